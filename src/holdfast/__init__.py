@@ -1,0 +1,65 @@
+"""Counterfactual explanations and recourse that hold when the model changes."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Counterfactuals": "holdfast.result",
+    "Descent": "holdfast.search.descent",
+    "Explainer": "holdfast.explainer",
+    "Feature": "holdfast.feature",
+    "GrowingSpheres": "holdfast.search.spheres",
+    "HoldfastError": "holdfast.errors",
+    "MinCost": "holdfast.search.minimal",
+    "MinEpsilonPGD": "holdfast.search.pgd",
+    "Model": "holdfast.model",
+    "NearestNeighbor": "holdfast.search.neighbors",
+    "Query": "holdfast.explainer",
+    "Report": "holdfast.report",
+    "Rule": "holdfast.feature",
+    "Schema": "holdfast.schema",
+    "Status": "holdfast.result",
+    "Target": "holdfast.target",
+    "evaluate": "holdfast.evaluate",
+    "list_methods": "holdfast.methods",
+}
+_MODULES = ("data", "train")
+
+__all__ = [*_PUBLIC, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from holdfast import data as data
+    from holdfast import train as train
+    from holdfast.errors import HoldfastError as HoldfastError
+    from holdfast.evaluate import evaluate as evaluate
+    from holdfast.explainer import Explainer as Explainer
+    from holdfast.explainer import Query as Query
+    from holdfast.feature import Feature as Feature
+    from holdfast.feature import Rule as Rule
+    from holdfast.methods import list_methods as list_methods
+    from holdfast.model import Model as Model
+    from holdfast.report import Report as Report
+    from holdfast.result import Counterfactuals as Counterfactuals
+    from holdfast.result import Status as Status
+    from holdfast.schema import Schema as Schema
+    from holdfast.search.descent import Descent as Descent
+    from holdfast.search.minimal import MinCost as MinCost
+    from holdfast.search.neighbors import NearestNeighbor as NearestNeighbor
+    from holdfast.search.pgd import MinEpsilonPGD as MinEpsilonPGD
+    from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
+    from holdfast.target import Target as Target
+
+
+def __getattr__(name: str) -> Any:
+    """Names load what they need when first used, so that `import holdfast` itself stays light."""
+    if name in _MODULES:
+        return importlib.import_module(f"holdfast.{name}")
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

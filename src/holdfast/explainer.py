@@ -1,0 +1,263 @@
+"""The contract of every method: rows in, the same rows out, and one place that decides what counts.
+
+A subclass is a dataclass whose fields are its settings. It writes `search`, which gets the questions of n
+people at once and returns n encoded rows (or n x k for k answers each). Everything else happens here: rows
+that need no answer are left alone, the rest is searched in batches, what comes back is turned into the row a
+person would hand in, and the bare model judges that row.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self, cast, final
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import ModelError, SchemaError, SettingError, did_you_mean
+from holdfast.geometry import RowRandom
+from holdfast.model import Model
+from holdfast.progress import Progress
+from holdfast.reach import Reach
+from holdfast.result import Counterfactuals, Run, Status
+from holdfast.target import Goal, Target
+
+# A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
+SLACK = 1e-5
+
+
+@dataclass
+class Clock:
+    """The time a call may take, and the bar that shows how far it is."""
+
+    budget: float | None
+    bar: Progress
+    start: float = field(default_factory=time.perf_counter)
+    ran_out: bool = False
+
+    def steps(self, count: int) -> Iterator[int]:
+        """0 .. count - 1, cut short when the time is used up; at least one step is always made."""
+        for i in range(count):
+            if i and self.over():
+                return
+            yield i
+            self.bar.step(1 / count)
+
+    def over(self) -> bool:
+        self.ran_out |= self.budget is not None and time.perf_counter() - self.start > self.budget
+        return self.ran_out
+
+
+@dataclass(frozen=True)
+class Query:
+    """The questions of n people to one model."""
+
+    model: Model
+    x: Tensor  # (n, d)
+    goal: Goal
+    reach: Reach
+    random: RowRandom
+    clock: Clock
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Tensor) -> "Query":
+        """The questions of some of the people: how finished rows leave the working batch."""
+        return Query(self.model, self.x[rows], self.goal[rows], self.reach[rows], self.random[rows], self.clock)
+
+    def steps(self, count: int) -> Iterator[int]:
+        return self.clock.steps(count)
+
+    def met(self, z: Tensor) -> Tensor:
+        """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
+        return self.goal.met(self.model(z), SLACK)
+
+    def gap_and_gradient(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
+        """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
+        scores, pull = self.model.vjp(z)
+        gap, slope = self.goal.gap_and_slope(scores, soft=soft)
+        return gap - self.goal.margin - SLACK, pull(slope)
+
+
+class Explainer(ABC):
+    """A way to find answers. Subclasses are dataclasses: fields are the settings, `search` is the algorithm."""
+
+    title: ClassVar[str] = ""  # one line for the list of methods
+    paper: ClassVar[str] = ""
+    needs_grad: ClassVar[bool] = True
+    needs_data: ClassVar[bool] = False
+    advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
+
+    @abstractmethod
+    def search(self, query: Query) -> Tensor:
+        """Reachable rows (n, d), or (n, k, d), with the wanted outcome where one was found."""
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Learn what the method needs from data (learnt attributes end in _); most need nothing."""
+        return self
+
+    def check(self, model: Model) -> None:
+        """Raise a `SettingError` if the settings cannot work with this model."""
+
+    @final
+    def explain(
+        self,
+        model: Model,
+        X: pd.DataFrame | Tensor,
+        target: Any = None,
+        *,
+        seed: int = 0,
+        batch_size: int = 1024,
+        time_budget: float | None = None,
+        progress: bool = False,
+    ) -> Counterfactuals:
+        """Find an answer for every row.
+
+        Args:
+            model: a `Model`.
+            X: n rows of the table, or their encoding (n, d).
+            target: the wanted class (one, or one per row), a `Target`, or None for any other class.
+            seed: random numbers are derived from it and the contents of each row, nothing else.
+            batch_size: rows searched at once; answers do not depend on it.
+            time_budget: seconds for the whole call; rows still open then come back as not found.
+            progress: show a bar on stderr.
+
+        Returns:
+            n rows (n x k for methods with k answers), each with its status and, if not found, the reason.
+        """
+        clock = Clock(time_budget, Progress(progress, type(self).__name__))
+        self._check_call(model, seed, batch_size, time_budget)
+        before = _as_frame(model, X)
+        wish = Target.of(target)
+        schema = model.schema
+        with model.borrowed(), clock.bar:
+            x = schema.encode(before, model.dtype)
+            now = model.judge(before)
+            goal = wish.bind(model, now)
+            done = goal.met(now)
+            blocked = schema.blocked(before)
+            rows = (~done & torch.tensor((blocked == "").tolist(), dtype=torch.bool)).nonzero().squeeze(1)
+            clock.bar.total(max(1, -(-len(rows) // batch_size)))
+            found, late = self._search(model, x, goal, rows, seed, batch_size, clock)
+            k = 1 if found.ndim == 2 else found.shape[1]
+            source = torch.arange(len(x)).repeat_interleave(k)
+            before, goal, x = before.iloc[source.numpy()], goal[source], x[source]
+            after = schema.hand_in(found.reshape(-1, x.shape[1]), before)
+            scores = model.judge(after)
+            met = goal.met(scores)
+        broken = schema.violations(before, after).to_numpy()
+        done, blocked = done[source].numpy(), blocked.to_numpy()[source.numpy()]
+        open_ = ~met.numpy() & ~done
+        status = np.select([done, open_ | (broken != "") | (blocked != "")], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
+        reason = self._reasons(status, goal.confidence(scores).numpy(), blocked, broken, late[source].numpy(), wish, clock)
+        run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
+        x_cf = schema.encode(after, model.dtype)
+        return Counterfactuals(
+            before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run
+        )
+
+    def _check_call(self, model: Model, seed: int, batch_size: int, time_budget: float | None) -> None:
+        name = type(self).__name__
+        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
+        if self.needs_grad and not model.has_grad:
+            from holdfast.methods import without_gradients
+
+            raise ModelError(
+                f"{name} follows gradients, and this model has none; methods that work on it: "
+                + ", ".join(without_gradients())
+            )
+        if batch_size < 1:
+            raise SettingError(f"batch_size must be at least 1, got {batch_size}")
+        if time_budget is not None and not time_budget > 0:
+            raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
+        if not isinstance(seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SettingError(f"seed must be a whole number, got {seed!r}")
+        if self.needs_data and not any(a.endswith("_") and not a.startswith("_") for a in vars(self)):
+            raise SettingError(f"{name} looks at data; call .fit(X_train, model) first")
+        self.check(model)
+
+    def _search(
+        self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: Clock
+    ) -> tuple[Tensor, Tensor]:
+        """Answers for all rows (untouched where not searched), and which rows ran out of time."""
+        reach, random = model.schema.reach(x), RowRandom.of(seed, x)
+        found, late = x, torch.zeros(len(x), dtype=torch.bool)
+        for batch in rows.split(batch_size) if len(rows) else ():
+            if clock.over():
+                late[batch] = True
+                continue
+            answer = self.search(Query(model, x[batch], goal[batch], reach[batch], random[batch], clock))
+            if found is x:
+                found = x.clone() if answer.ndim == 2 else x[:, None].repeat(1, answer.shape[1], 1)
+            found[batch] = answer
+            late[batch] = clock.ran_out
+        return found, late
+
+    def _reasons(
+        self, status: Any, confidence: Any, blocked: Any, broken: Any, late: Any, wish: Target, clock: Clock
+    ) -> list[str]:
+        out: list[str] = []
+        for code, p, block, broke, slow in zip(status, confidence, blocked, broken, late, strict=True):
+            if code == Status.FOUND:
+                out.append("")
+            elif code == Status.ALREADY_MET:
+                out.append("the model gives the wanted outcome already")
+            elif block:
+                out.append(f"nothing can be reached: {block}")
+            elif broke:
+                out.append(f"the best attempt breaks a rule: {broke}")
+            elif slow:
+                out.append(f"the time budget of {clock.budget:g} s was used up; give more time")
+            else:
+                out.append(f"no reachable row found; the best attempt has probability {p:.2f}; {self.advice}")
+        return out
+
+    # ---- settings, in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for spec in fields(cast(Any, self)):
+            value = getattr(self, spec.name)
+            out[spec.name] = value
+            if deep and isinstance(value, Explainer):
+                out |= {f"{spec.name}__{k}": v for k, v in value.get_params().items()}
+        return out
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params(deep=False)
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if head not in known:
+                raise SettingError(f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}")
+            if rest:
+                getattr(self, head).set_params(**{rest: value})
+            else:
+                setattr(self, head, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def need(holds: bool, message: str) -> None:
+    """Raise a `SettingError` unless it holds."""
+    if not holds:
+        raise SettingError(message)
+
+
+def _as_frame(model: Model, X: Any) -> pd.DataFrame:
+    if isinstance(X, pd.DataFrame):
+        return X
+    if isinstance(X, Tensor):
+        if X.ndim != 2:
+            raise SchemaError(f"expected encoded rows of shape (n, {model.schema.width}), got {tuple(X.shape)}")
+        return model.schema.decode(X)
+    raise SchemaError(f"expected a pandas DataFrame or a tensor of encoded rows, got {type(X).__name__}")

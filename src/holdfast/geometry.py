@@ -1,0 +1,94 @@
+"""Tensors in, tensors out: norms, per-row broadcasting, and random numbers that belong to a row."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Norm = float  # 0, 1, 2 or inf
+
+
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """Give `(n,)` values the trailing axes of `like`, so that they broadcast over each row."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def row_norm(delta: Tensor, norm: Norm) -> Tensor:
+    """`(n, *shape)` -> `(n,)`; norm 0 counts the entries that are not zero."""
+    flat = delta.flatten(1)
+    if norm == 0:
+        return (flat != 0).sum(1).to(delta.dtype)
+    return torch.linalg.vector_norm(flat, norm, dim=1)
+
+
+def unit(direction: Tensor) -> Tensor:
+    """Each row divided by its l2 norm; a zero row stays zero."""
+    length = row_norm(direction, 2)
+    return direction / per_row(length.clamp_min(torch.finfo(direction.dtype).tiny), direction)
+
+
+def clip_norm(delta: Tensor, radius: Tensor | float) -> Tensor:
+    """Nearest point to each row in the l2 ball of `radius` around zero."""
+    length = row_norm(delta, 2).clamp_min(torch.finfo(delta.dtype).tiny)
+    return delta * per_row((radius / length).clamp_max(1.0), delta)
+
+
+# How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in
+# another order, so the same row could get a score that differs in the last bit with the batch size.
+ROW_BLOCK = 8
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """`x` with zero rows appended up to a multiple of `ROW_BLOCK`: scores then do not depend on n."""
+    missing = -len(x) % ROW_BLOCK
+    return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+
+
+_GOLDEN = -7046029254386353131  # 2^64 / golden ratio as int64: spreads counters over all bits
+_MASK34, _MASK37, _MASK33 = (1 << 34) - 1, (1 << 37) - 1, (1 << 33) - 1
+
+
+def _scramble(z: Tensor) -> Tensor:
+    """The splitmix64 finaliser on int64 (products wrap, shifts are made logical by a mask)."""
+    z = (z ^ ((z >> 30) & _MASK34)) * -4658895280553007687
+    z = (z ^ ((z >> 27) & _MASK37)) * -7723592293110705685
+    return z ^ ((z >> 31) & _MASK33)
+
+
+@dataclass(frozen=True)
+class RowRandom:
+    """Random numbers that are a function of (seed, contents of the row, draw) and nothing else.
+
+    A row therefore gets the same numbers alone, in any batch, and on any worker; the caller's global
+    generators are never touched. `draw` numbers the independent draws of one search.
+    """
+
+    keys: Tensor  # (n,) int64
+
+    @classmethod
+    def of(cls, seed: int, x: Tensor) -> "RowRandom":
+        words = x.detach().flatten(1).double().view(torch.int64)  # (n, d) the bits of every value
+        place = _scramble(torch.arange(1, words.shape[1] + 1, device=x.device))
+        mixed = _scramble(words + place).sum(1)
+        return cls(_scramble(mixed ^ _scramble(torch.tensor(seed, device=x.device))))
+
+    def __getitem__(self, rows: Tensor) -> "RowRandom":
+        return RowRandom(self.keys[rows])
+
+    def uniform(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """`(n, *shape)` numbers in [0, 1)."""
+        count = torch.arange(math.prod(shape), device=self.keys.device)
+        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
+        bits = _scramble(start[:, None] + (count + 1) * _GOLDEN)
+        whole = (bits >> 40) & ((1 << 24) - 1)  # 24 bits are what a float32 can hold
+        return (whole.to(dtype) / (1 << 24)).reshape(-1, *shape)
+
+    def normal(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """`(n, *shape)` standard normal numbers (Box and Muller)."""
+        half = -(-math.prod(shape) // 2)
+        u = self.uniform(2, half, draw=draw, dtype=dtype)
+        radius = torch.sqrt(-2 * torch.log1p(-u[:, 0]))
+        angle = 2 * math.pi * u[:, 1]
+        pair = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=1)
+        return pair[:, : math.prod(shape)].reshape(-1, *shape)

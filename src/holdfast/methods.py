@@ -1,0 +1,37 @@
+"""The methods by the names that the command line uses."""
+
+import importlib
+
+from holdfast.errors import SettingError, did_you_mean
+from holdfast.explainer import Explainer
+
+METHODS = {
+    "descent": ("holdfast.search.descent", "Descent"),
+    "min-cost": ("holdfast.search.minimal", "MinCost"),
+    "min-epsilon-pgd": ("holdfast.search.pgd", "MinEpsilonPGD"),
+    "growing-spheres": ("holdfast.search.spheres", "GrowingSpheres"),
+    "nearest-neighbor": ("holdfast.search.neighbors", "NearestNeighbor"),
+}
+
+
+def method(name: str) -> type[Explainer]:
+    """The class behind a name such as 'min-cost'."""
+    if name not in METHODS:
+        raise SettingError(f"unknown method {name!r}; {did_you_mean(name, METHODS)}")
+    module, cls = METHODS[name]
+    return getattr(importlib.import_module(module), cls)
+
+
+def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> dict[str, type[Explainer]]:
+    """All methods, or those that need (or do not need) gradients or data."""
+    found = {name: method(name) for name in METHODS}
+    return {
+        name: cls
+        for name, cls in found.items()
+        if gradients in (None, cls.needs_grad) and data in (None, cls.needs_data)
+    }
+
+
+def without_gradients() -> list[str]:
+    """Names of the classes that work on any model."""
+    return [cls.__name__ for cls in list_methods(gradients=False).values()]

@@ -1,0 +1,389 @@
+"""Models: a batch of rows in, a batch of class scores out.
+
+Scores are logits: softmax of a row of scores gives the probabilities, whatever the wrapped model returns. A
+one-column output f becomes (0, f); probabilities become their logarithms. What a model returns is decided
+once, in `Model.of`.
+
+A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
+possible. `model.judge(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
+that decides whether an answer counts.
+"""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import FileError, ModelError, UnsafeFileError
+from holdfast.geometry import pad_rows
+from holdfast.network import Engine, Pullback, build, describe, flat_layers
+from holdfast.schema import Schema
+
+Outputs = Literal["logits", "probabilities"]
+Inputs = Literal["frame", "encoded"]
+PROBE_ROWS = 16
+
+
+class Model(ABC):
+    """A classifier with its schema and the names of its classes. Build it with `Model.of(...)`."""
+
+    schema: Schema
+    classes: tuple[Any, ...]
+    has_grad: bool
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(
+        model: Any,
+        schema: Schema,
+        *,
+        classes: Sequence[Any] | None = None,
+        outputs: Outputs | None = None,
+        inputs: Inputs | None = None,
+    ) -> "Model":
+        """Wrap a torch module, a scikit-learn estimator or pipeline, or any function.
+
+        Args:
+            model: a `torch.nn.Module` over encoded rows (one logit, or one per class); a fitted estimator over
+                the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
+            schema: the columns of the table the model was trained on.
+            classes: names of the classes in the order of the scores; an estimator knows its own.
+            outputs: "logits" or "probabilities". Left out: what the last layer of a module says, else logits;
+                `predict_proba` or `decision_function` of an estimator; probabilities for a function. An
+                output that contradicts this is an error, not a guess.
+            inputs: "frame" (the raw table) or "encoded" for estimators and functions.
+        """
+        if isinstance(model, Model):
+            raise ModelError("this is a Holdfast model already; use it as it is")
+        if not isinstance(schema, Schema):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
+        if outputs not in (None, "logits", "probabilities"):
+            raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
+        if inputs not in (None, "frame", "encoded"):
+            raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
+        if classes is None:
+            own = getattr(model, "classes", getattr(model, "classes_", None))
+            classes = None if own is None else list(cast(Any, own))
+        if isinstance(model, nn.Module):
+            if inputs == "frame":
+                raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
+            return TorchModel(model, schema, classes, outputs)
+        return BlackBox(model, schema, classes, outputs, inputs or "frame")
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores (n, k) of encoded rows (n, d)."""
+
+    @abstractmethod
+    def judge(self, frame: pd.DataFrame) -> Tensor:
+        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself."""
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        """Scores, and the function from weights on the scores to gradients by the rows."""
+        raise ModelError("this model has no gradients")
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """The wrapped model ready to be evaluated many times, and handed back exactly as it was."""
+        yield
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash of what the model computes, for provenance."""
+
+    def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
+        """The class of each row of a table."""
+        with self.borrowed():
+            best = self.judge(frame).argmax(1).numpy()
+        return pd.Series(np.array(self.classes, dtype=object)[best], index=frame.index).infer_objects()
+
+    def save(self, path: str | Path) -> None:
+        raise ModelError("only torch models made of listed layers can be saved; see `Model.of`")
+
+    @staticmethod
+    def load(path: str | Path, schema: Schema | None = None, *, trust: bool = False) -> "Model":
+        """Read a model written by `save`. Files that run code when loaded are refused unless `trust=True`."""
+        return load_model(Path(path), schema, trust=trust)
+
+    def _set_classes(self, classes: Sequence[Any] | None, columns: int) -> None:
+        k = max(columns, 2)
+        if classes is None:
+            classes = range(k)
+        if len(classes) != k:
+            raise ModelError(f"the model has {k} classes, but {len(classes)} names were given: {list(classes)}")
+        if len(set(classes)) != k:
+            raise ModelError(f"class names must differ, got {list(classes)}")
+        self.classes = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+
+
+def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
+    """What a model returns -> logits (n, k) with k >= 2."""
+    raw = raw[:, None] if raw.ndim == 1 else raw
+    if outputs == "probabilities":
+        tiny = torch.finfo(raw.dtype).tiny
+        if raw.shape[1] == 1:
+            raw = raw.clamp_min(tiny).log() - (1 - raw).clamp_min(tiny).log()
+        else:
+            raw = raw.clamp_min(tiny).log()
+    return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
+
+
+def looks_like_probabilities(raw: Tensor) -> bool:
+    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in that range)."""
+    inside = bool(((raw >= 0) & (raw <= 1)).all())
+    return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
+
+
+class TorchModel(Model):
+    """A torch module over encoded rows: differentiable, by hand where it is Linear and ReLU layers."""
+
+    has_grad = True
+
+    def __init__(
+        self, module: nn.Module, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None
+    ) -> None:
+        self.module, self.schema = module, schema
+        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
+        self.dtype = dtypes[0] if dtypes else torch.float32
+        self._engine: Engine | None = None
+        last = flat_layers(module)[-1]
+        said = "probabilities" if isinstance(last, nn.Sigmoid | nn.Softmax) else None
+        if outputs and said and outputs != said:
+            raise ModelError(f"the module ends in {type(last).__name__}, so its outputs are {said}, not {outputs}")
+        self.outputs: Outputs = outputs or said or "logits"
+        raw = self._probe()
+        if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
+            raise ModelError(f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)")
+        if outputs is None and said is None and looks_like_probabilities(raw):
+            raise ModelError(
+                "the module's outputs look like probabilities; pass outputs='probabilities' (or 'logits' if they are)"
+            )
+        if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
+            raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
+        self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1])
+
+    def _probe(self) -> Tensor:
+        """The module's bare outputs on a few rows spread over the data's range."""
+        at = self.schema.layout(self.dtype)
+        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
+        with self.borrowed(), torch.no_grad():
+            try:
+                return self.module(low + t * (high - low))
+            except RuntimeError as error:
+                raise ModelError(
+                    f"the module cannot take encoded rows of {self.schema.width} columns: {error}"
+                ) from None
+
+    @contextmanager
+    def borrowed(self) -> Iterator[None]:
+        training = {m: m.training for m in self.module.modules()}
+        wanted = [p for p in self.module.parameters() if p.requires_grad]
+        try:
+            self.module.eval()
+            for p in wanted:
+                p.requires_grad_(False)
+            self._engine = Engine.of(self.module) if self.outputs == "logits" else None
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        finally:
+            self._engine = None
+            for p in wanted:
+                p.requires_grad_(True)
+            for m, mode in training.items():
+                m.training = mode
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows = pad_rows(x)
+        raw = self._engine.scores(rows) if self._engine else self.module(rows)
+        return to_scores(raw, self.outputs)[: len(x)]
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        n, rows = len(x), pad_rows(x)
+        if self._engine:
+            scores, by_hand = self._engine.vjp(rows)
+            one = scores.shape[1] == 1
+            pad = len(rows) - n
+
+            def pull(v: Tensor) -> Tensor:
+                v = v[:, 1:] if one else v
+                return by_hand(pad_rows(v))[:n] if pad else by_hand(v)
+
+            return (to_scores(scores, "logits") if one else scores)[:n], pull
+        rows = rows.detach().requires_grad_()
+        with torch.enable_grad():
+            scores = to_scores(self.module(rows), self.outputs)[:n]
+        return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
+
+    def judge(self, frame: pd.DataFrame) -> Tensor:
+        x = self.schema.encode(frame, self.dtype)
+        if not len(x):
+            return x.new_zeros(0, len(self.classes))
+        return to_scores(self.module(pad_rows(x)), self.outputs)[: len(x)]
+
+    def fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{self.module} {self.outputs} {self.classes}".encode())
+        for name, value in sorted(self.module.state_dict().items()):
+            digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def save(self, path: str | Path) -> None:
+        """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
+        from safetensors.torch import save_file
+
+        layers = describe(self.module)
+        tensors = {
+            f"{i}.{name}": value.detach().contiguous().clone()
+            for i, layer in enumerate(flat_layers(self.module))
+            for name, value in layer.state_dict().items()
+        }
+        content = {
+            "architecture": layers,
+            "classes": list(self.classes),
+            "outputs": self.outputs,
+            "schema": self.schema.to_dict(),
+        }
+        save_file(tensors, path, metadata={"holdfast": json.dumps(content)})
+
+
+class BlackBox(Model):
+    """An estimator or a function: scores and nothing else."""
+
+    has_grad = False
+    dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
+
+    def __init__(
+        self, model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs
+    ) -> None:
+        self.schema, self.wrapped, self.inputs = schema, model, inputs
+        if hasattr(model, "predict_proba"):
+            self.call: Callable[[Any], Any] = model.predict_proba
+            said: Outputs = "probabilities"
+        elif hasattr(model, "decision_function"):
+            self.call, said = model.decision_function, "logits"
+        elif callable(model):
+            self.call, said = model, outputs or "probabilities"
+        else:
+            raise ModelError(
+                f"cannot use a {type(model).__name__}: it is no torch module, has neither predict_proba nor "
+                "decision_function, and cannot be called"
+            )
+        if outputs and outputs != said:
+            raise ModelError(f"{type(model).__name__} returns {said}, not {outputs}")
+        self.outputs = said
+        at = schema.layout(self.dtype)
+        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
+        self._probe = schema.reach(low + t * (high - low)).project(low + t * (high - low))
+        raw = self._raw(self._probe)
+        self._set_classes(classes, raw.shape[1])
+
+    def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+        rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
+        raw = np.asarray(self.call(rows), dtype=np.float64)
+        raw = raw[:, None] if raw.ndim == 1 else raw
+        if raw.ndim != 2 or len(raw) != len(x):
+            raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
+        if not np.isfinite(raw).all():
+            raise ModelError(f"the model returned {int((~np.isfinite(raw)).sum())} scores that are no numbers")
+        if self.outputs == "probabilities":
+            inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
+            if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
+                raise ModelError(
+                    "expected probabilities (between 0 and 1, rows adding up to 1), got other values; "
+                    "pass outputs='logits' if these are scores"
+                )
+        return torch.from_numpy(raw)  # pyright: ignore[reportUnknownMemberType]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return to_scores(self._raw(x), self.outputs)
+
+    def judge(self, frame: pd.DataFrame) -> Tensor:
+        x = self.schema.encode(frame, self.dtype)
+        if not len(x):
+            return x.new_zeros(0, len(self.classes))
+        return to_scores(self._raw(x, frame), self.outputs)
+
+    def fingerprint(self) -> str:
+        scores = self._raw(self._probe).numpy().round(10)
+        return hashlib.sha256(f"{type(self.wrapped).__name__} {self.classes}".encode() + scores.tobytes()).hexdigest()[:16]
+
+
+# ---- files
+
+_SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safetensors')`"
+
+
+def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
+    """A safetensors file of ours; with `trust`, also a pickle or joblib file or a torch file, which run code."""
+    if not path.is_file():
+        raise FileError(f"no model file at {str(path)!r}")
+    start = path.read_bytes()[:16] if path.stat().st_size < 1 << 20 else _first_bytes(path)
+    if _runs_code(path, start):
+        if not trust:
+            raise UnsafeFileError(
+                f"{str(path)!r} can run any code when it is loaded (pickle, joblib or torch file), so it is refused. "
+                f"If you made it and trust it, pass trust=True (--trust-model-code); better: {_SAFETENSORS_FIX}"
+            )
+        return _load_trusted(path, schema)
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = cast(dict[str, str], file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
+    if "holdfast" not in metadata:
+        raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
+    return _from_parts(path, json.loads(metadata["holdfast"]), tensors, schema)
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(16)
+
+
+def _runs_code(path: Path, start: bytes) -> bool:
+    """Pickles, joblib files (also compressed) and zip files of torch, told by content first and name second."""
+    pickled = start[:1] == b"\x80" or start[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\x78\x9c", b"\x78\x01", b"\x78\xda")
+    return pickled or path.suffix.lower() in (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".bin", ".dill")
+
+
+def _load_trusted(path: Path, schema: Schema | None) -> Model:
+    if schema is None:
+        raise FileError(f"{str(path)!r} does not hold a schema; pass one")
+    try:
+        loaded: Any = torch.load(path, weights_only=False)
+    except Exception:
+        import joblib  # pyright: ignore[reportMissingTypeStubs]
+
+        try:
+            loaded = cast(Any, joblib).load(path)
+        except Exception as error:
+            raise FileError(f"cannot load {str(path)!r}: {error}") from None
+    return loaded if isinstance(loaded, Model) else Model.of(loaded, schema)
+
+
+def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
+    gone = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
+    if gone:
+        raise FileError(f"{str(path)!r} lacks {gone[0]!r}; {_SAFETENSORS_FIX}")
+    module = build(content["architecture"])
+    types = {t.dtype for t in tensors.values() if t.is_floating_point()}
+    if len(types) == 1:
+        module = module.to(types.pop())
+    try:
+        module.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise FileError(f"the tensors in {str(path)!r} do not fit its architecture: {error}") from None
+    own = Schema.from_dict(content["schema"])
+    return TorchModel(module.eval(), schema or own, content["classes"], content["outputs"])

@@ -1,0 +1,40 @@
+"""A bar on stderr for long work; nothing at all when it is off or nobody is looking."""
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """`with Progress(True, "Descent") as bar: bar.total(3); bar.step(0.5)`"""
+
+    def __init__(self, shown: bool, title: str) -> None:
+        self.title = title
+        self.shown = shown and sys.stderr.isatty()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "Progress":
+        if self.shown:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.start()
+            self._task = self._bar.add_task(self.title, total=1)
+        return self
+
+    def total(self, count: float) -> None:
+        if self._bar:
+            self._bar.update(self._task, total=count)
+
+    def step(self, amount: float) -> None:
+        if self._bar:
+            self._bar.update(self._task, advance=amount)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()

@@ -1,0 +1,255 @@
+"""The answers: one row per question and answer, with its status, and enough to get them again."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import FileError, SettingError, did_you_mean
+from holdfast.geometry import row_norm
+from holdfast.schema import Schema
+from holdfast.target import Goal, Target
+
+if TYPE_CHECKING:
+    from holdfast.model import Model
+
+NORMS = {"l0": 0.0, "l1": 1.0, "l2": 2.0, "linf": float("inf")}
+
+
+class Status(IntEnum):
+    """What became of a row."""
+
+    FOUND, ALREADY_MET, NOT_FOUND = range(3)
+
+    @property
+    def words(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where answers came from: enough to get them again."""
+
+    method: str
+    settings: str
+    target: str
+    seed: int
+    seconds: float
+    model: str  # fingerprints
+    schema: str
+    version: str
+    created: str
+
+    @classmethod
+    def of(cls, explainer: object, model: "Model", target: Target, seed: int, seconds: float) -> "Run":
+        from datetime import UTC, datetime
+
+        from holdfast import __version__
+
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        prints = model.fingerprint(), model.schema.fingerprint()
+        return cls(type(explainer).__name__, repr(explainer), str(target), seed, seconds, *prints, __version__, now)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactuals:
+    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the reason."""
+
+    before: pd.DataFrame  # the rows that were asked about (repeated when a row has several answers)
+    after: pd.DataFrame  # the rows a person would hand in
+    x: Tensor  # (n, d) the same, encoded
+    x_cf: Tensor
+    scores: Tensor  # (n, k) of `after`, by the bare model
+    goal: Goal
+    codes: npt.NDArray[np.int64]  # (n,) Status
+    reasons: list[str]
+    source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
+    schema: Schema
+    classes: tuple[Any, ...]
+    run: Run
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+    @property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """(n,) rows with an answer."""
+        return self.codes == Status.FOUND
+
+    @property
+    def status(self) -> pd.DataFrame:
+        """Per row: found / already met / not found, and the reason."""
+        words = [Status(int(c)).words for c in self.codes]
+        return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.after.index, dtype=object)
+
+    @property
+    def confidence(self) -> "pd.Series[float]":
+        """Probability of the wanted outcome that the model gives to each answer."""
+        return self._series(self.goal.confidence(self.scores))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answers as rows to hand in: same index, columns and dtypes as the input."""
+        return self.after.copy()
+
+    def changes(self) -> pd.DataFrame:
+        """Only what changes, one line per row and feature, for rows with an answer."""
+        parts: list[pd.DataFrame] = []
+        answered = self.found
+        for place, feature in enumerate(self.schema.features):
+            was, now = self.before[feature.name], self.after[feature.name]
+            moved = answered & (feature.numbers(was) != feature.numbers(now))
+            if moved.any():
+                values = {"row": self.after.index[moved], "feature": feature.name}
+                old, new = was[moved].astype(object), now[moved].astype(object)
+                part = pd.DataFrame(values | {"before": old.to_numpy(), "after": new.to_numpy()})
+                parts.append(part.assign(_at=np.flatnonzero(moved), _place=place))
+        if not parts:
+            return pd.DataFrame({name: pd.Series(dtype=object) for name in ("row", "feature", "before", "after")})
+        tidy = pd.concat(parts, ignore_index=True).sort_values(["_at", "_place"], kind="stable")
+        return tidy.drop(columns=["_at", "_place"]).reset_index(drop=True)
+
+    def cost(self, norm: str = "l1", *, units: str = "encoded") -> "pd.Series[float]":
+        """How far each answer is from its question; missing where there is none.
+
+        Args:
+            norm: "l0" (number of features that change), "l1", "l2", "linf", or "weighted" (l1 with the
+                schema's weights).
+            units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
+        """
+        if norm not in (*NORMS, "weighted"):
+            raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, [*NORMS, 'weighted'])}")
+        if units not in ("encoded", "raw"):
+            raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
+        at = self.schema.layout(torch.float64)
+        x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
+        delta = torch.where(self.x == self.x_cf, 0.0, z - x)
+        if norm == "l0":
+            value = (at.per_feature(delta.abs()) > 0).sum(1).double()
+        elif norm == "weighted":
+            value = (delta.abs() * at.weight).sum(1)
+        else:
+            if units == "raw":
+                delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
+            value = row_norm(delta, NORMS[norm])
+        gone = torch.from_numpy(self.codes == Status.NOT_FOUND)  # pyright: ignore[reportUnknownMemberType]
+        return self._series(value.masked_fill(gone, float("nan")))
+
+    def sentences(self) -> "pd.Series[str]":
+        """What to do, in words, one text per row."""
+        from holdfast.words import sentences
+
+        return sentences(self)
+
+    def summary(self) -> str:
+        """One line: how many rows, how many answered, by which method, in what time."""
+        count = {s: int((self.codes == s).sum()) for s in Status}
+        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
+        return f"{len(self):,} rows: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+
+    def _series(self, values: Tensor) -> "pd.Series[float]":
+        return pd.Series(values.double().numpy(), index=self.after.index)
+
+    def __repr__(self) -> str:
+        return f"<Counterfactuals {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        from holdfast.page import changes_table
+
+        return changes_table(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with the changes and two plots; needs the `plot` extra."""
+        from holdfast.page import write_report
+
+        return write_report(self, Path(path))
+
+    # ---- files
+
+    def to_table(self) -> pd.DataFrame:
+        """Answers with status, reason, confidence and a sentence per row: what CSV and JSON files get."""
+        extra = {"status": self.status["status"], "reason": self.status["reason"]}
+        extra |= {"confidence": self.confidence, "sentence": self.sentences()}
+        taken = set(self.after.columns)
+        renamed = {(name if name not in taken else f"holdfast_{name}"): value for name, value in extra.items()}
+        return self.after.assign(**cast(Any, renamed))
+
+    def save(self, path: str | Path) -> None:
+        """Everything in one Parquet file: answers, questions, scores, status, schema and provenance."""
+        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
+
+        table = pd.concat(
+            [
+                self.after.add_prefix("after:"),
+                self.before.add_prefix("before:"),
+                pd.DataFrame(self.scores.double().numpy(), index=self.after.index).add_prefix("score:"),
+            ],
+            axis=1,
+        )
+        wanted = {"status": self.codes, "reason": self.reasons, "source": self.source, "label": self.goal.label.numpy()}
+        table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
+        content = {
+            "run": asdict(self.run),
+            "schema": self.schema.to_dict(),
+            "classes": list(self.classes),
+            "goal": {"sign": self.goal.sign, "margin": self.goal.margin, "soft": self.goal.soft},
+            "dtype": str(self.x.dtype).removeprefix("torch."),
+        }
+        arrow: Any = cast(Any, pa).Table.from_pandas(table)
+        text = json.dumps(content, default=_plain_value)
+        cast(Any, pq).write_table(arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()}), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Counterfactuals":
+        """Read a file written by `save`."""
+        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
+
+        try:
+            arrow: Any = cast(Any, pq).read_table(path)
+            content = json.loads(arrow.schema.metadata[b"holdfast"])
+        except FileNotFoundError:
+            raise FileError(f"no file at {str(path)!r}") from None
+        except KeyError:
+            raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
+        except Exception as error:
+            raise FileError(f"cannot read {str(path)!r}: {error}") from None
+        table: pd.DataFrame = arrow.to_pandas()
+        schema = Schema.from_dict(content["schema"])
+
+        def part(prefix: str) -> pd.DataFrame:
+            names = [c for c in table.columns if str(c).startswith(prefix)]
+            return table[names].rename(columns=lambda c: str(c).removeprefix(prefix))
+
+        after, before = part("after:"), part("before:")
+        dtype: torch.dtype = getattr(torch, content["dtype"])
+        scores = torch.from_numpy(part("score:").to_numpy(np.float64)).to(dtype)  # pyright: ignore[reportUnknownMemberType]
+        label = torch.from_numpy(table["holdfast:label"].to_numpy(np.int64))  # pyright: ignore[reportUnknownMemberType]
+        return cls(
+            before,
+            after,
+            schema.encode(before, dtype),
+            schema.encode(after, dtype),
+            scores,
+            Goal(label, k=scores.shape[1], **content["goal"]),
+            table["holdfast:status"].to_numpy(np.int64),
+            list(table["holdfast:reason"]),
+            table["holdfast:source"].to_numpy(np.int64),
+            schema,
+            tuple(content["classes"]),
+            Run(**content["run"]),
+        )
+
+
+def _plain_value(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+Metric = Callable[[Counterfactuals], "pd.Series[float]"]  # one value per row: means and groups come later

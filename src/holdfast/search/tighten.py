@@ -1,0 +1,89 @@
+"""Making a valid answer cheaper without losing it. Shared by the searches that end near the boundary."""
+
+import torch
+from torch import Tensor
+
+from holdfast.explainer import Query
+from holdfast.reach import Reach
+
+
+def cost_of(delta: Tensor, weight: Tensor, norm: int) -> Tensor:
+    """(n, d) changes -> (n,) weighted l1, or squared l2."""
+    return (delta.abs() if norm == 1 else delta.square()) @ weight
+
+
+def tangent_step(
+    reach: Reach, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float
+) -> Tensor:
+    """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
+
+    From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|. Norm 1:
+    fill columns in the order of gain per cost until the gap is closed. Norm 2: move by tau g_j / w_j, cut off
+    at the limits, with tau from bisection. One-hot columns stay as they are in u.
+    """
+    frozen = reach.layout.one_hot
+    lo = torch.where(frozen, u, torch.maximum(reach.lo, u - radius))
+    hi = torch.where(frozen, u, torch.minimum(reach.hi, u + radius))
+    p = torch.minimum(torch.maximum(reach.x, lo), hi)
+    weight = reach.layout.weight.clamp_min(1e-6)
+    need = aim - gap - ((p - u) * grad).sum(1)
+    room = torch.where(grad > 0, hi - p, p - lo)
+    if norm == 1:
+        gain = room * grad.abs()
+        order = (grad.abs() / weight).argsort(1, descending=True)
+        sorted_gain = gain.gather(1, order)
+        before = sorted_gain.cumsum(1) - sorted_gain
+        share = ((need[:, None] - before) / sorted_gain.clamp_min(1e-12)).clamp(0, 1)
+        share = torch.zeros_like(share).scatter_(1, order, share)
+        return p + share * room * grad.sign()
+    slope, strength = grad / weight, grad.abs()
+    short, long = torch.zeros_like(need), (room / slope.abs().clamp_min(1e-12)).amax(1)
+    for _ in range(25):
+        tau = (short + long) / 2
+        step = torch.minimum(tau[:, None] * slope.abs(), room)
+        enough = (step * strength).sum(1) >= need
+        short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
+    step = torch.minimum(long[:, None] * slope.abs(), room)
+    return p + torch.where((need > 0)[:, None], step, 0.0) * grad.sign()
+
+
+def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
+    """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
+    reach, x = query.reach, query.x
+    weight = reach.layout.weight
+    wide = reach.hi - reach.lo
+    wide = torch.where(wide.isfinite(), wide, 4.0)
+    gap, grad = query.gap_and_gradient(z)
+    cost = cost_of(z - x, weight, norm)
+    size = torch.full_like(gap, 0.2)
+    for _ in query.steps(steps):
+        u = reach.project(tangent_step(reach, z, gap, grad, wide * size[:, None], norm, aim=1e-4))
+        new_gap, new_grad = query.gap_and_gradient(u)
+        new_cost = cost_of(u - x, weight, norm)
+        better = (new_gap > 0) & (new_cost < cost)
+        z, grad = torch.where(better[:, None], u, z), torch.where(better[:, None], new_grad, grad)
+        gap, cost = torch.where(better, new_gap, gap), torch.where(better, new_cost, cost)
+        size = torch.where(better, size * 2, size / 2).clamp(1e-4, 1.0)
+    return z
+
+
+def revert(query: Query, z: Tensor, norm: int = 2, most: int | None = None) -> Tensor:
+    """Give features back their own value, smallest change first, wherever the row stays valid without it.
+
+    Works for any model: it only asks whether rows are valid. `most` limits how many features are tried.
+    """
+    reach, x = query.reach, query.x
+    at = reach.layout
+    size = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())  # (n, features)
+    order = torch.where(size > 0, size, torch.inf).argsort(1)
+    tries = int((size > 0).sum(1).max()) if len(z) else 0
+    for i in range(min(tries, most or tries)):
+        if query.clock.over():
+            break
+        chosen = order[:, i]
+        trying = size.gather(1, chosen[:, None]).squeeze(1) > 0
+        back = trying[:, None] & (at.owner == chosen[:, None])
+        candidate = reach.project(torch.where(back, x, z))
+        valid = trying & query.met(candidate)
+        z = torch.where(valid[:, None], candidate, z)
+    return z

@@ -1,0 +1,133 @@
+"""What counts as success.
+
+Everything is told from one number per row, the gap: by how much the wanted class leads.
+
+    reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
+    leave class y:     gap = max_{j != y} s_j - s_y
+    with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
+
+Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import TargetError, did_you_mean
+from holdfast.model import Model
+
+
+@dataclass(frozen=True)
+class Target:
+    """The outcome that is asked for.
+
+    Args:
+        label: a class for all rows, or one per row; None asks for any class but the present one.
+        probability: how likely the model must find that outcome, between 0 and 1.
+        margin: by how much its score must lead the next best.
+    """
+
+    label: Any = None
+    probability: float | None = None
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.probability is not None and not 0 < self.probability < 1:
+            raise TargetError(f"probability must lie between 0 and 1, got {self.probability}")
+        if self.probability is not None and self.margin:
+            raise TargetError("ask for a probability or a margin, not both")
+        if not math.isfinite(self.margin):
+            raise TargetError(f"margin must be a number, got {self.margin}")
+
+    @classmethod
+    def of(cls, value: Any) -> "Target":
+        """A class name, one per row, or a Target; None for any other class."""
+        return value if isinstance(value, Target) else cls(value)
+
+    def bind(self, model: Model, now: Tensor) -> "Goal":
+        """The goal for rows that the model scores `now` (n, k)."""
+        if self.label is None:
+            labels, sign = now.argmax(1), -1.0
+        else:
+            labels, sign = self._labels(model.classes, len(now)), 1.0
+        soft = self.probability is not None
+        margin = math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
+        return Goal(labels, sign, margin, soft, now.shape[1])
+
+    def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
+        many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
+        if isinstance(self.label, str) or not many:
+            return torch.full((n,), _place(self.label, classes))
+        wanted = list(cast(Any, self.label).tolist() if hasattr(self.label, "tolist") else self.label)
+        if len(wanted) != n:
+            raise TargetError(f"{len(wanted)} targets for {n} rows; give one class, or one per row")
+        place = {label: _place(label, classes) for label in dict.fromkeys(wanted)}
+        return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
+
+    def __str__(self) -> str:
+        what = "any other class" if self.label is None else f"{self.label}"
+        if self.probability is not None:
+            return f"{what} with probability {self.probability:g}"
+        return f"{what} by a margin of {self.margin:g}" if self.margin else what
+
+
+def _place(label: Any, classes: tuple[Any, ...]) -> int:
+    for i, known in enumerate(classes):
+        if known == label and isinstance(known, str) == isinstance(label, str):
+            return i
+    if all(isinstance(c, int) for c in classes) and isinstance(label, str):
+        raise TargetError(f"the model has no class {label!r}, only numbers {list(classes)}; pass classes=[...] to Model.of")
+    raise TargetError(f"the model has no class {label!r}; {did_you_mean(label, classes)}")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A target bound to rows."""
+
+    label: Tensor  # (n,) the class to reach, or to leave
+    sign: float  # +1 reach, -1 leave
+    margin: float
+    soft: bool
+    k: int
+
+    def __getitem__(self, rows: Tensor) -> "Goal":
+        return Goal(self.label[rows], self.sign, self.margin, self.soft, self.k)
+
+    @cached_property
+    def _two_sided(self) -> Tensor:
+        """(n, 2) the constant slope of the gap when there are two classes."""
+        return self.sign * (2.0 * torch.nn.functional.one_hot(self.label, 2) - 1)
+
+    def gap(self, scores: Tensor, *, soft: bool | None = None) -> Tensor:
+        """(n, k) scores -> (n,) lead of the wanted outcome."""
+        return self.gap_and_slope(scores, soft=soft)[0]
+
+    def gap_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
+        """The gap and its derivative by the scores (n, k)."""
+        if self.k == 2:
+            slope = self._two_sided.to(scores.dtype)
+            return (scores * slope).sum(1), slope
+        own = torch.nn.functional.one_hot(self.label, self.k).to(scores.dtype)
+        rivals = scores.masked_fill(own > 0, -math.inf)
+        if self.soft if soft is None else soft:
+            best, share = torch.logsumexp(rivals, 1), torch.softmax(rivals, 1)
+        else:
+            best, at = rivals.max(1)
+            share = torch.nn.functional.one_hot(at, self.k).to(scores.dtype)
+        return self.sign * ((scores * own).sum(1) - best), self.sign * (own - share)
+
+    def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
+        """(n,) is the outcome reached?"""
+        return self.gap(scores) > self.margin + slack
+
+    def confidence(self, scores: Tensor) -> Tensor:
+        """(n,) probability of the wanted outcome."""
+        p = torch.softmax(scores.double(), 1).gather(1, self.label[:, None]).squeeze(1)
+        return p if self.sign > 0 else 1 - p
