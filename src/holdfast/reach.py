@@ -100,6 +100,16 @@ class Reach:
         """(n, d) columns that may change at all."""
         return self.hi > self.lo
 
+    @cached_property
+    def widths(self) -> Tensor:
+        """(n, d) how far each column can go; an open interval counts as four encoded units."""
+        wide = self.hi - self.lo
+        return torch.where(wide.isfinite(), wide, 4.0)
+
+    def hold(self, columns: Tensor) -> "Reach":
+        """The same with some columns (n, d) held at the person's own value."""
+        return Reach(self.x, torch.where(columns, self.x, self.lo), torch.where(columns, self.x, self.hi), self.layout)
+
     def clamp(self, z: Tensor) -> Tensor:
         """Into the intervals only: the relaxed set that a search with gradients moves in."""
         return torch.minimum(torch.maximum(z, self.lo), self.hi)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from holdfast.explainer import SLACK, Explainer, Query, need
-from holdfast.search.tighten import cost_of, revert, tighten, tangent_step
+from holdfast.search.tighten import cost_of, revert, swap, tangent_step, tighten
 
 
 @dataclass(eq=False, repr=False)
@@ -73,7 +73,7 @@ class MinCost(Explainer):
         if len(ok) and self.polish:
             part, z = query[ok], best.z[ok]
             z = tighten(part, revert(part, z, self.norm), self.norm, self.polish)
-            best.z[ok] = z
+            best.z[ok] = z if query.reach.is_box else swap(part, z, self.norm)
         return best.z
 
 
@@ -90,6 +90,13 @@ class Best:
     def found(self) -> Tensor:
         return self.cost < math.inf
 
+    def take(self, other: "Best", rows: Tensor) -> None:
+        """Keep what another search found for `rows` of it, where that is better."""
+        cost, miss = other.cost[rows], other.miss[rows]
+        better = torch.where(other.found[rows], cost < self.cost, ~self.found & (miss > self.miss))
+        self.z = torch.where(better[:, None], other.z[rows], self.z)
+        self.cost, self.miss = torch.minimum(self.cost, cost), torch.maximum(self.miss, miss)
+
     def offer(self, p: Tensor, gap: Tensor) -> Tensor:
         """Keep rows p where they are valid and cheaper, or the nearest miss; returns which are valid."""
         met = gap > 0
@@ -102,16 +109,42 @@ class Best:
 
 
 def linearised(query: Query, best: Best, steps: int) -> None:
-    """Jump to the optimum of the tangent problem again and again, in ever smaller steps."""
-    reach, u = query.reach, best.z
-    wide = reach.hi - reach.lo
-    wide = torch.where(wide.isfinite(), wide, 4.0)
+    """Jump to the optimum of the tangent problem again and again, in ever smaller steps.
+
+    The tangent problem leaves categories as they are, so it also starts once from each single switch of a
+    category, to the level that the gradient favours.
+    """
+    starts = switches(query, best.z)  # (n, s, d)
+    n, s, d = starts.shape
+    many = query[torch.arange(n).repeat_interleave(s)]
+    tried = Best(many, best.norm)
+    reach, u = many.reach, starts.reshape(n * s, d)
+    wide = reach.widths
     for k in query.steps(steps):
         p = reach.project(u)
-        gap, grad = query.gap_and_gradient(p)
-        best.offer(p, gap)
+        gap, grad = many.gap_and_gradient(p)
+        tried.offer(p, gap)
         u = tangent_step(reach, p, gap, grad, wide * 0.003 ** (k / steps), best.norm, aim=1e-3)
-    best.offer(*_scored(query, reach.project(u)))
+    tried.offer(*_scored(many, reach.project(u)))
+    for i in range(s):
+        best.take(tried, torch.arange(n) * s + i)
+
+
+def switches(query: Query, z: Tensor) -> Tensor:
+    """(n, 1 + categories, d): the rows z, and z with one category moved to the level the gradient favours."""
+    at = query.reach.layout
+    groups = at.groups
+    if not groups.numel():
+        return z[:, None]
+    _, grad = query.gap_and_gradient(z)
+    other = torch.where((query.reach.hi > 0) & (z == 0), grad, -torch.inf)
+    other = torch.cat([other, other.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
+    top, level = other.max(2)
+    column = groups.expand(len(z), -1, -1).gather(2, level[..., None])  # (n, G, 1)
+    mine = torch.zeros(len(groups), at.center.shape[0] + 1, dtype=torch.bool).scatter_(1, groups, True)[:, :-1]
+    moved = z[:, None].repeat(1, len(groups), 1).masked_fill(mine, 0.0).scatter(2, column, 1.0)
+    moved = torch.where(top.isfinite()[..., None], moved, z[:, None])
+    return torch.cat([z[:, None], moved], 1)
 
 
 def _scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,8 +155,7 @@ def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, ka
     """EAD with the real box, a hinge that switches off only its own term, and logits."""
     x, reach = query.x, query.reach
     weight = reach.layout.weight
-    wide = reach.hi - reach.lo
-    wide = torch.where(wide.isfinite(), wide, 4.0)
+    wide = reach.widths
     rate = lr * wide  # each column in units of its own range
     low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
     _, grad = query.gap_and_gradient(reach.project(x))

@@ -35,7 +35,7 @@ def tangent_step(
         before = sorted_gain.cumsum(1) - sorted_gain
         share = ((need[:, None] - before) / sorted_gain.clamp_min(1e-12)).clamp(0, 1)
         share = torch.zeros_like(share).scatter_(1, order, share)
-        return p + share * room * grad.sign()
+        return _round_away(reach, p + share * room * grad.sign())
     slope, strength = grad / weight, grad.abs()
     short, long = torch.zeros_like(need), (room / slope.abs().clamp_min(1e-12)).amax(1)
     for _ in range(25):
@@ -47,12 +47,18 @@ def tangent_step(
     return p + torch.where((need > 0)[:, None], step, 0.0) * grad.sign()
 
 
+def _round_away(reach: Reach, u: Tensor) -> Tensor:
+    """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses it."""
+    step = reach.layout.grid
+    ticks = torch.ceil((u - reach.x).abs() / step.clamp_min(1e-12) - 1e-3)
+    return torch.where(step > 0, reach.x + torch.sign(u - reach.x) * ticks * step, u)
+
+
 def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
     """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
     reach, x = query.reach, query.x
     weight = reach.layout.weight
-    wide = reach.hi - reach.lo
-    wide = torch.where(wide.isfinite(), wide, 4.0)
+    wide = reach.widths
     gap, grad = query.gap_and_gradient(z)
     cost = cost_of(z - x, weight, norm)
     size = torch.full_like(gap, 0.2)
@@ -64,6 +70,29 @@ def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
         z, grad = torch.where(better[:, None], u, z), torch.where(better[:, None], new_grad, grad)
         gap, cost = torch.where(better, new_gap, gap), torch.where(better, new_cost, cost)
         size = torch.where(better, size * 2, size / 2).clamp(1e-4, 1.0)
+    return z
+
+
+def swap(query: Query, z: Tensor, norm: int, steps: int = 8) -> Tensor:
+    """Try to do without each changed feature, dearest first, by asking the numbers to make up for it."""
+    reach, x = query.reach, query.x
+    at = reach.layout
+    price = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())
+    order = price.argsort(1, descending=True)
+    cost = cost_of(z - x, at.weight, norm)
+    for i in range(int((price > 0).sum(1).max()) if len(z) else 0):
+        if query.clock.over():
+            break
+        chosen = order[:, i : i + 1]
+        trying = price.gather(1, chosen) > 0
+        without = reach.hold(trying & (at.owner == chosen))
+        u = without.project(z)
+        for k in range(steps):
+            gap, grad = query.gap_and_gradient(u)
+            better = trying.squeeze(1) & (gap > 0) & (cost_of(u - x, at.weight, norm) < cost)
+            z = torch.where(better[:, None], u, z)
+            cost = torch.where(better, cost_of(u - x, at.weight, norm), cost)
+            u = without.project(tangent_step(without, u, gap, grad, reach.widths * 0.5**k, norm, aim=1e-3))
     return z
 
 

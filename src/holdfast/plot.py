@@ -1,0 +1,166 @@
+"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from holdfast.errors import SettingError, listed, optional
+from holdfast.result import Counterfactuals
+from holdfast.target import Goal
+from holdfast.words import headings, moves, sentences
+
+EXTENSIONS = (".png", ".svg", ".html")
+MOST_DOTS = 2000  # more hide each other, and make a page slow
+MOST_BARS = 25
+
+# From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
+BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#999999"
+WAYS = {"raised": BLUE, "lowered": ORANGE, "switched": GREY}
+INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+
+
+def themed(chart: Any) -> Any:
+    """The look of every chart; set on the chart, because an Altair theme would change the caller's charts too."""
+    words = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12, "titleFontSize": 12}
+    words |= {"labelColor": QUIET, "titleColor": INK, "titleFontWeight": 500}
+    return chart.configure(
+        font=FONT,
+        background="white",
+        padding=6,
+        view={"stroke": None},
+        axis=words | {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1", "titlePadding": 10},
+        legend=words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8},
+    )
+
+
+def decision_level(goal: Goal) -> float | None:
+    """The probability from which the outcome counts as reached; with more than two classes only a target
+    with a probability has one."""
+    return torch.tensor(goal.margin).sigmoid().item() if goal.k == 2 or goal.soft else None
+
+
+def cost_confidence(cfs: Counterfactuals, *, width: int = 460, height: int = 300) -> Any:
+    """What answers cost against how sure the model is of them, one dot per answer."""
+    alt = optional("altair", "plot")
+    at = np.flatnonzero(cfs.found)
+    if len(at) > MOST_DOTS:  # evenly spread over the rows, the same ones every time
+        at = at[np.linspace(0, len(at) - 1, MOST_DOTS).astype(np.int64)]
+    rows = row_names(cfs.after.index)
+    dots = pd.DataFrame(
+        {
+            "row": [rows[i] for i in at],
+            "sentence": sentences(cfs).to_numpy()[at],
+            "cost": cfs.cost("l1").to_numpy()[at],
+            "probability": cfs.confidence.to_numpy()[at],
+        }
+    )
+    dots["words"] = [
+        f"Row {row}: {text} Cost {cost:.2f}, probability {p:.1%}."
+        for row, text, cost, p in dots.itertuples(index=False, name=None)
+    ]
+    level = decision_level(cfs.goal)
+    lowest = min([*([] if level is None else [level]), *dots["probability"].tolist()], default=0.0)
+    floor = max(0.0, np.floor(10 * lowest - 0.5) / 10)  # room below the lowest dot, on a tick
+    x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    y = alt.Y(
+        "probability:Q",
+        title="Probability of the wanted outcome",
+        scale=alt.Scale(domain=[floor, 1]),
+        axis=alt.Axis(format="%", tickCount=6),
+    )
+    tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
+    tips.append(alt.Tooltip("probability:Q", format=".1%"))
+    layers = [
+        alt.Chart(dots)
+        .mark_circle(size=46, opacity=0.6, color=BLUE)
+        .encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))
+    ]
+    if level is not None:
+        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [f"decision at {level:.0%}"]}))
+        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False).encode(y=alt.Y("level:Q")))
+        # Beyond the right edge, where no dot can lie under the words.
+        text = rule.mark_text(align="left", dx=6, color=QUIET, fontSize=12, aria=False)
+        layers.append(text.encode(x=alt.value(width), y=alt.Y("level:Q"), text="words:N"))
+    about = "Scatter plot: the cost of each answer against the probability of the wanted outcome."
+    return themed(alt.layer(*layers).properties(width=width, height=height, description=about))
+
+
+def changed_features(cfs: Counterfactuals, *, width: int = 360) -> Any:
+    """In which share of the answers each feature is raised, lowered or switched to another value."""
+    alt = optional("altair", "plot")
+    bars, order = change_shares(cfs)
+    bars["words"] = [
+        f"{feature}: {way} in {share:.0%} of answers ({count:,})."
+        for feature, way, count, share in bars[["feature", "way", "count", "share"]].itertuples(index=False, name=None)
+    ]
+    totals = bars.groupby("feature", as_index=False)["share"].sum()
+    y = alt.Y(
+        "feature:N",
+        sort=order,
+        title=None,
+        axis=alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8, labelColor=INK),
+    )
+    most = float(totals["share"].max()) if len(totals) else 1.0
+    # Room for the number behind the longest bar.
+    x = alt.X("share:Q", title="Share of answers", scale=alt.Scale(domain=[0, 1.12 * most], nice=False))
+    x = x.axis(format="%", tickCount=5)
+    present = [w for w in WAYS if w in set(bars["way"])]
+    colour = alt.Color("way:N", scale=alt.Scale(domain=present, range=[WAYS[w] for w in present]))
+    tips = [alt.Tooltip("feature:N"), alt.Tooltip("way:N", title="change"), alt.Tooltip("count:Q", title="answers")]
+    tips.append(alt.Tooltip("share:Q", format=".0%"))
+    drawn = (
+        alt.Chart(bars)
+        .mark_bar(height={"band": 0.7})
+        .encode(x=x, y=y, color=colour, order="rank:Q", tooltip=tips, description=alt.Description("words:N"))
+    )
+    ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
+    ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
+    about = "Bar chart: in which share of the answers each feature changes, and which way."
+    return themed(alt.layer(drawn, ends).properties(width=width, height={"step": 26}, description=about))
+
+
+def change_shares(cfs: Counterfactuals) -> tuple[pd.DataFrame, list[str]]:
+    """Per feature and way of changing: how many answers and which share; and the features, most often first."""
+    found = moves(cfs, cfs.found)
+    answers = max(int(cfs.found.sum()), 1)
+    names = headings([m.feature for m in found])
+    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].at))[:MOST_BARS]
+    lines = [
+        (name, way, rank, count, count / answers)
+        for m, name in by_count
+        for rank, (way, sign) in enumerate(zip(WAYS, (1, -1, 0), strict=True))
+        if (count := int((m.way == sign).sum()))
+    ]
+    columns = {"feature": str, "way": str, "rank": int, "count": int, "share": float}
+    return pd.DataFrame(lines, columns=list(columns)).astype(columns), [name for _, name in by_count]
+
+
+def row_names(index: "pd.Index[Any]") -> list[str]:
+    """Index labels of any type as texts."""
+    return [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
+
+
+def save(chart: Any, path: str | Path) -> Path:
+    """Write a chart as .png, .svg, or a .html page that works offline."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in EXTENSIONS:
+        raise SettingError(f"cannot write a chart to {path.name!r}; the name must end in one of {listed(EXTENSIONS)}")
+    optional("vl_convert", "plot")
+    more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
+    chart.save(str(path), format=kind[1:], **more)
+    return path
+
+
+def to_svg(chart: Any) -> str:
+    """The chart as the text of an SVG picture."""
+    import io
+
+    optional("vl_convert", "plot")
+    buffer = io.StringIO()
+    chart.save(buffer, format="svg")
+    return buffer.getvalue()

@@ -1,0 +1,76 @@
+"""Values per row -> means with bootstrap intervals, as a frame, markdown, HTML or JSON."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Report:
+    """Metrics, one value per row; missing where a metric says nothing about the row."""
+
+    values: pd.DataFrame  # (n, metrics)
+    about: dict[str, Any] = field(default_factory=dict[str, Any])
+    level: float = 0.95
+
+    def table(self, by: Any = None, *, seed: int = 0) -> pd.DataFrame:
+        """Mean, bootstrap interval and number of rows of each metric; with `by`, for each group of rows."""
+        if by is None:
+            return self._table(self.values, seed)
+        groups = self.values.groupby(np.asarray(by), sort=True)
+        return pd.concat({name: self._table(group, seed) for name, group in groups}, names=["group", "metric"])
+
+    def _table(self, values: pd.DataFrame, seed: int) -> pd.DataFrame:
+        lines: dict[str, dict[str, float]] = {}
+        for name in values.columns:
+            column = values[name].dropna().to_numpy(np.float64)
+            low, high = interval(column, self.level, seed)
+            mean = float(column.mean()) if len(column) else np.nan
+            lines[str(name)] = {"mean": mean, "low": low, "high": high, "rows": len(column)}
+        table = pd.DataFrame.from_dict(lines, orient="index", columns=["mean", "low", "high", "rows"])
+        table.index.name = "metric"
+        return table.astype({"rows": int})
+
+    def to_frame(self) -> pd.DataFrame:
+        return self.values.copy()
+
+    def to_markdown(self) -> str:
+        lines = [f"| metric | mean | {self.level:.0%} interval | rows |", "|---|---:|---:|---:|"]
+        for name, row in self.table().iterrows():
+            lines.append(f"| {name} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} | {row['rows']:.0f} |")
+        return "\n".join(lines)
+
+    def to_html(self) -> str:
+        return self.table().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+
+    _repr_html_ = to_html
+
+    def to_json(self) -> str:
+        """Means, intervals and what the report is about; no value is rounded."""
+        metrics = {k: {a: _number(b) for a, b in v.items()} for k, v in self.table().to_dict("index").items()}
+        return json.dumps({"about": self.about, "level": self.level, "metrics": metrics}, indent=2, default=str)
+
+    def __repr__(self) -> str:
+        return self.table().to_string(float_format=lambda v: f"{v:.4g}")
+
+
+def _number(value: Any) -> float | int | None:
+    return None if pd.isna(value) else value
+
+
+def interval(values: np.typing.NDArray[np.float64], level: float, seed: int = 0) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean, with a generator of its own."""
+    if not len(values):
+        return float("nan"), float("nan")
+    rng = np.random.default_rng(seed)
+    # How often each row is drawn is multinomial, so no resample has to be written out.
+    means = np.concatenate(
+        [rng.multinomial(len(values), np.full(len(values), 1 / len(values)), 50) @ values for _ in range(RESAMPLES // 50)]
+    ) / len(values)
+    tail = (1 - level) / 2
+    return float(np.quantile(means, tail)), float(np.quantile(means, 1 - tail))

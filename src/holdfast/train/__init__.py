@@ -1,0 +1,5 @@
+"""Training models."""
+
+from holdfast.train.fit import network
+
+__all__ = ["network"]

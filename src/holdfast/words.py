@@ -1,0 +1,189 @@
+"""What to do, in words: one sentence per answer, such as
+
+    Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
+
+Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number
+to reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from holdfast.feature import Array, Feature, Level, Mask
+from holdfast.result import Counterfactuals, Status
+
+Ints = npt.NDArray[np.int64]
+
+DIGITS = 3  # of the feature's range; a smaller change gets more
+MOST_DECIMALS = 12  # beyond it, and from HUGE on, a number is written as Python writes it
+HUGE = 1e15
+CURRENCIES = ("$", "€", "£", "¥", "₹")
+ATTACHED = ("%", "°", "‰")
+# A level that reads well without quotation marks: up to four plain words, none of them one of the sentence's own.
+PLAIN_LEVEL = re.compile(r"(?!.*\b(?:and|from|to)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The answers in which one feature changes."""
+
+    feature: Feature
+    at: Ints  # (m,) row numbers
+    size: Array  # (m,) encoded change
+    way: Ints  # (m,) 1 raised, -1 lowered, 0 switched
+    before: list[str]
+    after: list[str]
+
+    @property
+    def unit(self) -> str:
+        """What follows the number to reach: ' months', or nothing where the numbers carry their unit."""
+        f = self.feature
+        return "" if f.is_category or f.kind == "boolean" or not f.unit or _sticks(f.unit) else f" {f.unit}"
+
+    def phrases(self) -> list[str]:
+        """One clause per answer: 'shorten the loan from 36 to 24 months'."""
+        f, unit = self.feature, self.unit
+        verb = {1: f.verbs[0], -1: f.verbs[1], 0: "change"}
+        shown = _quoted if f.levels else str
+        name = label(f)
+        return [
+            f"{verb[way]} {name} from {shown(was)} to {shown(now)}{unit}"
+            for way, was, now in zip(self.way.tolist(), self.before, self.after, strict=True)
+        ]
+
+
+def label(feature: Feature) -> str:
+    """The feature inside a sentence: its label, or its name with spaces."""
+    return feature.label or " ".join(feature.name.replace("_", " ").split()) or feature.name
+
+
+def heading(feature: Feature) -> str:
+    """The feature by itself, as above a column: 'the loan' is headed 'loan'."""
+    return re.sub(r"^the\s+(?=\S)", "", label(feature), flags=re.IGNORECASE)
+
+
+def headings(features: Sequence[Feature]) -> list[str]:
+    """One heading per feature; where two would be the same, the names tell them apart."""
+    names = [heading(f) for f in features]
+    return [h if names.count(h) == 1 else f"{h} ({f.name})" for h, f in zip(names, features, strict=True)]
+
+
+def sentences(cfs: Counterfactuals) -> "pd.Series[str]":
+    """One sentence per row; the largest encoded change comes first."""
+    parts = moves(cfs, cfs.found)
+    lines: list[list[str]] = [[] for _ in range(len(cfs))]
+    if parts:
+        at, size = np.concatenate([m.at for m in parts]), np.concatenate([m.size for m in parts])
+        place = np.repeat(np.arange(len(parts)), [len(m.at) for m in parts])
+        phrases = [p for m in parts for p in m.phrases()]
+        rows: list[int] = at.tolist()
+        for i in np.lexsort((place, -size, at)).tolist():
+            lines[rows[i]].append(phrases[i])
+    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, strict=True)]
+    return pd.Series(texts, index=cfs.after.index, dtype=object)
+
+
+def _sentence(code: int, reason: str, phrases: list[str]) -> str:
+    if code == Status.FOUND and phrases:
+        text = joined(phrases)
+    else:
+        text = "No answer" if code == Status.NOT_FOUND else "Nothing to change"
+        text += f": {reason}" if reason else ""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def joined(parts: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def moves(cfs: Counterfactuals, rows: Mask) -> list[Moves]:
+    """What changes in the rows of the mask, feature by feature; features that never change are left out."""
+    out: list[Moves] = []
+    for f in cfs.schema.features:
+        was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
+        at = np.flatnonzero(rows & (was != now))
+        if not len(at):
+            continue
+        was, now = was[at], now[at]
+        switched = f.is_category or f.kind == "boolean"
+        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale  # one-hot: one goes, one comes
+        way = np.where(switched, 0, np.sign(now - was)).astype(np.int64)
+        texts = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
+        out.append(Moves(f, at, size, way, *texts))
+    return out
+
+
+# ---- values as texts
+
+
+def _levels(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
+    names = [_level(v) for v in f.levels] + ["missing"] if f.levels else ["no", "yes"]
+    return [names[i] for i in was.astype(np.int64)], [names[i] for i in now.astype(np.int64)]
+
+
+def _level(value: Level) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value) or "(empty)"
+
+
+def _quoted(level: str) -> str:
+    return level if level == "(empty)" or PLAIN_LEVEL.fullmatch(level) else f"“{level}”"
+
+
+def _sticks(unit: str) -> bool:
+    return unit in CURRENCIES or unit in ATTACHED
+
+
+def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
+    decimals = _decimals(f, np.abs(now - was))
+    plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
+    digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
+    reach = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
+    sides = was.tolist(), reach.tolist()
+    before, after = ([_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides)
+    return before, after
+
+
+def _decimals(f: Feature, change: Array) -> Ints:
+    """(m,) as many as the feature's step has, or DIGITS of its range, and at least two digits of the change:
+    with those, before and after cannot look the same."""
+    span = f.seen[1] - f.seen[0]
+    span = span if math.isfinite(span) and span > 0 else f.scale
+    usual = DIGITS - 1 - math.floor(math.log10(span))
+    if f.grid:
+        exponent = Decimal(repr(f.grid)).normalize().as_tuple().exponent
+        stepped = -int(exponent)
+        usual = stepped if stepped <= 6 else usual
+    needed = np.ceil(-np.log10(change)) + 1
+    return np.maximum(needed, min(max(usual, 0), MOST_DECIMALS)).astype(np.int64)
+
+
+def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
+    """The numbers to reach, rounded away from where they started unless that leaves the feature's limits."""
+    ten = 10.0**decimals
+    ticks = now * ten
+    dust = np.clip(1e-6 * np.abs(ticks), 1e-6, 1e-2)  # float32 columns hold 0.7 as 0.69999999
+    up, down = np.ceil(ticks - dust) / ten, np.floor(ticks + dust) / ten
+    away, back = np.where(now > was, up, down), np.where(now > was, down, up)
+    low, high = f.limits
+    return np.where((away >= low) & (away <= high), away, back)
+
+
+def _number(value: float, decimals: int | None, unit: str = "") -> str:
+    """1150.0 -> '1,150'; the unit is added only where it sticks to the number."""
+    text = repr(value) if decimals is None else f"{value:,.{decimals}f}"
+    if decimals and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    text = "0" if text == "-0" else text
+    if unit in CURRENCIES:
+        return f"-{unit}{text[1:]}" if text.startswith("-") else unit + text
+    return text + unit if unit in ATTACHED else text
