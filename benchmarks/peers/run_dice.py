@@ -3,6 +3,7 @@
     python run_dice.py task.npz RESULTS_DIR
 """
 
+import random
 import sys
 import time
 import warnings
@@ -51,6 +52,7 @@ def run(task, method):
     setup = time.process_time() - start
     queries = pd.DataFrame(task["X_explain"][: ROWS[method]], columns=list(task["columns"]))
     ranges = {name: [0.0, 1.0] for name in queries.columns}
+    random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
     cpu, wall = time.process_time(), time.perf_counter()

@@ -92,9 +92,11 @@ class Explainer(ABC):
     needs_data: ClassVar[bool] = False
     advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
+    answers = 1  # how many answers a row gets; a setting of the methods that can give several
+
     @abstractmethod
     def search(self, query: Query) -> Tensor:
-        """Reachable rows (n, d), or (n, k, d), with the wanted outcome where one was found."""
+        """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); most need nothing."""
@@ -142,17 +144,17 @@ class Explainer(ABC):
             blocked = schema.blocked(before)
             rows = (~done & torch.tensor((blocked == "").tolist(), dtype=torch.bool)).nonzero().squeeze(1)
             clock.bar.total(max(1, -(-len(rows) // batch_size)))
-            found, late = self._search(model, x, goal, rows, seed, batch_size, clock)
-            k = 1 if found.ndim == 2 else found.shape[1]
-            source = torch.arange(len(x)).repeat_interleave(k)
+            found, late = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
+            source = torch.arange(len(x)).repeat_interleave(self.answers)
             before, goal, x = before.iloc[source.numpy()], goal[source], x[source]
             after = schema.hand_in(found.reshape(-1, x.shape[1]), before)
             scores = model.judge(after)
             met = goal.met(scores)
         broken = schema.violations(before, after).to_numpy()
         done, blocked = done[source].numpy(), blocked.to_numpy()[source.numpy()]
-        open_ = ~met.numpy() & ~done
-        status = np.select([done, open_ | (broken != "") | (blocked != "")], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
+        lost = ~met.numpy() | (broken != "") | (blocked != "")
+        status = np.select([done, lost], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
+        broken = np.where(met.numpy(), broken, "")  # of an attempt that fails anyway, only that is worth saying
         reason = self._reasons(status, goal.confidence(scores).numpy(), blocked, broken, late[source].numpy(), wish, clock)
         run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
         x_cf = schema.encode(after, model.dtype)
@@ -186,15 +188,14 @@ class Explainer(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Answers for all rows (untouched where not searched), and which rows ran out of time."""
         reach, random = model.schema.reach(x), RowRandom.of(seed, x)
-        found, late = x, torch.zeros(len(x), dtype=torch.bool)
+        found = x[:, None].repeat(1, self.answers, 1)
+        late = torch.zeros(len(x), dtype=torch.bool)
         for batch in rows.split(batch_size) if len(rows) else ():
             if clock.over():
                 late[batch] = True
                 continue
             answer = self.search(Query(model, x[batch], goal[batch], reach[batch], random[batch], clock))
-            if found is x:
-                found = x.clone() if answer.ndim == 2 else x[:, None].repeat(1, answer.shape[1], 1)
-            found[batch] = answer
+            found[batch] = answer.reshape(len(batch), self.answers, -1)
             late[batch] = clock.ran_out
         return found, late
 

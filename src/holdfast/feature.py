@@ -111,7 +111,8 @@ class Feature:
             info = np.iinfo(self.dtype.lower())
             low, high = max(low, float(info.min)), min(high, float(info.max))
         if self.grid:
-            low, high = math.ceil(low / self.grid) * self.grid, math.floor(high / self.grid) * self.grid
+            low = math.ceil(low / self.grid) * self.grid if math.isfinite(low) else low
+            high = math.floor(high / self.grid) * self.grid if math.isfinite(high) else high
             if low > high:
                 raise SchemaError(f"feature {self.name!r}: no multiple of {self.grid:g} lies in {self.bounds}")
         return low, high
@@ -148,7 +149,10 @@ class Feature:
     def _positions(self, column: "pd.Series[Any]") -> Array:
         index = pd.Index(list(self.levels), dtype=object)
         values = column.astype(object)
-        positions = index.get_indexer(cast(Any, values))
+        try:
+            positions = index.get_indexer(cast(Any, values))
+        except TypeError:  # lists and the like have no hash
+            raise SchemaError(f"column {self.name!r} holds lists or records; levels are texts or numbers") from None
         gone = column.isna().to_numpy()
         if self.missing:
             positions = np.where(gone, len(self.levels), positions)

@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, ModelError, UnsafeFileError
+from holdfast.errors import FileError, HoldfastError, ModelError, UnsafeFileError
 from holdfast.geometry import pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
 from holdfast.schema import Schema
@@ -162,6 +162,8 @@ class TorchModel(Model):
         raw = self._probe()
         if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
             raise ModelError(f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)")
+        if not bool(raw.isfinite().all()):
+            raise ModelError("the module returned scores that are no numbers; look for NaN or inf in its weights")
         if outputs is None and said is None and looks_like_probabilities(raw):
             raise ModelError(
                 "the module's outputs look like probabilities; pass outputs='probabilities' (or 'logits' if they are)"
@@ -232,7 +234,8 @@ class TorchModel(Model):
     def fingerprint(self) -> str:
         digest = hashlib.sha256(f"{self.module} {self.outputs} {self.classes}".encode())
         for name, value in sorted(self.module.state_dict().items()):
-            digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)  # NumPy has no bfloat16
+            digest.update(name.encode() + raw.numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def save(self, path: str | Path) -> None:
@@ -288,7 +291,11 @@ class BlackBox(Model):
 
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
-        raw = np.asarray(self.call(rows), dtype=np.float64)
+        try:
+            raw = np.asarray(self.call(rows), dtype=np.float64)
+        except Exception as error:
+            name = type(self.wrapped).__name__
+            raise ModelError(f"the model ({name}) failed on the table: {type(error).__name__}: {error}") from error
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
             raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
@@ -301,7 +308,7 @@ class BlackBox(Model):
                     "expected probabilities (between 0 and 1, rows adding up to 1), got other values; "
                     "pass outputs='logits' if these are scores"
                 )
-        return torch.from_numpy(raw)  # pyright: ignore[reportUnknownMemberType]
+        return torch.tensor(raw)
 
     def __call__(self, x: Tensor) -> Tensor:
         return to_scores(self._raw(x), self.outputs)
@@ -344,7 +351,13 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
     if "holdfast" not in metadata:
         raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
-    return _from_parts(path, json.loads(metadata["holdfast"]), tensors, schema)
+    try:
+        return _from_parts(path, json.loads(metadata["holdfast"]), tensors, schema)
+    except HoldfastError:
+        raise
+    except Exception as error:  # the text in the file may say anything
+        what = f"{type(error).__name__}: {error}"
+        raise FileError(f"{str(path)!r} is damaged ({what}); {_SAFETENSORS_FIX}") from None
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -369,7 +382,7 @@ def _load_trusted(path: Path, schema: Schema | None) -> Model:
         try:
             loaded = cast(Any, joblib).load(path)
         except Exception as error:
-            raise FileError(f"cannot load {str(path)!r}: {error}") from None
+            raise FileError(f"cannot load {str(path)!r}: {type(error).__name__}: {error}") from None
     return loaded if isinstance(loaded, Model) else Model.of(loaded, schema)
 
 
@@ -377,13 +390,24 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
     gone = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
     if gone:
         raise FileError(f"{str(path)!r} lacks {gone[0]!r}; {_SAFETENSORS_FIX}")
-    module = build(content["architecture"])
-    types = {t.dtype for t in tensors.values() if t.is_floating_point()}
-    if len(types) == 1:
-        module = module.to(types.pop())
+    if content["outputs"] not in ("logits", "probabilities"):
+        raise FileError(f"{str(path)!r}: outputs must be 'logits' or 'probabilities', got {content['outputs']!r}")
+    if not _are_names(content["classes"]):
+        raise FileError(f"{str(path)!r}: classes must be a list of texts or numbers, got {content['classes']!r}")
+    # Without memory of its own until the tensors are in place: the sizes are only a claim of the file.
+    with torch.device("meta"):
+        module = build(content["architecture"])
     try:
-        module.load_state_dict(tensors)
+        module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise FileError(f"the tensors in {str(path)!r} do not fit its architecture: {error}") from None
+    if len({t.dtype for t in tensors.values() if t.is_floating_point()}) > 1:
+        module = module.float()
     own = Schema.from_dict(content["schema"])
     return TorchModel(module.eval(), schema or own, content["classes"], content["outputs"])
+
+
+def _are_names(classes: Any) -> bool:
+    return isinstance(classes, list) and all(
+        isinstance(c, str | int | float) and c == c for c in cast(list[Any], classes)
+    )

@@ -20,30 +20,38 @@ MOST_BARS = 25
 BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#999999"
 WAYS = {"raised": BLUE, "lowered": ORANGE, "switched": GREY}
 INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+# Text is measured where the chart is made and drawn where it is read: these fonts have the same widths.
+FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
+WIDTH = 478  # of the whole picture, labels included: half of the report's page
 
 
 def themed(chart: Any) -> Any:
     """The look of every chart; set on the chart, because an Altair theme would change the caller's charts too."""
     words = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12, "titleFontSize": 12}
     words |= {"labelColor": QUIET, "titleColor": INK, "titleFontWeight": 500}
+    lines = {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1"}
     return chart.configure(
         font=FONT,
         background="white",
         padding=6,
         view={"stroke": None},
-        axis=words | {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1", "titlePadding": 10},
+        axis=words | lines | {"titlePadding": 10, "labelFlush": False},
         legend=words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8},
     )
+
+
+def _fit(how: str) -> dict[str, str]:
+    """The picture is as large as asked for, and the plot gets what its labels leave."""
+    return {"type": how, "contains": "padding"}
 
 
 def decision_level(goal: Goal) -> float | None:
     """The probability from which the outcome counts as reached; with more than two classes only a target
     with a probability has one."""
-    return torch.tensor(goal.margin).sigmoid().item() if goal.k == 2 or goal.soft else None
+    return torch.tensor(goal.margin, dtype=torch.float64).sigmoid().item() if goal.k == 2 or goal.soft else None
 
 
-def cost_confidence(cfs: Counterfactuals, *, width: int = 460, height: int = 300) -> Any:
+def cost_confidence(cfs: Counterfactuals, *, width: int = WIDTH, height: int = 340) -> Any:
     """What answers cost against how sure the model is of them, one dot per answer."""
     alt = optional("altair", "plot")
     at = np.flatnonzero(cfs.found)
@@ -63,15 +71,11 @@ def cost_confidence(cfs: Counterfactuals, *, width: int = 460, height: int = 300
         for row, text, cost, p in dots.itertuples(index=False, name=None)
     ]
     level = decision_level(cfs.goal)
-    lowest = min([*([] if level is None else [level]), *dots["probability"].tolist()], default=0.0)
-    floor = max(0.0, np.floor(10 * lowest - 0.5) / 10)  # room below the lowest dot, on a tick
+    lowest = float(np.min([1.0 if level is None else level, *dots["probability"]]))
+    scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
     x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
-    y = alt.Y(
-        "probability:Q",
-        title="Probability of the wanted outcome",
-        scale=alt.Scale(domain=[floor, 1]),
-        axis=alt.Axis(format="%", tickCount=6),
-    )
+    title = "Probability of the wanted outcome"
+    y = alt.Y("probability:Q", title=title, scale=scale, axis=alt.Axis(format="%", tickCount=6))
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
     tips.append(alt.Tooltip("probability:Q", format=".1%"))
     layers = [
@@ -81,15 +85,16 @@ def cost_confidence(cfs: Counterfactuals, *, width: int = 460, height: int = 300
     ]
     if level is not None:
         rule = alt.Chart(pd.DataFrame({"level": [level], "words": [f"decision at {level:.0%}"]}))
-        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False).encode(y=alt.Y("level:Q")))
-        # Beyond the right edge, where no dot can lie under the words.
-        text = rule.mark_text(align="left", dx=6, color=QUIET, fontSize=12, aria=False)
-        layers.append(text.encode(x=alt.value(width), y=alt.Y("level:Q"), text="words:N"))
+        rule = rule.encode(y=alt.Y("level:Q", scale=scale))
+        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
+        # Under the rule, where no dot can lie: every answer is above it.
+        text = rule.mark_text(align="right", dx=-4, dy=12, color=QUIET, fontSize=12, aria=False)
+        layers.append(text.encode(x=alt.value("width"), text="words:N"))
     about = "Scatter plot: the cost of each answer against the probability of the wanted outcome."
-    return themed(alt.layer(*layers).properties(width=width, height=height, description=about))
+    return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
 
 
-def changed_features(cfs: Counterfactuals, *, width: int = 360) -> Any:
+def changed_features(cfs: Counterfactuals, *, width: int = WIDTH) -> Any:
     """In which share of the answers each feature is raised, lowered or switched to another value."""
     alt = optional("altair", "plot")
     bars, order = change_shares(cfs)
@@ -120,7 +125,9 @@ def changed_features(cfs: Counterfactuals, *, width: int = 360) -> Any:
     ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
     ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
     about = "Bar chart: in which share of the answers each feature changes, and which way."
-    return themed(alt.layer(drawn, ends).properties(width=width, height={"step": 26}, description=about))
+    return themed(
+        alt.layer(drawn, ends).properties(width=width, height={"step": 26}, autosize=_fit("fit-x"), description=about)
+    )
 
 
 def change_shares(cfs: Counterfactuals) -> tuple[pd.DataFrame, list[str]]:
@@ -141,7 +148,10 @@ def change_shares(cfs: Counterfactuals) -> tuple[pd.DataFrame, list[str]]:
 
 def row_names(index: "pd.Index[Any]") -> list[str]:
     """Index labels of any type as texts."""
-    return [", ".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in index]
+    labels: list[Any] = list(index)
+    if isinstance(index, pd.MultiIndex):
+        return [", ".join(str(part) for part in label) for label in labels]
+    return [str(label) for label in labels]
 
 
 def save(chart: Any, path: str | Path) -> Path:

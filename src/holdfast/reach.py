@@ -42,16 +42,30 @@ class Layout:
     bounds: Tensor  # (r,): rules @ z <= bounds
     max_changes: int
 
-    @property
+    @cached_property
     def one_hot(self) -> Tensor:
         """(d,) is the column part of a category?"""
         inside = torch.zeros(len(self.center) + 1, dtype=torch.bool, device=self.center.device)
         inside[self.groups.flatten()] = True
         return inside[:-1]
 
-    @property
+    @cached_property
     def features(self) -> int:
-        return int(self.owner[-1]) + 1 if len(self.owner) else 0
+        return int(self.owner[-1]) + 1
+
+    @cached_property
+    def has_grid(self) -> bool:
+        return bool(self.grid.any())
+
+    @cached_property
+    def tick(self) -> Tensor:
+        """(d,) the grid without zeros, to divide by."""
+        return torch.where(self.grid > 0, self.grid, 1.0)
+
+    @cached_property
+    def origin(self) -> Tensor:
+        """(d,) 0 in the user's units lies at -origin: there the grid is anchored."""
+        return self.center / self.scale
 
     def per_feature(self, columns: Tensor) -> Tensor:
         """(n, d) values per column -> (n, features) sums."""
@@ -93,7 +107,7 @@ class Reach:
     def is_box(self) -> bool:
         """Nothing but an interval per column: projecting is clamping."""
         at = self.layout
-        return not (at.grid.any() or at.groups.numel() or at.max_changes or len(at.rules))
+        return not (at.has_grid or at.groups.numel() or at.max_changes or len(at.rules))
 
     @cached_property
     def movable(self) -> Tensor:
@@ -131,13 +145,11 @@ class Reach:
     def _snap(self, y: Tensor) -> Tensor:
         """To the grid; a value nearer to the person's own than half a step stays the person's own."""
         at = self.layout
-        if not at.grid.any():
+        if not at.has_grid:
             return y
-        step = torch.where(at.grid > 0, at.grid, 1.0)
-        zero = at.center / at.scale  # the grid is anchored at 0 in the user's units
-        near = torch.round((y + zero) / step) * step - zero
+        near = torch.round((y + at.origin) / at.tick) * at.tick - at.origin
         near = torch.minimum(torch.maximum(near, self.lo), self.hi)
-        near = torch.where((y - self.x).abs() < step / 2, self.clamp(self.x), near)
+        near = torch.where((y - self.x).abs() < at.tick / 2, self.clamp(self.x), near)
         return torch.where(at.grid > 0, near, y)
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
@@ -170,10 +182,8 @@ class Reach:
         x, y0, lo, hi = self.x[broken], y[broken], lo[broken], hi[broken]
         z = self._dykstra(y0, lo, hi)
         push = at.rules.sum(0)  # which way a column must be rounded so that every rule it is in stays kept
-        step = torch.where(at.grid > 0, at.grid, 1.0)
-        zero = at.center / at.scale
-        ticks = (z + zero) / step
-        whole = torch.where(push > 0, torch.floor(ticks + 1e-4), torch.ceil(ticks - 1e-4)) * step - zero
+        ticks = (z + at.origin) / at.tick
+        whole = torch.where(push > 0, torch.floor(ticks + 1e-4), torch.ceil(ticks - 1e-4)) * at.tick - at.origin
         in_rule = (at.rules != 0).any(0)
         z = torch.where((at.grid > 0) & in_rule, torch.minimum(torch.maximum(whole, lo), hi), z)
         still = (z @ at.rules.T > at.bounds + RULE_SLACK).any(1, keepdim=True)

@@ -139,7 +139,7 @@ class Counterfactuals:
             if units == "raw":
                 delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
             value = row_norm(delta, NORMS[norm])
-        gone = torch.from_numpy(self.codes == Status.NOT_FOUND)  # pyright: ignore[reportUnknownMemberType]
+        gone = torch.tensor(self.codes == Status.NOT_FOUND)
         return self._series(value.masked_fill(gone, float("nan")))
 
     def sentences(self) -> "pd.Series[str]":
@@ -152,7 +152,9 @@ class Counterfactuals:
         """One line: how many rows, how many answered, by which method, in what time."""
         count = {s: int((self.codes == s).sum()) for s in Status}
         parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
-        return f"{len(self):,} rows: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        rows = len(set(self.source.tolist()))
+        what = f"{rows:,} rows" if rows == len(self) else f"{len(self):,} answers for {rows:,} rows"
+        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
 
     def _series(self, values: Tensor) -> "pd.Series[float]":
         return pd.Series(values.double().numpy(), index=self.after.index)
@@ -230,8 +232,8 @@ class Counterfactuals:
 
         after, before = part("after:"), part("before:")
         dtype: torch.dtype = getattr(torch, content["dtype"])
-        scores = torch.from_numpy(part("score:").to_numpy(np.float64)).to(dtype)  # pyright: ignore[reportUnknownMemberType]
-        label = torch.from_numpy(table["holdfast:label"].to_numpy(np.int64))  # pyright: ignore[reportUnknownMemberType]
+        scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
+        label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
         return cls(
             before,
             after,

@@ -123,7 +123,7 @@ class Schema:
         """n rows -> (n, width). Anything that does not fit is an error that names the column and the fix."""
         self.check_columns(frame)
         parts = [f.encode(frame[f.name]) for f in self.features]
-        return torch.from_numpy(np.concatenate(parts, axis=1)).to(dtype)  # pyright: ignore[reportUnknownMemberType]
+        return torch.tensor(np.concatenate(parts, axis=1), dtype=dtype)
 
     def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
         """(n, width) -> n rows. With `like`, its index, column order and dtypes, and its values in every cell
@@ -154,7 +154,8 @@ class Schema:
                 value = np.minimum(value, kept[i])
             numbers[i] = value
         self._polish_rules(numbers, kept)
-        changed = [v != k for v, k in zip(numbers, kept, strict=True)]
+        asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
+        changed = [(v != k) & asked for v, k in zip(numbers, kept, strict=True)]
         return self._write(numbers, changed, before)
 
     def _polish_rules(self, numbers: list[Array], kept: list[Array]) -> None:

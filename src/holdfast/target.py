@@ -72,7 +72,8 @@ class Target:
         return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
 
     def __str__(self) -> str:
-        what = "any other class" if self.label is None else f"{self.label}"
+        many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
+        what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
         if self.probability is not None:
             return f"{what} with probability {self.probability:g}"
         return f"{what} by a margin of {self.margin:g}" if self.margin else what

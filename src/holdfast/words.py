@@ -25,9 +25,12 @@ DIGITS = 3  # of the feature's range; a smaller change gets more
 MOST_DECIMALS = 12  # beyond it, and from HUGE on, a number is written as Python writes it
 HUGE = 1e15
 CURRENCIES = ("$", "€", "£", "¥", "₹")
+MISSING, EMPTY = "missing", "(empty)"
 ATTACHED = ("%", "°", "‰")
-# A level that reads well without quotation marks: up to four plain words, none of them one of the sentence's own.
-PLAIN_LEVEL = re.compile(r"(?!.*\b(?:and|from|to)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}", re.IGNORECASE)
+# A level that reads well without quotation marks: up to four plain words, none of which could belong to the sentence.
+PLAIN_LEVEL = re.compile(
+    r"(?!.*\b(?:and|at|by|for|from|in|of|on|or|to|with)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +54,12 @@ class Moves:
         """One clause per answer: 'shorten the loan from 36 to 24 months'."""
         f, unit = self.feature, self.unit
         verb = {1: f.verbs[0], -1: f.verbs[1], 0: "change"}
-        shown = _quoted if f.levels else str
         name = label(f)
+        pairs = zip(self.before, self.after, strict=True)
+        pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
         return [
-            f"{verb[way]} {name} from {shown(was)} to {shown(now)}{unit}"
-            for way, was, now in zip(self.way.tolist(), self.before, self.after, strict=True)
+            f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, (was, now) in zip(self.way.tolist(), pairs, strict=True)
         ]
 
 
@@ -84,7 +88,8 @@ def sentences(cfs: Counterfactuals) -> "pd.Series[str]":
         place = np.repeat(np.arange(len(parts)), [len(m.at) for m in parts])
         phrases = [p for m in parts for p in m.phrases()]
         rows: list[int] = at.tolist()
-        for i in np.lexsort((place, -size, at)).tolist():
+        order: list[int] = np.lexsort((place, -size, at)).tolist()
+        for i in order:
             lines[rows[i]].append(phrases[i])
     texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, strict=True)]
     return pd.Series(texts, index=cfs.after.index, dtype=object)
@@ -125,18 +130,22 @@ def moves(cfs: Counterfactuals, rows: Mask) -> list[Moves]:
 
 
 def _levels(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
-    names = [_level(v) for v in f.levels] + ["missing"] if f.levels else ["no", "yes"]
+    names = [_level(v) for v in f.levels] + [MISSING] if f.levels else ["no", "yes"]
     return [names[i] for i in was.astype(np.int64)], [names[i] for i in now.astype(np.int64)]
 
 
 def _level(value: Level) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value) or "(empty)"
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value) or EMPTY
 
 
-def _quoted(level: str) -> str:
-    return level if level == "(empty)" or PLAIN_LEVEL.fullmatch(level) else f"“{level}”"
+def _quoted(was: str, now: str) -> tuple[str, str]:
+    """Levels with quotation marks, both or none, where one of them would run into the sentence."""
+    if all(v == EMPTY or PLAIN_LEVEL.fullmatch(v) for v in (was, now)):
+        return was, now
+    was, now = (v if v in (EMPTY, MISSING) else f"“{v}”" for v in (was, now))
+    return was, now
 
 
 def _sticks(unit: str) -> bool:
@@ -168,13 +177,13 @@ def _decimals(f: Feature, change: Array) -> Ints:
 
 
 def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
-    """The numbers to reach, rounded away from where they started unless that leaves the feature's limits."""
+    """The numbers to reach, rounded away from where they started unless that leaves the bounds."""
     ten = 10.0**decimals
     ticks = now * ten
     dust = np.clip(1e-6 * np.abs(ticks), 1e-6, 1e-2)  # float32 columns hold 0.7 as 0.69999999
     up, down = np.ceil(ticks - dust) / ten, np.floor(ticks + dust) / ten
     away, back = np.where(now > was, up, down), np.where(now > was, down, up)
-    low, high = f.limits
+    low, high = f.bounds
     return np.where((away >= low) & (away <= high), away, back)
 
 

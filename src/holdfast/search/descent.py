@@ -108,40 +108,36 @@ class Descent(Explainer):
 
     def _descend(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
-        x = query.x
-        answer, best, found = x.clone(), x.new_full((len(x),), math.inf), torch.zeros(len(x), dtype=torch.bool)
-        rows = torch.arange(len(x))
-        z, state = x.clone(), list[Tensor]()
+        answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
+        best = query.x.new_full((len(query),), math.inf)
+        rows = torch.arange(len(query))  # with keep="first", those still searching
+        z, p, state = query.x.clone(), query.x, list[Tensor]()
         pull = torch.compile(self._gradient) if self.compile else self._gradient
         step = _OPTIMIZERS[self.optimizer]
         for t in query.steps(self.steps + 1):
             p = query.reach.project(z)
             gap, grad, delta = pull(query, p, lam)
             met = gap > 0
-            if self.keep == "last":
-                answer, found = p, met
-            else:
+            if self.keep == "cheapest":
                 price = _distance(delta, query.reach.layout.weight, self.norm)
-                better = met & (price < best)
-                if t == self.steps:
-                    better |= ~found & (met | (best == math.inf))  # a failed row keeps its last attempt
-                if self.keep == "cheapest":
-                    answer = torch.where(better[:, None], p, answer)
-                    best = torch.where(better, price, best)
-                    found = found | met
-                else:
-                    hit = (met | (t == self.steps)).nonzero().squeeze(1)
-                    answer[rows[hit]], found[rows[hit]] = p[hit], met[hit]
-                    if len(hit):
-                        stay = (~met).nonzero().squeeze(1)
-                        rows, query, z = rows[stay], query[stay], z[stay]
-                        grad, state, best = grad[stay], [s[stay] for s in state], best[stay]
-                    if not len(rows):
-                        break
+                take = torch.where(met, price < best, ~found)  # a row without an answer keeps its last attempt
+                answer = torch.where(take[:, None], p, answer)
+                best = torch.where(take & met, price, best)
+                found |= met
+            elif self.keep == "first" and met.any():
+                answer[rows[met]], found[rows[met]] = p[met], True
+                on = (~met).nonzero().squeeze(1)
+                rows, query, z, p, grad = rows[on], query[on], z[on], p[on], grad[on]
+                state = [s[on] for s in state]
+                if not len(rows):
+                    break
+            elif self.keep == "last":
+                answer, found = p, met
             if t < self.steps:
-                lr = self.lr * (1 - t / self.steps) if self.decay else self.lr
-                step(z, grad, lr, t + 1, state)
+                step(z, grad, self.lr * (1 - t / self.steps) if self.decay else self.lr, t + 1, state)
                 z = query.reach.clamp(z)
+        if self.keep == "first":
+            answer[rows] = p
         return answer, found
 
     def _gradient(self, query: Query, p: Tensor, lam: float) -> tuple[Tensor, Tensor, Tensor]:

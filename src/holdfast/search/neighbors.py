@@ -62,7 +62,7 @@ class NearestNeighbor(Explainer):
             if fits.any():
                 for part in rows.split(max(1, CELLS // (int(fits.sum()) * d))):
                     out[part] = self._nearest(query[part], data[fits])
-        return out.squeeze(1) if self.answers == 1 else out
+        return out
 
     def _nearest(self, query: Query, data: Tensor) -> Tensor:
         """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""

@@ -1,0 +1,454 @@
+"""The command line: `holdfast demo`, `holdfast explain`, `holdfast methods`.
+
+What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
+that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
+is imported inside the commands, so that `holdfast --help` answers at once.
+"""
+
+import json
+import os
+import shlex
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+import typer
+
+from holdfast import __version__
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import holdfast as hf
+
+BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
+LONGEST = 1000  # letters of an error: some quote a value from a file
+MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
+
+EXIT_CODES = """Exit codes: 0 answered (rows without an answer are in the output, with the reason); 2 bad input or
+usage; 3 with --strict, some row has no answer; 70 an error inside holdfast (set HOLDFAST_DEBUG=1 to see where);
+130 interrupted."""
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, epilog=" ".join(EXIT_CODES.split())
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; no error gets past here."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its code instead
+                cast(Any, stream).reconfigure(errors="backslashreplace")
+            typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="holdfast")
+        except SystemExit as done:  # how typer ends, also after a usage error
+            if done.code == INTERRUPTED:
+                _say("interrupted")
+            return int(done.code or 0)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            return INTERRUPTED
+        except (HoldfastError, OSError) as error:
+            return _failed(BAD_INPUT, str(error))
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            hint = "this is a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where it happened"
+            return _failed(INTERNAL, f"unexpected {what} ({hint})")
+    return 0
+
+
+def _failed(code: int, message: str) -> int:
+    if os.environ.get("HOLDFAST_DEBUG"):
+        traceback.print_exc()
+    _say(f"error: {message}")
+    return code
+
+
+def _say(text: str) -> None:
+    """One line on stderr, whatever is in it."""
+    line = printable(" ".join(text.split()))
+    typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    _say(f"note: {message}")
+
+
+def printable(text: str) -> str:
+    """Names and levels come from files: they must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def holdfast(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """What would have to change for another decision: counterfactual explanations and recourse."""
+
+
+# ---- demo
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the files it leaves behind.")] = Path(
+        "holdfast-demo"
+    ),
+    method: Annotated[str, typer.Option(metavar="NAME", help="See `holdfast methods`.")] = "min-cost",
+) -> None:
+    """Train a model on the German Credit data and tell every refused applicant what to change."""
+    import holdfast as hf
+
+    start = time.perf_counter()
+    explainer = configured(method, [])
+    out.mkdir(parents=True, exist_ok=True)
+    credit = hf.data.german_credit()
+    train, test = credit.split()
+    model = hf.train.network(
+        train.X, train.y, credit.schema, classes=["denied", "approved"], epochs=30, weight_decay=1e-3, progress=True
+    )
+    decided = model.predict(test.X)
+    refused = test.X[(decided == "denied").to_numpy()].reset_index(drop=True)
+    if explainer.needs_data:
+        explainer.fit(train.X, model)
+        hf.data.write_table(train.X, out / "training.csv")
+    cfs = explainer.explain(model, refused, "approved", progress=True)
+    model.save(out / "model.safetensors")
+    credit.schema.save(out / "schema.toml")
+    hf.data.write_table(refused, out / "applicants.csv")
+    cfs.save(out / "recourse.parquet")
+    page = _page(cfs, out / "report.html")
+    print_changes(cfs, most=10)
+    accuracy = float((decided == test.y).mean())
+    _print(
+        f"The network is right about {accuracy:.0%} of {len(test.X)} test applicants and refuses {len(refused)}; "
+        f"{int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} changes on average, "
+        f"in {time.perf_counter() - start:.1f} s."
+    )
+    names = ["report.html"] if page else []
+    names += ["recourse.parquet", "applicants.csv", "model.safetensors", "schema.toml"]
+    _print(f"Written to {out}: {', '.join(names)}.")
+    _print(f"\nTry next:\n{next_command(out, method, explainer.needs_data)}")
+
+
+def _page(cfs: "hf.Counterfactuals", path: Path) -> bool:
+    """The page needs the plot extra; a first try of the library should not fail for want of it."""
+    try:
+        cfs.report(path)
+    except MissingExtraError as error:
+        _say(f"note: no {path.name}: {error}")
+        return False
+    return True
+
+
+def next_command(out: Path, method: str, needs_data: bool) -> str:
+    """The demo's answers again, by `holdfast explain`, ready to be pasted into a shell."""
+    words = ["holdfast", "explain", str(out / "applicants.csv"), "--model", str(out / "model.safetensors")]
+    words += ["--schema", str(out / "schema.toml"), "--target", "approved", "--method", method]
+    words += ["--data", str(out / "training.csv")] if needs_data else []
+    return shlex.join([*words, "--out", "recourse.parquet"])
+
+
+# ---- explain
+
+
+@app.command()
+def explain(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="People to answer: a CSV, JSON or Parquet file.")],
+    model: Annotated[Path, typer.Option(metavar="FILE", help="The model, as written by `Model.save`.")],
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What may change (TOML); left out: the one in the model file.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME", help="The class that is wanted.")] = None,
+    any_other: Annotated[bool, typer.Option("--any-other", help="Any class but the present one is wanted.")] = False,
+    method: Annotated[str, typer.Option(metavar="NAME", help="How to search; see `holdfast methods`.")] = "min-cost",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; may be repeated.")
+    ] = None,
+    probability: Annotated[
+        float | None, typer.Option(metavar="P", help="How likely the model must find the wanted class.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="Training rows, for methods that look at data.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the answers as CSV, JSON or Parquet (with provenance); left out: print them."
+        ),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write a page with plots as well.")] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Random numbers come from it.")] = 0,
+    time_budget: Annotated[
+        float | None, typer.Option(metavar="S", help="Seconds; rows still open then stay unanswered.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="Rows searched at once; answers do not change.")] = 1024,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if some row has no answer.")] = False,
+    trust_model_code: Annotated[
+        bool, typer.Option("--trust-model-code", help="Load pickle, joblib and torch files, which run code.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
+) -> None:
+    """Find, for every row of TABLE, the change that gets the wanted class."""
+    import holdfast as hf
+
+    if quiet:
+        warnings.simplefilter("ignore")
+    check_outputs(out, report)
+    explainer = configured(method, settings or [])
+    judge = hf.Model.load(model, hf.Schema.load(schema) if schema else None, trust=trust_model_code)
+    wish = wanted(judge.classes, target, any_other, probability)
+    people = hf.data.read_table(table, judge.schema)
+    _learn(explainer, method, data, judge)
+    cfs = explainer.explain(
+        judge, people, wish, seed=seed, batch_size=batch_size, time_budget=time_budget, progress=not quiet
+    )
+    deliver(cfs, out)
+    if report:
+        cfs.report(report)
+    if not quiet:
+        _say(cfs.summary())
+    if strict and (cfs.codes == hf.Status.NOT_FOUND).any():
+        raise typer.Exit(UNANSWERED)
+
+
+def check_outputs(out: Path | None, report: Path | None) -> None:
+    """A name that cannot be written to is told before the work, not after it."""
+    from holdfast.data import known_extension
+
+    if out:
+        known_extension(out, "write")
+    if report and report.suffix.lower() not in (".html", ".htm"):
+        raise FileError(f"cannot write {str(report)!r}: a report's name must end in .html")
+    for path in (out, report):
+        if path and not path.parent.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: there is no directory {str(path.parent)!r}")
+        if path and path.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: it is a directory")
+
+
+def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+    """The target in the model's own terms: a class may be a number there, but is a text here."""
+    import holdfast as hf
+
+    if any_other and name is not None:
+        raise TargetError("--target and --any-other contradict each other; give one of them")
+    if any_other:
+        return hf.Target(probability=probability)
+    if name is None:
+        known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
+        raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
+    same = [c for c in classes if c == name] or [c for c in classes if str(c) == name]
+    return hf.Target(same[0] if same else name, probability)
+
+
+def _learn(explainer: "hf.Explainer", method: str, data: Path | None, model: "hf.Model") -> None:
+    """Give a method that looks at data its data, without the columns (such as the outcome) no applicant has."""
+    if not explainer.needs_data:
+        if data:
+            warnings.warn(f"method {method!r} looks at no data, so --data is not used", stacklevel=2)
+        return
+    if data is None:
+        raise SettingError(f"method {method!r} looks at data; give it training rows with --data FILE")
+    import holdfast as hf
+
+    rows = hf.data.read_table(data, model.schema)
+    extra = [name for name in rows.columns if name not in model.schema.names]
+    if extra:
+        warnings.warn(f"columns of {str(data)!r} that the schema does not know are left out: {extra}", stacklevel=2)
+    explainer.fit(rows.drop(columns=extra), model)
+
+
+# ---- settings
+
+
+def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
+    """A method by name with settings such as 'steps=200', read as the field's type says."""
+    from holdfast import methods
+
+    kind = methods.method(method)
+    types = get_type_hints(kind)
+    explainer = kind()
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
+        if name not in explainer.get_params(deep=False):
+            explainer.set_params(**{name: text})  # says what is known
+        try:
+            value = parsed(text, types[name])
+        except ValueError:
+            raise SettingError(f"--set {name}={text}: expected {type_words(types[name])}") from None
+        explainer.set_params(**{name: value})
+    return explainer
+
+
+def parsed(text: str, kind: Any) -> Any:
+    """A text as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
+    for part in _parts(kind):
+        choices = _choices(part)
+        for known in (text, text.lower()):
+            if known in choices:
+                return choices[known]
+        if part in (int, float, str):
+            try:
+                return part(text)
+            except ValueError:
+                continue
+    raise ValueError(f"{text!r} is not {type_words(kind)}")
+
+
+def _parts(kind: Any) -> list[Any]:
+    """The members of a union, None first: 'none' would also do as a text."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return sorted(members, key=lambda member: member is not NoneType)
+
+
+def _choices(kind: Any) -> dict[str, Any]:
+    if get_origin(kind) is Literal:
+        return {str(value): value for value in get_args(kind)}
+    booleans = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return {bool: booleans, NoneType: {"none": None}}.get(kind, {})
+
+
+def type_words(kind: Any) -> str:
+    """A type as a person would put it."""
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", NoneType: "none"}
+    parts = [
+        f"one of {', '.join(map(str, get_args(part)))}"
+        if get_origin(part) is Literal
+        else plain.get(part, "a value that only Python code can give")
+        for part in _parts(kind)
+    ]
+    return " or ".join(parts)
+
+
+# ---- what is printed
+
+
+def deliver(cfs: "hf.Counterfactuals", out: Path | None) -> None:
+    """To the file, or to stdout: as a table for eyes, as JSON for programs."""
+    import holdfast as hf
+
+    if out is None and sys.stdout.isatty():
+        print_changes(cfs, MOST_ROWS)
+    elif out is None:
+        print_json(hf.data.records(cfs.to_table()))
+    elif out.suffix.lower() == ".parquet":
+        _save(cfs, out)
+    else:
+        hf.data.write_table(cfs.to_table(), out)
+
+
+def _save(cfs: "hf.Counterfactuals", out: Path) -> None:
+    try:
+        cfs.save(out)
+    except (OSError, ValueError, TypeError) as error:  # Parquet columns hold one type, levels may be of several
+        raise FileError(f"cannot write {str(out)!r}: {error}") from None
+
+
+def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
+    """Only what changes, and the same in words, for the first rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("row", "what changes", "in words", "probability", show_lines=True)
+    sentences, confidence = cfs.sentences().tolist(), cfs.confidence.tolist()
+    for i in range(min(len(cfs), most)):
+        changes = changed_cells(cfs.before, cfs.after, i) if cfs.found[i] else []
+        cells = str(cfs.source[i]), "\n".join(changes) or "-", sentences[i], f"{confidence[i]:.2f}"
+        table.add_row(*(Text(printable(cell)) for cell in cells))  # as Text: a level "[red]" is no markup
+    _print_rich(table)
+    if len(cfs) > most:
+        _print(f"The first {most} of {len(cfs):,} rows.")
+
+
+def changed_cells(before: "pd.DataFrame", after: "pd.DataFrame", row: int) -> list[str]:
+    """'duration: 36 → 24' for every value of a row that changes."""
+    out: list[str] = []
+    for i, name in enumerate(after.columns):
+        was, now = cast(Any, before[name].iat[row]), cast(Any, after.iat[row, i])
+        if str(was) != str(now):
+            out.append(f"{name}: {_short(was)} → {_short(now)}")
+    return out
+
+
+def _short(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def _print_rich(table: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    with console.capture() as text:
+        console.print(table)
+    _print(text.get().rstrip("\n"))
+
+
+def print_json(value: Any) -> None:
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    _print(json.dumps(value, indent=1, ensure_ascii=not utf8, default=str))
+
+
+def _print(text: str) -> None:
+    try:
+        typer.echo(text)
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`: nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# ---- methods
+
+
+@app.command("methods")
+def list_methods(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the methods, what each needs, and its settings with their defaults."""
+    import holdfast as hf
+
+    about = [describe_method(name, kind) for name, kind in hf.list_methods().items()]
+    if as_json:
+        print_json(about)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("method", "what it does", "needs", "settings", show_lines=True)
+    for m in about:
+        needs = [word for word in ("gradients", "data") if m[f"needs_{word}"]]
+        settings = [f"{name}={value}" for name, value in m["settings"].items()]
+        lines = [m["name"], m["class"]], [m["title"], m["paper"]], needs or ["-"], settings
+        table.add_row(*(Text("\n".join(cell)) for cell in lines))
+    _print_rich(table)
+
+
+def describe_method(name: str, kind: "type[hf.Explainer]") -> dict[str, Any]:
+    """What there is to know about a method, as plain values."""
+    defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, kind))}
+    return {
+        "name": name,
+        "class": kind.__name__,
+        "title": kind.title,
+        "needs_gradients": kind.needs_grad,
+        "needs_data": kind.needs_data,
+        "paper": kind.paper,
+        "settings": defaults,
+    }

@@ -1,0 +1,111 @@
+"""The table behind the laws: every method with small settings, every kind of model, on one mixed schema."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from conftest import mixed_schema, mixed_table, seeded
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from torch import nn
+
+import holdfast as hf
+from holdfast.methods import METHODS
+from holdfast.network import mlp
+
+EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
+    "descent": lambda: hf.Descent(steps=60, rounds=2),
+    "wachter": lambda: hf.Descent.wachter(steps=60, rounds=2, lr=0.05),
+    "scfe": lambda: hf.Descent.scfe(steps=80, score=2.0),
+    "generic": lambda: hf.Descent.generic(steps=80, lr=0.3),
+    "vanilla": lambda: hf.Descent.vanilla(steps=80, lr=0.05),
+    "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
+    "min-cost l2": lambda: hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8),
+    "min-cost legacy": lambda: hf.MinCost(legacy=True, steps=15, rounds=6, lr=0.05),
+    "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radius=6.0, rungs=4, steps=15),
+    "min-epsilon-pgd random": lambda: hf.MinEpsilonPGD(radius=6.0, rungs=4, steps=15, start="random"),
+    "growing-spheres": lambda: hf.GrowingSpheres(samples=40, rings=8),
+    "growing-spheres carla": lambda: hf.GrowingSpheres(samples=40, rings=12, variant="carla", width=0.5),
+    "nearest-neighbor": lambda: hf.NearestNeighbor(),
+    "nearest-neighbor 3": lambda: hf.NearestNeighbor(answers=3),
+}
+assert {name.split()[0] for name in EXPLAINERS} | {"wachter", "scfe", "generic", "vanilla"} >= set(METHODS)
+
+TABLE = mixed_table(400)
+SCHEMA = mixed_schema(TABLE)
+CLASSES = ["no", "yes"]
+
+
+def _pipeline() -> Any:
+    text = ["sex", "job", "school"]
+    numbers = [c for c in TABLE.columns if c not in text]
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder(handle_unknown="ignore")), text),
+        ("passthrough", numbers),
+    )
+    y = np.where(TABLE["income"] / 900 + TABLE["owner"] - TABLE["open"] / 2 > 3.2, "yes", "no")
+    return make_pipeline(prepare, RandomForestClassifier(20, random_state=0, n_jobs=1)).fit(_plain(TABLE), y)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """What this pipeline was trained on: text as objects, nullable integers as plain ones."""
+    return frame.astype({"job": object, "school": object, "sex": object, "visits": "int64"})
+
+
+class _Pipeline:
+    """A scikit-learn pipeline behind the user's own cast of dtypes."""
+
+    def __init__(self) -> None:
+        self.pipeline = _pipeline()
+        self.classes_ = self.pipeline.classes_
+
+    def predict_proba(self, frame: pd.DataFrame) -> Any:
+        return self.pipeline.predict_proba(_plain(frame))
+
+
+def _callable(frame: pd.DataFrame) -> np.ndarray:
+    """Any function: a score on the raw table, as one probability per row."""
+    score = frame["income"] / 900 + frame["owner"] * 1.0 - frame["open"] / 2 - 3.2 + (frame["job"].astype(object) == "a")
+    return 1 / (1 + np.exp(-score.to_numpy(dtype=float)))
+
+
+def _smooth(outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(SCHEMA.width, 12), nn.Tanh(), nn.Linear(12, outputs))
+
+
+MODELS: dict[str, Callable[[], hf.Model]] = {
+    "two-logit": lambda: hf.Model.of(seeded(mlp(SCHEMA.width, (16, 8), 2)), SCHEMA, classes=CLASSES),
+    "one-logit": lambda: hf.Model.of(seeded(mlp(SCHEMA.width, (16, 8), 1), 1), SCHEMA, classes=CLASSES),
+    "multi-class": lambda: hf.Model.of(seeded(_smooth(4), 2), SCHEMA, classes=["no", "yes", "maybe", "later"]),
+    "pipeline": lambda: hf.Model.of(_Pipeline(), SCHEMA),
+    "callable": lambda: hf.Model.of(_callable, SCHEMA, classes=CLASSES),
+}
+
+
+def people(model: hf.Model, rows: int, *, refused: bool = True) -> pd.DataFrame:
+    """Rows that do not have the class 'yes' yet, and that the schema does not block."""
+    pool = mixed_table(3000, seed=1)
+    pool = pool[(SCHEMA.blocked(pool) == "").to_numpy()]
+    if refused:
+        pool = pool[(model.predict(pool) != "yes").to_numpy()]
+    assert len(pool) >= rows or rows > 3000, "too few refused rows in the pool"
+    return pool.iloc[np.arange(rows) % max(len(pool), 1)] if len(pool) < rows else pool.iloc[:rows]
+
+
+def fitted(explainer: hf.Explainer, model: hf.Model) -> hf.Explainer:
+    return explainer.fit(TABLE, model) if explainer.needs_data else explainer
+
+
+CASES = [
+    (e, m)
+    for e in EXPLAINERS
+    for m in MODELS
+    if not (EXPLAINERS[e]().needs_grad and m in ("pipeline", "callable"))
+]
+REFUSED = [(e, m) for e in EXPLAINERS for m in MODELS if (e, m) not in CASES]
+torch.set_num_threads(1)
