@@ -17,6 +17,7 @@ from torch import nn
 import holdfast as hf
 from holdfast.methods import METHODS
 from holdfast.network import mlp
+from holdfast.promises import blocked
 
 EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "descent": lambda: hf.Descent(steps=60, rounds=2),
@@ -90,7 +91,7 @@ MODELS: dict[str, Callable[[], hf.Model]] = {
 def people(model: hf.Model, rows: int, *, refused: bool = True) -> pd.DataFrame:
     """Rows that do not have the class 'yes' yet, and that the schema does not block."""
     pool = mixed_table(3000, seed=1)
-    pool = pool[(SCHEMA.blocked(pool) == "").to_numpy()]
+    pool = pool[(blocked(SCHEMA, SCHEMA.read(pool)) == "")]
     if refused:
         pool = pool[(model.predict(pool) != "yes").to_numpy()]
     assert len(pool) >= rows or rows > 3000, "too few refused rows in the pool"

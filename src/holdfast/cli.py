@@ -359,8 +359,8 @@ def deliver(cfs: "hf.Counterfactuals", out: Path | None) -> None:
 def _save(cfs: "hf.Counterfactuals", out: Path) -> None:
     try:
         cfs.save(out)
-    except (OSError, ValueError, TypeError) as error:  # Parquet columns hold one type, levels may be of several
-        raise FileError(f"cannot write {str(out)!r}: {error}") from None
+    except Exception as error:  # a column of Parquet holds one type, the levels of a category may be of several
+        raise FileError(f"cannot write {str(out)!r}: {error}; try a .json file") from None
 
 
 def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:

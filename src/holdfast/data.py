@@ -113,7 +113,11 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     except Exception as error:  # parsers raise whatever they like about a file that is not what it claims to be
         raise FileError(f"cannot read {str(path)!r}: {error}") from None
     table.columns = pd.Index([str(name) for name in table.columns])  # Parquet keeps names that are no texts
-    return table if len(table) or schema is None else _typed(table, schema)
+    if schema is None:
+        return table
+    if not len(table):
+        return _typed(table, schema)
+    return table if path.suffix.lower() == ".parquet" else _with_fractions(table, schema)
 
 
 def known_extension(path: Path, doing: str) -> str:
@@ -134,15 +138,17 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
         levels = {f.name: {str(v) for v in f.levels} if f.name in texts else set[str]() for f in features}
         settings["na_values"] = {name: sorted(MISSING_WORDS - known) for name, known in levels.items()}
         settings |= {"keep_default_na": False, "dtype": dict.fromkeys(texts, str)}
-    header: list[Any] = cast(Any, pd).read_csv(path, header=None, nrows=1, dtype=str).iloc[0].tolist()
-    twice = sorted({str(name) for name in header if header.count(name) > 1})
-    if twice:  # pandas would make the second "age" an "age.1"
+    read = cast(Any, pd).read_csv
+    # The names as they are: pandas would make a second "age" an "age.1", and a column without a name "Unnamed: 0".
+    names: list[str] = read(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0].tolist()
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
         raise ValueError(f"column {twice[0]!r} appears twice")
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
-            table: pd.DataFrame = cast(Any, pd).read_csv(
-                path, index_col=False, low_memory=False, float_precision="round_trip", **settings
+            table: pd.DataFrame = read(
+                path, header=0, names=names, index_col=False, low_memory=False, float_precision="round_trip", **settings
             )
         except pd.errors.ParserWarning:  # cells would be lost, or shift by one column
             raise ValueError("the first row has more cells than the header") from None
@@ -192,6 +198,13 @@ def _typed(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return pd.DataFrame({name: typed.get(name, pd.Series(dtype=object)) for name in names})
 
 
+def _with_fractions(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """A column of real numbers that happen to be whole is read as integers, and would round every answer."""
+    real = [f.name for f in schema.features if f.kind == "real" and "int" not in f.dtype.lower()]
+    whole = [name for name in table.columns if name in real and pd.api.types.is_integer_dtype(table[name].dtype)]
+    return table.astype(dict.fromkeys(whole, "float64"))
+
+
 def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -> None:
     """Write CSV, JSON (list of records) or Parquet, by extension; every digit is kept."""
     path = Path(path)
@@ -204,7 +217,7 @@ def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -
             path.write_text(text + "\n", encoding="utf-8")
         else:
             table.to_parquet(path)
-    except (OSError, ValueError, TypeError) as error:
+    except Exception as error:  # as above: a column may hold what the format cannot
         raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
 

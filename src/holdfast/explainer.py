@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SchemaError, SettingError, did_you_mean
-from holdfast.geometry import RowRandom
+from holdfast.geometry import ROW_BLOCK, RowRandom
 from holdfast.model import Model
 from holdfast.progress import Progress
+from holdfast.promises import blocked, violations
 from holdfast.reach import Reach
 from holdfast.result import Counterfactuals, Run, Status
 from holdfast.target import Goal, Target
@@ -137,27 +138,30 @@ class Explainer(ABC):
         wish = Target.of(target)
         schema = model.schema
         with model.borrowed(), clock.bar:
-            x = schema.encode(before, model.dtype)
-            now = model.judge(before)
+            mine = schema.read(before)
+            x = schema.encode_numbers(mine, model.dtype)
+            now = model.judge(before, x)
             goal = wish.bind(model, now)
-            done = goal.met(now)
-            blocked = schema.blocked(before)
-            rows = (~done & torch.tensor((blocked == "").tolist(), dtype=torch.bool)).nonzero().squeeze(1)
+            done, stuck = goal.met(now), blocked(schema, mine)
+            rows = (~done & torch.tensor(stuck == "")).nonzero().squeeze(1)
             clock.bar.total(max(1, -(-len(rows) // batch_size)))
             found, late = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
             source = torch.arange(len(x)).repeat_interleave(self.answers)
-            before, goal, x = before.iloc[source.numpy()], goal[source], x[source]
-            after = schema.hand_in(found.reshape(-1, x.shape[1]), before)
-            scores = model.judge(after)
-            met = goal.met(scores)
-        broken = schema.violations(before, after).to_numpy()
-        done, blocked = done[source].numpy(), blocked.to_numpy()[source.numpy()]
-        lost = ~met.numpy() | (broken != "") | (blocked != "")
+            if self.answers > 1:
+                before, goal, x, mine = before.iloc[source.numpy()], goal[source], x[source], mine[source]
+            numbers, changed = schema.settle(found.flatten(0, 1), mine)
+            after = schema.write(numbers, before, changed)
+            theirs = schema.read(after)  # what the table really holds, not what was meant to be written
+            x_cf = schema.encode_numbers(theirs, model.dtype)
+            scores = model.judge(after, x_cf)
+            met = goal.met(scores).numpy()
+        done, stuck, broken = done[source].numpy(), stuck[source.numpy()], violations(schema, mine, theirs)
+        lost = ~met | (broken != "") | (stuck != "")
         status = np.select([done, lost], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
-        broken = np.where(met.numpy(), broken, "")  # of an attempt that fails anyway, only that is worth saying
-        reason = self._reasons(status, goal.confidence(scores).numpy(), blocked, broken, late[source].numpy(), wish, clock)
+        broken = np.where(met, broken, "")  # of an attempt that fails anyway, only that is worth saying
+        p = goal.confidence(scores).numpy()
+        reason = self._reasons(status, p, stuck, broken, late[source].numpy(), clock)
         run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
-        x_cf = schema.encode(after, model.dtype)
         return Counterfactuals(
             before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run
         )
@@ -179,6 +183,11 @@ class Explainer(ABC):
             raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
         if not isinstance(seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SettingError(f"seed must be a whole number, got {seed!r}")
+        if not -(1 << 63) <= seed < 1 << 63:
+            raise SettingError(f"seed must fit into 64 bits, got {seed}")
+        for key, value in self.get_params(deep=False).items():
+            if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
+                raise SettingError(f"{key} must be a finite number, got {value}")
         if self.needs_data and not any(a.endswith("_") and not a.startswith("_") for a in vars(self)):
             raise SettingError(f"{name} looks at data; call .fit(X_train, model) first")
         self.check(model)
@@ -194,29 +203,31 @@ class Explainer(ABC):
             if clock.over():
                 late[batch] = True
                 continue
-            answer = self.search(Query(model, x[batch], goal[batch], reach[batch], random[batch], clock))
-            found[batch] = answer.reshape(len(batch), self.answers, -1)
+            # Filled up with copies of its last row, so that no model has to pad at every step.
+            full = torch.cat([batch, batch[-1:].expand(-len(batch) % ROW_BLOCK)])
+            answer = self.search(Query(model, x[full], goal[full], reach[full], random[full], clock))
+            answer = answer.reshape(len(full), self.answers, -1)[: len(batch)]
+            # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
+            found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])
             late[batch] = clock.ran_out
         return found, late
 
     def _reasons(
-        self, status: Any, confidence: Any, blocked: Any, broken: Any, late: Any, wish: Target, clock: Clock
+        self, status: Any, confidence: Any, stuck: Any, broken: Any, late: Any, clock: Clock
     ) -> list[str]:
-        out: list[str] = []
-        for code, p, block, broke, slow in zip(status, confidence, blocked, broken, late, strict=True):
-            if code == Status.FOUND:
-                out.append("")
-            elif code == Status.ALREADY_MET:
-                out.append("the model gives the wanted outcome already")
-            elif block:
-                out.append(f"nothing can be reached: {block}")
-            elif broke:
-                out.append(f"the best attempt breaks a rule: {broke}")
-            elif slow:
-                out.append(f"the time budget of {clock.budget:g} s was used up; give more time")
+        out = np.full(len(status), "", dtype=object)
+        out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"
+        for i in np.flatnonzero(status == Status.NOT_FOUND):
+            if stuck[i]:
+                out[i] = f"nothing can be reached: {stuck[i]}"
+            elif broken[i]:
+                out[i] = f"the best attempt breaks a rule: {broken[i]}"
+            elif late[i]:
+                out[i] = f"the time budget of {clock.budget:g} s was used up; give more time"
             else:
-                out.append(f"no reachable row found; the best attempt has probability {p:.2f}; {self.advice}")
-        return out
+                p = confidence[i]
+                out[i] = f"no reachable row found; the best attempt has probability {p:.2f}; {self.advice}"
+        return out.tolist()
 
     # ---- settings, in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)
 

@@ -111,8 +111,8 @@ class Feature:
             info = np.iinfo(self.dtype.lower())
             low, high = max(low, float(info.min)), min(high, float(info.max))
         if self.grid:
-            low = math.ceil(low / self.grid) * self.grid if math.isfinite(low) else low
-            high = math.floor(high / self.grid) * self.grid if math.isfinite(high) else high
+            low = math.ceil(low / self.grid) * self.grid if math.isfinite(low / self.grid) else low
+            high = math.floor(high / self.grid) * self.grid if math.isfinite(high / self.grid) else high
             if low > high:
                 raise SchemaError(f"feature {self.name!r}: no multiple of {self.grid:g} lies in {self.bounds}")
         return low, high
@@ -172,13 +172,6 @@ class Feature:
             first = int(np.argmax(bad))
             raise SchemaError(f"column {self.name!r} has {int(bad.sum())} {what} (first at row {first}); {fix}")
 
-    def encode(self, column: "pd.Series[Any]") -> Array:
-        """(n,) column -> (n, width) encoded."""
-        numbers = self.numbers(column)
-        if self.is_category:
-            return np.eye(self.width)[numbers.astype(np.int64)]
-        return ((numbers - self.center) / self.scale)[:, None]
-
     # ---- numbers -> table
 
     def values(self, numbers: Array, like: "pd.Series[Any] | None") -> "pd.Series[Any]":
@@ -191,7 +184,7 @@ class Feature:
                 strange = [v for v in dict.fromkeys(column.dropna()) if v not in dtype.categories]
                 if strange:
                     dtype = pd.CategoricalDtype([*dtype.categories, *strange], ordered=dtype.ordered)
-            return column.astype(dtype)
+            return _as_dtype(column, dtype)
         if self.kind == "boolean":
             return pd.Series(numbers.astype(bool)).astype(dtype)
         if pd.api.types.is_integer_dtype(dtype):
@@ -202,6 +195,15 @@ class Feature:
         if self.dtype == "category":
             return pd.CategoricalDtype(list(self.levels), ordered=self.kind == "ordered")
         return self.dtype or {"integer": "int64", "boolean": "bool", "real": "float64"}.get(self.kind, "object")
+
+
+def _as_dtype(levels: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
+    """Levels in the table's dtype, or as they are where it cannot hold them (2.5 among whole numbers)."""
+    try:
+        cast_ = levels.astype(dtype)
+    except (TypeError, ValueError):
+        return levels
+    return cast_ if bool(((cast_.astype(object) == levels) | levels.isna()).all()) else levels
 
 
 def _is_missing(value: object) -> bool:

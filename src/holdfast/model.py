@@ -83,8 +83,9 @@ class Model(ABC):
         """Scores (n, k) of encoded rows (n, d)."""
 
     @abstractmethod
-    def judge(self, frame: pd.DataFrame) -> Tensor:
-        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself."""
+    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself. `x` is the frame's
+        encoding, if the caller has it at hand."""
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores, and the function from weights on the scores to gradients by the rows."""
@@ -225,8 +226,8 @@ class TorchModel(Model):
             scores = to_scores(self.module(rows), self.outputs)[:n]
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
-    def judge(self, frame: pd.DataFrame) -> Tensor:
-        x = self.schema.encode(frame, self.dtype)
+    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes))
         return to_scores(self.module(pad_rows(x)), self.outputs)[: len(x)]
@@ -313,8 +314,8 @@ class BlackBox(Model):
     def __call__(self, x: Tensor) -> Tensor:
         return to_scores(self._raw(x), self.outputs)
 
-    def judge(self, frame: pd.DataFrame) -> Tensor:
-        x = self.schema.encode(frame, self.dtype)
+    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes))
         return to_scores(self._raw(x, frame), self.outputs)
@@ -326,6 +327,7 @@ class BlackBox(Model):
 
 # ---- files
 
+RUNS_CODE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".bin", ".dill")
 _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safetensors')`"
 
 
@@ -367,8 +369,10 @@ def _first_bytes(path: Path) -> bytes:
 
 def _runs_code(path: Path, start: bytes) -> bool:
     """Pickles, joblib files (also compressed) and zip files of torch, told by content first and name second."""
+    if start[8:9] == b"{":  # a safetensors header, whose length (the first bytes) may look like any of the marks below
+        return path.suffix.lower() in RUNS_CODE
     pickled = start[:1] == b"\x80" or start[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\x78\x9c", b"\x78\x01", b"\x78\xda")
-    return pickled or path.suffix.lower() in (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".bin", ".dill")
+    return pickled or path.suffix.lower() in RUNS_CODE
 
 
 def _load_trusted(path: Path, schema: Schema | None) -> Model:

@@ -10,11 +10,16 @@
 with grids or with max_changes) it returns a point that satisfies all of them, near but not always nearest.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from holdfast.feature import Array, Feature, Rule
 
 RULE_SLACK = 1e-6  # rules are kept by this much in encoded units, so that rounding cannot break them
 DYKSTRA_ROUNDS = 60
@@ -41,6 +46,58 @@ class Layout:
     rules: Tensor  # (r, d) and
     bounds: Tensor  # (r,): rules @ z <= bounds
     max_changes: int
+
+    @classmethod
+    def of(
+        cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype
+    ) -> "Layout":
+        owner = np.repeat(np.arange(len(features)), [f.width for f in features])
+        d, start = len(owner), 0
+        first: dict[str, int] = {}
+        columns: dict[str, Array] = {
+            name: np.zeros(d) for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid")
+        } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
+        groups: list[range] = []
+        for f in features:
+            s = slice(start, start + f.width)
+            first[f.name], start = start, s.stop
+            columns["weight"][s] = f.weight
+            for word in ("fixed", "up", "down"):
+                columns[word][s] = f.change == word
+            if f.is_category:
+                columns["high"][s] = f.may_become()
+                columns["missing"][s.stop - 1] = f.missing
+                groups.append(range(s.start, s.stop))
+                continue
+            columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
+            ranks = (0.0, len(f.levels) - 1.0) if f.kind == "ordered" else (0.0, 1.0)
+            seen = ranks if f.kind in ("ordered", "boolean") else f.seen
+            for name, value in zip(("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True):
+                columns[name][s] = (value - f.center) / f.scale
+        rows = np.zeros((len(rules), d))
+        bounds = np.array([r.bound for r in rules])
+        for i, rule in enumerate(rules):
+            for f in features:
+                weight = rule.weights.get(f.name, 0.0)
+                rows[i, first[f.name]] += weight * f.scale
+                bounds[i] -= weight * f.center
+        size = np.linalg.norm(rows, axis=1, keepdims=True) if len(rows) else np.ones((0, 1))
+        most = max((len(g) for g in groups), default=0)
+        padded = [[*g, *[d] * (most - len(g))] for g in groups]
+
+        def tensor(values: Any) -> Tensor:
+            return torch.as_tensor(values, dtype=dtype)
+
+        flags = {name: torch.as_tensor(columns.pop(name) > 0) for name in ("fixed", "up", "down", "missing")}
+        return cls(
+            **{name: tensor(value) for name, value in columns.items()},
+            **flags,
+            groups=torch.as_tensor(padded, dtype=torch.int64).reshape(len(groups), most),
+            owner=torch.as_tensor(owner),
+            rules=tensor(rows / size),
+            bounds=tensor(bounds / size[:, 0]),
+            max_changes=max_changes,
+        )
 
     @cached_property
     def one_hot(self) -> Tensor:
@@ -120,13 +177,18 @@ class Reach:
         wide = self.hi - self.lo
         return torch.where(wide.isfinite(), wide, 4.0)
 
+    @cached_property
+    def weights(self) -> Tensor:
+        """(n, d) cost of one unit of change, written out: broadcasting it at every step costs more."""
+        return self.layout.weight.expand_as(self.x).contiguous()
+
     def hold(self, columns: Tensor) -> "Reach":
         """The same with some columns (n, d) held at the person's own value."""
         return Reach(self.x, torch.where(columns, self.x, self.lo), torch.where(columns, self.x, self.hi), self.layout)
 
     def clamp(self, z: Tensor) -> Tensor:
         """Into the intervals only: the relaxed set that a search with gradients moves in."""
-        return torch.minimum(torch.maximum(z, self.lo), self.hi)
+        return torch.clamp(z, self.lo, self.hi)
 
     def project(self, z: Tensor) -> Tensor:
         """Nearest reachable point to each row of `z` (n, d)."""

@@ -55,7 +55,7 @@ class Run:
         from holdfast import __version__
 
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        prints = model.fingerprint(), model.schema.fingerprint()
+        prints = model.fingerprint(), model.schema.fingerprint
         return cls(type(explainer).__name__, repr(explainer), str(target), seed, seconds, *prints, __version__, now)
 
 
@@ -102,10 +102,9 @@ class Counterfactuals:
     def changes(self) -> pd.DataFrame:
         """Only what changes, one line per row and feature, for rows with an answer."""
         parts: list[pd.DataFrame] = []
-        answered = self.found
+        different = (self.schema.read(self.before) != self.schema.read(self.after)) & self.found[:, None]
         for place, feature in enumerate(self.schema.features):
-            was, now = self.before[feature.name], self.after[feature.name]
-            moved = answered & (feature.numbers(was) != feature.numbers(now))
+            was, now, moved = self.before[feature.name], self.after[feature.name], different[:, place]
             if moved.any():
                 values = {"row": self.after.index[moved], "feature": feature.name}
                 old, new = was[moved].astype(object), now[moved].astype(object)

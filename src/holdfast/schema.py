@@ -119,96 +119,86 @@ class Schema:
                 "drop them, or infer the schema from a table that has them"
             )
 
-    def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
-        """n rows -> (n, width). Anything that does not fit is an error that names the column and the fix."""
+    def read(self, frame: pd.DataFrame) -> Array:
+        """The table as numbers (n, features): values, 0/1, ranks, level positions. Anything that does not fit is
+        an error that names the column and the fix."""
         self.check_columns(frame)
-        parts = [f.encode(frame[f.name]) for f in self.features]
-        return torch.tensor(np.concatenate(parts, axis=1), dtype=dtype)
+        columns = [f.numbers(frame[f.name]) for f in self.features]
+        return np.stack(columns, axis=1) if len(frame) else np.zeros((0, len(columns)))
+
+    def write(self, numbers: Array, like: pd.DataFrame, changed: Mask) -> pd.DataFrame:
+        """`like` with the numbers of the `changed` cells (n, features): same index, column order and dtypes, and
+        every other cell as it was to the last bit."""
+        out: dict[Any, Any] = {}
+        for name in like.columns:
+            i = self.names.index(str(name))
+            old = like[name].reset_index(drop=True)
+            if changed[:, i].any():
+                new = self.features[i].values(numbers[:, i], old)
+                # A level that the table's own category dtype did not list widens that dtype.
+                old = new.where(changed[:, i], old if new.dtype == old.dtype else old.astype(new.dtype))
+            out[name] = old.array
+        return pd.DataFrame(out, index=like.index, columns=like.columns)
+
+    def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
+        """n rows -> (n, width)."""
+        return self.encode_numbers(self.read(frame), dtype)
+
+    def encode_numbers(self, numbers: Array, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(n, features) numbers -> (n, width)."""
+        at = self._places
+        out = np.zeros((len(numbers), self.width))
+        out[:, at.column] = (numbers[:, at.number] - at.center) / at.scale
+        np.put_along_axis(out, numbers[:, at.category].astype(np.int64) + at.first, 1.0, axis=1)
+        return torch.tensor(out, dtype=dtype)
+
+    def decode_numbers(self, z: Tensor) -> Array:
+        """(n, width) -> (n, features) numbers, whole where they must be."""
+        if z.ndim != 2 or z.shape[1] != self.width:
+            raise SchemaError(f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}")
+        at, rows = self._places, z.detach().double().numpy()
+        out = np.empty((len(rows), len(self.features)))
+        values = rows[:, at.column] * at.scale + at.center
+        out[:, at.number] = np.where(at.whole, np.clip(np.round(values / at.grid) * at.grid, *at.ranks), values)
+        for i in at.category:
+            out[:, i] = rows[:, self.slices[i]].argmax(1)
+        return out
 
     def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
         """(n, width) -> n rows. With `like`, its index, column order and dtypes, and its values in every cell
         that did not change, to the last bit."""
-        numbers = self._numbers(z)
+        numbers = self.decode_numbers(z)
         if like is None:
-            parts = {f.name: f.values(v, None) for f, v in zip(self.features, numbers, strict=True)}
-            return pd.DataFrame(parts)
-        changed = self._changed(z, self.encode(like, z.dtype))
-        return self._write(numbers, changed, like)
+            return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
+        different = (z != self.encode(like, z.dtype)).numpy()
+        changed = np.stack([different[:, s].any(1) for s in self.slices], axis=1)
+        return self.write(numbers, like, changed)
 
     def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
-        """The rows that people starting from `before` would hand in to get to `z`: decoded, with every limit
-        and rule kept exactly in the user's units, not just to rounding."""
-        x = self.encode(before, torch.float64)
-        same = z.double() == self.encode(before, z.dtype).double()
-        numbers = self._numbers(self.reach(x).project(torch.where(same, x, z.double())))
-        kept = self._numbers(x)
-        for i, f in enumerate(self.features):
-            if f.is_category or f.change == "fixed":
-                continue
-            value = np.clip(numbers[i], *f.limits)
-            if f.grid:
-                value = np.where(value == kept[i], value, np.round(value / f.grid) * f.grid)
-            if f.change == "up":
-                value = np.maximum(value, kept[i])
-            if f.change == "down":
-                value = np.minimum(value, kept[i])
-            numbers[i] = value
-        self._polish_rules(numbers, kept)
+        """The rows that people starting from `before` would hand in to get to `z`."""
+        numbers, changed = self.settle(z, self.read(before))
+        return self.write(numbers, before, changed)
+
+    def settle(self, z: Tensor, kept: Array) -> tuple[Array, Mask]:
+        """Rows z for people whose rows are `kept` (n, features), with every limit and rule kept exactly in the
+        user's units, not just to rounding: the numbers, and which cells change."""
+        at = self._places
+        x = self.encode_numbers(kept, torch.float64)
+        same = z.double() == x.to(z.dtype).double()
+        numbers = self.decode_numbers(self.reach(x).project(torch.where(same, x, z.double())))
+        own = self.decode_numbers(x)  # differs from `kept` by rounding only
+        value = np.clip(numbers[:, at.number], *at.limits)
+        value = np.where(at.stepped & (value != own[:, at.number]), np.round(value / at.grid) * at.grid, value)
+        value = np.where(at.up, np.maximum(value, own[:, at.number]), value)
+        value = np.where(at.down, np.minimum(value, own[:, at.number]), value)
+        numbers[:, at.number] = np.where(at.fixed, own[:, at.number], value)
+        keep_rules(self, numbers, own)
         asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
-        changed = [(v != k) & asked for v, k in zip(numbers, kept, strict=True)]
-        return self._write(numbers, changed, before)
+        return numbers, (numbers != own) & asked[:, None]
 
-    def _polish_rules(self, numbers: list[Array], kept: list[Array]) -> None:
-        """Rounding may leave a rule over its bound by a last digit: take it off a column that has room."""
-        place = {f.name: i for i, f in enumerate(self.features)}
-        for rule in self.rules:
-            for name, weight in rule.weights.items():
-                i, f = place[name], self[name]
-                over = rule_excess(rule, numbers, place)
-                small = (over > 0) & (over < 1e-3 * abs(weight) * f.scale)
-                if f.change == "fixed" or f.grid or not small.any():
-                    continue
-                # A hair more than the excess, so that adding up the rule again cannot round it back.
-                moved = numbers[i] - over / weight * (1 + 1e-9) - np.spacing(np.abs(numbers[i])) * np.sign(weight)
-                low, high = f.limits
-                fits = (moved >= low) & (moved <= high)
-                fits &= (moved >= kept[i]) if f.change == "up" else (moved <= kept[i]) if f.change == "down" else True
-                numbers[i] = np.where(small & fits & (numbers[i] != kept[i]), moved, numbers[i])
-
-    def _numbers(self, z: Tensor) -> list[Array]:
-        """Per feature one number per row: value, rank, or level position."""
-        if z.ndim != 2 or z.shape[1] != self.width:
-            raise SchemaError(f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}")
-        rows = z.detach().double().numpy()
-        out: list[Array] = []
-        for f, s in zip(self.features, self.slices, strict=True):
-            if f.is_category:
-                out.append(rows[:, s].argmax(1).astype(np.float64))
-                continue
-            values = rows[:, s.start] * f.scale + f.center
-            if f.grid:
-                values = np.round(values / f.grid) * f.grid if f.kind != "real" else values
-            if f.kind == "ordered":
-                values = np.clip(values, 0, len(f.levels) - 1)
-            out.append(values)
-        return out
-
-    def _changed(self, z: Tensor, x: Tensor) -> list[Mask]:
-        """Per feature: which rows of `z` differ from `x`."""
-        different = (z != x).numpy()
-        return [different[:, s].any(1) for s in self.slices]
-
-    def _write(self, numbers: list[Array], changed: list[Mask], like: pd.DataFrame) -> pd.DataFrame:
-        place = {f.name: i for i, f in enumerate(self.features)}
-        out: dict[Any, Any] = {}
-        for name in like.columns:
-            i = place[str(name)]
-            old = like[name].reset_index(drop=True)
-            new = self.features[i].values(numbers[i], old) if changed[i].any() else old
-            if new.dtype != old.dtype:  # a category that the table's own dtype did not list
-                old = old.astype(new.dtype)
-            out[name] = new.where(changed[i], old).array
-        return pd.DataFrame(out, index=like.index, columns=like.columns)
+    @cached_property
+    def _places(self) -> "_Places":
+        return _Places.of(self)
 
     # ---- what a person may do
 
@@ -216,7 +206,7 @@ class Schema:
         """The schema as tensors."""
         cache = cast(dict[torch.dtype, Layout], self.__dict__.setdefault("_layouts", {}))
         if dtype not in cache:
-            cache[dtype] = _layout(self, dtype)
+            cache[dtype] = Layout.of(self.features, self.rules, self.max_changes, dtype)
         return cache[dtype]
 
     def reach(self, x: Tensor) -> Reach:
@@ -226,69 +216,6 @@ class Schema:
     def project(self, z: Tensor, x: Tensor) -> Tensor:
         """Nearest to `z` among the points that `x` can reach, row by row."""
         return self.reach(x).project(z)
-
-    def blocked(self, frame: pd.DataFrame) -> "pd.Series[str]":
-        """For each person why nothing can be reached at all, or ''."""
-        x = self.encode(frame, torch.float64)
-        reach = self.reach(x)
-        reason = pd.Series([""] * len(frame), dtype=object)
-        forced = np.zeros(len(frame), dtype=np.int64)
-        for f, s in zip(self.features, self.slices, strict=True):
-            column = frame[f.name].reset_index(drop=True)
-            if f.is_category:
-                here = x[:, s].argmax(1).numpy()
-                outside = ~f.may_become()[here] & (here < len(f.levels))
-            else:
-                low, high = f.limits
-                value = f.numbers(frame[f.name])
-                outside = (value < low) | (value > high)
-            stuck = outside & (reach.lo[:, s] >= reach.hi[:, s]).all(1).numpy()
-            forced += outside
-            hit = stuck & (reason == "").to_numpy()
-            says = f"{f.label or f.name} is {{}}, outside what the schema allows, and is {_MOVES[f.change]}"
-            reason[hit] = [says.format(v) for v in column[hit]]
-        if self.max_changes:
-            many = (forced > self.max_changes) & (reason == "").to_numpy()
-            reason[many] = f"more than max_changes = {self.max_changes} values lie outside what the schema allows"
-        at = self.layout(torch.float64)
-        least = torch.minimum(at.rules[:, None] * reach.lo, at.rules[:, None] * reach.hi).nan_to_num(-torch.inf)
-        for rule, low, bound in zip(self.rules, least.sum(2), at.bounds, strict=True):
-            hit = (low > bound + 1e-9).numpy() & (reason == "").to_numpy()
-            reason[hit] = f"rule {rule.text!r} cannot be kept from here"
-        return pd.Series(reason.to_numpy(), index=frame.index, dtype=object)
-
-    def violations(self, before: pd.DataFrame, after: pd.DataFrame) -> "pd.Series[str]":
-        """For each answer the first promise it breaks, or ''. Shares no code with the projection: it reads the
-        two tables as a person would, so that a mistake there cannot hide itself here."""
-        broken = pd.Series([""] * len(after), dtype=object)
-        changes = np.zeros(len(after), dtype=np.int64)
-
-        def note(bad: Any, what: str) -> None:
-            broken[np.asarray(bad) & (broken == "").to_numpy()] = what
-
-        values = {f.name: f.numbers(after[f.name]) for f in self.features}
-        for f in self.features:
-            was, now = f.numbers(before[f.name]), values[f.name]
-            moved = was != now
-            changes += moved
-            if f.is_category:
-                note(~np.r_[f.may_become(), f.missing][now.astype(int)] & (moved | (now < len(f.levels))),
-                     f"{f.name}: a level that is not allowed")
-                note(moved & (now >= len(f.levels)), f"{f.name}: became missing")
-            else:
-                low, high = f.limits
-                note((now < low) | (now > high), f"{f.name}: outside {low:g} to {high:g}")
-                if f.grid:
-                    note(moved & (np.abs(now / f.grid - np.round(now / f.grid)) > 1e-9), f"{f.name}: between steps")
-            note(moved & (f.change == "fixed"), f"{f.name}: fixed, but changed")
-            note((now < was) & (f.change == "up"), f"{f.name}: may only rise, but fell")
-            note((now > was) & (f.change == "down"), f"{f.name}: may only fall, but rose")
-        if self.max_changes:
-            note(changes > self.max_changes, f"more than {self.max_changes} changes")
-        for rule in self.rules:
-            total = sum(w * values[n] for n, w in rule.weights.items())
-            note(total > rule.bound, f"rule {rule.text!r} broken")
-        return pd.Series(broken.to_numpy(), index=after.index, dtype=object)
 
     # ---- files
 
@@ -332,68 +259,78 @@ class Schema:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileError(f"no schema file at {str(path)!r}") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:  # also numbers of too many digits
             raise FileError(f"cannot read schema {str(path)!r} as TOML: {error}") from None
         return cls.from_dict(content)
 
+    @cached_property
     def fingerprint(self) -> str:
         """A short hash of everything above, for provenance."""
         return hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:16]
 
 
-_MOVES = {"fixed": "fixed", "up": "only allowed to rise", "down": "only allowed to fall", "free": "not movable"}
+@dataclass(frozen=True)
+class _Places:
+    """Where features sit among the encoded columns, and their limits, as arrays over the number-like ones."""
+
+    number: Any  # which features are number-like, and
+    column: Any  # their encoded columns
+    category: Any  # which features are categories, and
+    first: Any  # their first encoded columns
+    center: Array
+    scale: Array
+    limits: tuple[Array, Array]
+    ranks: tuple[Array, Array]  # ordered levels end; other numbers do not
+    grid: Array  # 1 where there is none
+    stepped: Mask
+    whole: Mask  # whole by kind, not by an optional step
+    fixed: Mask
+    up: Mask
+    down: Mask
+
+    @classmethod
+    def of(cls, schema: Schema) -> "_Places":
+        number = [i for i, f in enumerate(schema.features) if not f.is_category]
+        category = [i for i, f in enumerate(schema.features) if f.is_category]
+        plain = [schema.features[i] for i in number]
+        top = [len(f.levels) - 1.0 if f.kind == "ordered" else math.inf for f in plain]
+        bottom = [0.0 if f.kind == "ordered" else -math.inf for f in plain]
+        return cls(
+            number=np.array(number, dtype=np.int64),
+            column=np.array([schema.slices[i].start for i in number], dtype=np.int64),
+            category=np.array(category, dtype=np.int64),
+            first=np.array([schema.slices[i].start for i in category], dtype=np.int64),
+            center=np.array([f.center for f in plain]),
+            scale=np.array([f.scale for f in plain]),
+            limits=(np.array([f.limits[0] for f in plain]), np.array([f.limits[1] for f in plain])),
+            ranks=(np.array(bottom), np.array(top)),
+            grid=np.array([f.grid or 1.0 for f in plain]),
+            stepped=np.array([f.grid > 0 for f in plain], dtype=bool),
+            whole=np.array([f.kind != "real" for f in plain], dtype=bool),
+            fixed=np.array([f.change == "fixed" for f in plain], dtype=bool),
+            up=np.array([f.change == "up" for f in plain], dtype=bool),
+            down=np.array([f.change == "down" for f in plain], dtype=bool),
+        )
 
 
-def rule_excess(rule: Rule, numbers: list[Array], place: Mapping[str, int]) -> Array:
-    """By how much each row is over the rule's bound."""
-    return sum((w * numbers[place[n]] for n, w in rule.weights.items()), np.zeros(len(numbers[0]))) - rule.bound
-
-
-def _layout(schema: Schema, dtype: torch.dtype) -> Layout:
-    owner = np.repeat(np.arange(len(schema.features)), [f.width for f in schema.features])
-    d = len(owner)
-    columns: dict[str, Array] = {
-        name: np.zeros(d) for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid")
-    } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
-    groups: list[range] = []
-    for f, s in zip(schema.features, schema.slices, strict=True):
-        columns["weight"][s] = f.weight
-        for word in ("fixed", "up", "down"):
-            columns[word][s] = f.change == word
-        if f.is_category:
-            columns["high"][s] = f.may_become()
-            columns["missing"][s.stop - 1] = f.missing
-            groups.append(range(s.start, s.stop))
-            continue
-        columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
-        ranks = (0.0, len(f.levels) - 1.0) if f.kind == "ordered" else (0.0, 1.0)
-        seen = ranks if f.kind in ("ordered", "boolean") else f.seen
-        for name, value in zip(("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True):
-            columns[name][s] = (value - f.center) / f.scale
-    rules = np.zeros((len(schema.rules), d))
-    bounds = np.array([r.bound for r in schema.rules])
-    for i, rule in enumerate(schema.rules):
+def keep_rules(schema: Schema, numbers: Array, own: Array) -> None:
+    """Rounding may leave a rule over its bound by a last digit: take it off a column that has room, in place."""
+    place = {name: i for i, name in enumerate(schema.names)}
+    for rule in schema.rules:
         for name, weight in rule.weights.items():
-            at = schema.slices[schema.names.index(name)].start
-            rules[i, at] = weight * schema[name].scale
-            bounds[i] -= weight * schema[name].center
-    size = np.linalg.norm(rules, axis=1, keepdims=True) if len(rules) else np.ones((0, 1))
-    most = max((len(g) for g in groups), default=0)
-    padded = [[*g, *[d] * (most - len(g))] for g in groups]
-
-    def tensor(values: Any) -> Tensor:
-        return torch.as_tensor(values, dtype=dtype)
-
-    flags = {name: torch.as_tensor(columns.pop(name) > 0) for name in ("fixed", "up", "down", "missing")}
-    return Layout(
-        **{name: tensor(value) for name, value in columns.items()},
-        **flags,
-        groups=torch.as_tensor(padded, dtype=torch.int64).reshape(len(groups), most),
-        owner=torch.as_tensor(owner),
-        rules=tensor(rules / size),
-        bounds=tensor(bounds / size[:, 0]),
-        max_changes=schema.max_changes,
-    )
+            i, f = place[name], schema[name]
+            over = sum(w * numbers[:, place[n]] for n, w in rule.weights.items()) - rule.bound
+            small = (over > 0) & (over < 1e-3 * abs(weight) * f.scale)
+            if f.change == "fixed" or f.grid or not small.any():
+                continue
+            v = numbers[:, i]
+            # A hair more than the excess, so that adding up the rule again cannot round it back.
+            moved = v - over / weight * (1 + 1e-9) - np.spacing(np.abs(v)) * np.sign(weight)
+            low, high = f.limits
+            fits = (moved >= low) & (moved <= high)
+            fits &= (moved >= own[:, i]) if f.change == "up" else True
+            fits &= (moved <= own[:, i]) if f.change == "down" else True
+            numbers[:, i] = np.where(small & fits, moved, v)
 
 
 def _plain(feature: Feature) -> dict[str, Any]:
@@ -419,7 +356,18 @@ def _feature(entry: Mapping[str, Any]) -> Feature:
         if not fits:
             raise SchemaError(f"feature {entry['name']!r}: {key} = {value!r} is of the wrong type")
         values[key] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
-    return Feature(**values)
+    try:
+        for key in ("bounds", "seen"):
+            values |= {key: tuple(map(float, values[key]))} if key in values else {}
+        for key in ("step", "center", "scale", "weight"):
+            values |= {key: float(values[key])} if key in values else {}  # TOML has whole numbers without limit
+        feature = Feature(**values)
+        feature.values(np.arange(max(len(feature.levels), 1.0)), None)  # a dtype that can hold what it should
+    except SchemaError:
+        raise
+    except Exception as error:
+        raise SchemaError(f"feature {entry['name']!r}: {error}") from None
+    return feature
 
 
 def _fits(value: object, default: object) -> bool:

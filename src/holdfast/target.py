@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +65,7 @@ class Target:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
         if isinstance(self.label, str) or not many:
             return torch.full((n,), _place(self.label, classes))
-        wanted = list(cast(Any, self.label).tolist() if hasattr(self.label, "tolist") else self.label)
+        wanted = list(self.label.tolist() if hasattr(self.label, "tolist") else self.label)
         if len(wanted) != n:
             raise TargetError(f"{len(wanted)} targets for {n} rows; give one class, or one per row")
         place = {label: _place(label, classes) for label in dict.fromkeys(wanted)}
@@ -84,7 +84,8 @@ def _place(label: Any, classes: tuple[Any, ...]) -> int:
         if known == label and isinstance(known, str) == isinstance(label, str):
             return i
     if all(isinstance(c, int) for c in classes) and isinstance(label, str):
-        raise TargetError(f"the model has no class {label!r}, only numbers {list(classes)}; pass classes=[...] to Model.of")
+        numbers = f"only numbers {list(classes)}; pass classes=[...] to Model.of"
+        raise TargetError(f"the model has no class {label!r}, {numbers}")
     raise TargetError(f"the model has no class {label!r}; {did_you_mean(label, classes)}")
 
 

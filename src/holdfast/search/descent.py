@@ -19,18 +19,17 @@ can hand in.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError
 from holdfast.explainer import SLACK, Explainer, Query, need
+from holdfast.search.tighten import shift
 
 Loss = Literal["cross_entropy", "score", "hinge"]
-Step = Callable[[Tensor, Tensor, float], Tensor]  # (z, gradient, learning rate) -> z, in place
+_TO_THE_END: dict[str, Any] = {"decay": True, "rounds": 1, "keep": "last"}
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +41,8 @@ class Descent(Explainer):
         norm: 1, 2 (squared) or "mse": what pulls back.
         lam: weight of the distance.
         score: the gap that `loss="score"` aims at.
-        optimizer: "adam", "rmsprop" or "sgd"; the state belongs to each row alone.
+        optimizer: "adam", "rmsprop", "sgd", or "newton" (Gauss-Newton, for loss="score" with norm=2: each step
+            goes to the optimum for the tangent plane); the state belongs to each row alone.
         lr, steps: step size and number of steps.
         decay: the step size falls to zero over the steps.
         rounds: rows without an answer start again with `lam` halved, this many times in all.
@@ -58,7 +58,7 @@ class Descent(Explainer):
     norm: Literal[1, 2, "mse"] = 1
     lam: float = 0.1
     score: float = 1.0
-    optimizer: Literal["adam", "rmsprop", "sgd"] = "adam"
+    optimizer: Literal["adam", "rmsprop", "sgd", "newton"] = "adam"
     lr: float = 0.05
     steps: int = 500
     decay: bool = False
@@ -67,32 +67,37 @@ class Descent(Explainer):
     compile: bool = False
 
     @classmethod
-    def wachter(cls, **settings: object) -> "Descent":
+    def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until found."""
-        return cls(**({"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "rounds": 10, "keep": "first"} | settings))  # pyright: ignore[reportArgumentType]
+        base = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "rounds": 10, "keep": "first"}
+        return cls(**(base | settings))
 
     @classmethod
-    def scfe(cls, **settings: object) -> "Descent":
+    def scfe(cls, **settings: Any) -> "Descent":
         """Squared score loss and squared distance, run to the end."""
-        base = {"loss": "score", "norm": 2, "lr": 0.05, "steps": 1000, "decay": True, "rounds": 1, "keep": "last"}
-        return cls(**(base | settings))  # pyright: ignore[reportArgumentType]
+        base = _TO_THE_END | {"loss": "score", "norm": 2, "optimizer": "newton", "lr": 1.0, "steps": 100}
+        return cls(**(base | settings))
 
     @classmethod
-    def generic(cls, **settings: object) -> "Descent":
+    def generic(cls, **settings: Any) -> "Descent":
         """Cross-entropy and l1 by plain gradient descent until the class changes."""
         base = {"optimizer": "sgd", "lam": 0.001, "lr": 0.1, "steps": 1000, "rounds": 1, "keep": "first"}
-        return cls(**(base | settings))  # pyright: ignore[reportArgumentType]
+        return cls(**(base | settings))
 
     @classmethod
-    def vanilla(cls, **settings: object) -> "Descent":
+    def vanilla(cls, **settings: Any) -> "Descent":
         """VanillaCF: cross-entropy and half the mean square, RMSprop, the last point."""
-        base = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000, "rounds": 1, "keep": "last"}
-        return cls(**(base | settings))  # pyright: ignore[reportArgumentType]
+        base = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000, "decay": False}
+        base = _TO_THE_END | base
+        return cls(**(base | settings))
 
     def check(self, model: object) -> None:
         need(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
         need(self.norm in (1, 2, "mse"), f"norm must be 1, 2 or 'mse', got {self.norm!r}")
         need(self.keep in ("cheapest", "first", "last"), f"unknown keep {self.keep!r}")
+        need(self.optimizer in _OPTIMIZERS, f"unknown optimizer {self.optimizer!r}")
+        newton = self.optimizer != "newton" or (self.loss == "score" and self.norm == 2)
+        need(newton, "optimizer='newton' is for loss='score' with norm=2")
         need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
@@ -108,45 +113,53 @@ class Descent(Explainer):
 
     def _descend(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
-        answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
-        best = query.x.new_full((len(query),), math.inf)
+        kept = query.x.clone()
+        best = query.x.new_full((len(query),), math.inf)  # price of what is kept
         rows = torch.arange(len(query))  # with keep="first", those still searching
         z, p, state = query.x.clone(), query.x, list[Tensor]()
-        pull = torch.compile(self._gradient) if self.compile else self._gradient
-        step = _OPTIMIZERS[self.optimizer]
+        gradient = torch.compile(self._gradient) if self.compile else self._gradient
+        step, box, level = _OPTIMIZERS[self.optimizer], query.reach.is_box, query.goal.margin + SLACK
         for t in query.steps(self.steps + 1):
-            p = query.reach.project(z)
-            gap, grad, delta = pull(query, p, lam)
-            met = gap > 0
+            p = z if box and t else query.reach.project(z)
+            gap, grad, delta = gradient(query, p, lam)
             if self.keep == "cheapest":
-                price = _distance(delta, query.reach.layout.weight, self.norm)
-                take = torch.where(met, price < best, ~found)  # a row without an answer keeps its last attempt
-                answer = torch.where(take[:, None], p, answer)
-                best = torch.where(take & met, price, best)
-                found |= met
-            elif self.keep == "first" and met.any():
-                answer[rows[met]], found[rows[met]] = p[met], True
-                on = (~met).nonzero().squeeze(1)
-                rows, query, z, p, grad = rows[on], query[on], z[on], p[on], grad[on]
-                state = [s[on] for s in state]
-                if not len(rows):
-                    break
-            elif self.keep == "last":
-                answer, found = p, met
+                price = torch.where(gap > level, _distance(delta, query.reach.layout.weight, self.norm), math.inf)
+                kept = torch.where((price < best)[:, None], p, kept)
+                best = torch.minimum(best, price)
+            elif self.keep == "first":
+                met = gap > level
+                if met.any():
+                    kept[rows[met]], best[rows[met]] = p[met], 0.0
+                    on = (~met).nonzero().squeeze(1)
+                    rows, query, z, p, grad = rows[on], query[on], z[on], p[on], grad[on]
+                    state = [s[on] for s in state]
+                    if not len(rows):
+                        return kept, best < math.inf
             if t < self.steps:
-                step(z, grad, self.lr * (1 - t / self.steps) if self.decay else self.lr, t + 1, state)
+                z = step(z, grad, self.lr * (1 - t / self.steps) if self.decay else self.lr, t + 1, state)
                 z = query.reach.clamp(z)
+        if self.keep == "last":
+            return p, query.met(p)
         if self.keep == "first":
-            answer[rows] = p
-        return answer, found
+            kept[rows] = p
+            return kept, best < math.inf
+        found = best < math.inf
+        return torch.where(found[:, None], kept, p), found  # a row without an answer shows its last attempt
 
     def _gradient(self, query: Query, p: Tensor, lam: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Gap (beyond the goal), gradient of the objective, and the change so far, at reachable rows p."""
-        goal, weight = query.goal, query.reach.layout.weight
+        """Gap, gradient of the objective, and the change so far, at reachable rows p."""
+        goal, weight = query.goal, query.reach.weights
         scores, pull = query.model.vjp(p)
         gap, slope = goal.gap_and_slope(scores, soft=True if self.loss == "cross_entropy" else None)
+        if self.optimizer == "newton":
+            g, delta = pull(slope), p - query.x
+            miss = self.score - gap + (g * delta).sum(1)  # what is left to gain at x, by the tangent plane at p
+            up = (g * miss[:, None]) > 0
+            room = torch.where(up, query.reach.hi - query.x, query.x - query.reach.lo)
+            step = shift(miss.abs(), g.abs(), weight.clamp_min(1e-6), room, ridge=lam)
+            return gap, delta - torch.where(up, step, -step), delta  # from p straight to that optimum
         if self.loss == "cross_entropy":
-            outer = -torch.sigmoid(goal.margin - gap)
+            outer = torch.sigmoid(gap - goal.margin).sub_(1)
         elif self.loss == "score":
             outer = 2 * (gap - self.score)
         else:
@@ -157,36 +170,37 @@ class Descent(Explainer):
         delta = p - query.x
         if self.norm == 1:
             # The slope of |u| at u = 0 is taken as 0: every search starts there.
-            grad = torch.addcmul(grad, torch.sign(delta), weight, value=lam)
-        else:
-            scale = 2 * lam if self.norm == 2 else 2 * lam / p.shape[1]
-            grad = torch.addcmul(grad, delta, weight, value=scale)
-        return gap - (goal.margin + SLACK), grad, delta
+            return gap, torch.addcmul(grad, torch.sign(delta), weight, value=lam), delta
+        scale = 2 * lam if self.norm == 2 else 2 * lam / p.shape[1]
+        return gap, torch.addcmul(grad, delta, weight, value=scale), delta
 
 
 def _distance(delta: Tensor, weight: Tensor, norm: object) -> Tensor:
     return delta.abs() @ weight if norm == 1 else delta.square() @ weight
 
 
-def _adam(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> None:
+# Optimisers: the step leaves z alone and returns the new point; moments live in `state`, one row each.
+
+
+def _adam(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
     if not state:
         state += [torch.zeros_like(z), torch.zeros_like(z)]
     m, v = state
     m.lerp_(g, 0.1)
     v.mul_(0.999).addcmul_(g, g, value=0.001)
-    root = math.sqrt(1 - 0.999**t)
-    z.addcdiv_(m, v.sqrt().add_(1e-8 * root), value=-lr * root / (1 - 0.9**t))
+    root = math.sqrt(1 - 0.999**t)  # both bias corrections go into the step size and epsilon
+    return torch.addcdiv(z, m, v.sqrt().add_(1e-8 * root), value=-lr * root / (1 - 0.9**t))
 
 
-def _rmsprop(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> None:
+def _rmsprop(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
     if not state:
         state.append(torch.zeros_like(z))
     state[0].mul_(0.99).addcmul_(g, g, value=0.01)
-    z.addcdiv_(g, state[0].sqrt().add_(1e-8), value=-lr)
+    return torch.addcdiv(z, g, state[0].sqrt().add_(1e-8), value=-lr)
 
 
-def _sgd(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> None:
-    z.sub_(g, alpha=lr)
+def _sgd(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
+    return torch.sub(z, g, alpha=lr)
 
 
-_OPTIMIZERS = {"adam": _adam, "rmsprop": _rmsprop, "sgd": _sgd}
+_OPTIMIZERS = {"adam": _adam, "rmsprop": _rmsprop, "sgd": _sgd, "newton": _sgd}

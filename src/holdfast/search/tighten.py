@@ -36,15 +36,25 @@ def tangent_step(
         share = ((need[:, None] - before) / sorted_gain.clamp_min(1e-12)).clamp(0, 1)
         share = torch.zeros_like(share).scatter_(1, order, share)
         return _round_away(reach, p + share * room * grad.sign())
-    slope, strength = grad / weight, grad.abs()
-    short, long = torch.zeros_like(need), (room / slope.abs().clamp_min(1e-12)).amax(1)
-    for _ in range(25):
+    return p + shift(need, grad.abs(), weight, room) * grad.sign()
+
+
+def shift(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float = 0.0) -> Tensor:
+    """(n, d) steps tau gain / weight, cut off at `room`, with tau such that steps . gain + ridge tau = need.
+
+    The smallest weighted squares that close the gap `need` (n,), or, with a ridge, the optimum of the squared
+    gap plus ridge times the weighted squares. Rows with nothing to close stay.
+    """
+    pace = gain / weight
+    free = need / (ridge + (gain * pace).sum(1)).clamp_min(1e-12)  # tau if nothing is cut off
+    stop = torch.where(room.isfinite(), room, 0.0) / pace.clamp_min(1e-12)
+    short, long = free.clamp_min(0), torch.maximum(free, stop.amax(1))  # cutting off only ever asks for more
+    for _ in range(30):
         tau = (short + long) / 2
-        step = torch.minimum(tau[:, None] * slope.abs(), room)
-        enough = (step * strength).sum(1) >= need
+        enough = (torch.minimum(tau[:, None] * pace, room) * gain).sum(1) + ridge * tau >= need
         short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
-    step = torch.minimum(long[:, None] * slope.abs(), room)
-    return p + torch.where((need > 0)[:, None], step, 0.0) * grad.sign()
+    step = torch.minimum(long[:, None] * pace, room)
+    return torch.where((need > 0)[:, None], step, 0.0)
 
 
 def _round_away(reach: Reach, u: Tensor) -> Tensor:
