@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 import holdfast as hf
 from holdfast.promises import violations
-from holdfast.result import Status
+from holdfast.status import Status
 
 _models: dict[str, hf.Model] = {}
 _results: dict[tuple[str, str], tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]] = {}

@@ -16,7 +16,8 @@ import holdfast as hf
 from holdfast import page, plot
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.feature import Feature
-from holdfast.result import Counterfactuals, Status
+from holdfast.result import Counterfactuals
+from holdfast.status import Status
 from holdfast.schema import Schema
 from test_words import RUN, made
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from holdfast.feature import Feature
-from holdfast.result import Counterfactuals, Run, Status
+from holdfast.result import Counterfactuals, Run
+from holdfast.status import Status
 from holdfast.schema import Schema
 from holdfast.target import Goal
 from holdfast.words import Moves, headings, moves, sentences

@@ -3,7 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from holdfast.version import __version__
+
 
 _PUBLIC = {
     "Counterfactuals": "holdfast.result",
@@ -20,20 +21,21 @@ _PUBLIC = {
     "Report": "holdfast.report",
     "Rule": "holdfast.feature",
     "Schema": "holdfast.schema",
-    "Status": "holdfast.result",
+    "Status": "holdfast.status",
     "Target": "holdfast.target",
-    "evaluate": "holdfast.evaluate",
+    "evaluate": "holdfast.metrics",
     "list_methods": "holdfast.methods",
 }
-_MODULES = ("data", "train")
+_MODULES = ("data", "metrics", "train")
 
 __all__ = [*_PUBLIC, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from holdfast import data as data
+    from holdfast import metrics as metrics
     from holdfast import train as train
     from holdfast.errors import HoldfastError as HoldfastError
-    from holdfast.evaluate import evaluate as evaluate
+    from holdfast.metrics import evaluate as evaluate
     from holdfast.explainer import Explainer as Explainer
     from holdfast.explainer import Query as Query
     from holdfast.feature import Feature as Feature
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.model import Model as Model
     from holdfast.report import Report as Report
     from holdfast.result import Counterfactuals as Counterfactuals
-    from holdfast.result import Status as Status
+    from holdfast.status import Status as Status
     from holdfast.schema import Schema as Schema
     from holdfast.search.descent import Descent as Descent
     from holdfast.search.minimal import MinCost as MinCost

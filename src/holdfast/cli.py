@@ -5,6 +5,8 @@ that can go wrong ends in `main`, as one sentence and a documented exit code. Th
 is imported inside the commands, so that `holdfast --help` answers at once.
 """
 
+import contextlib
+import io
 import json
 import os
 import shlex
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 import typer
 
 from holdfast import __version__
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a letter gets its code instead
-                cast(Any, stream).reconfigure(errors="backslashreplace")
+            for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter gets its code instead
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(errors="backslashreplace")
             typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="holdfast")
         except SystemExit as done:  # how typer ends, also after a usage error
             if done.code == INTERRUPTED:
@@ -60,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _failed(BAD_INPUT, str(error))
         except Exception as error:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            hint = "this is a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where it happened"
+            hint = "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
             return _failed(INTERNAL, f"unexpected {what} ({hint})")
     return 0
 
@@ -75,7 +78,8 @@ def _failed(code: int, message: str) -> int:
 def _say(text: str) -> None:
     """One line on stderr, whatever is in it."""
     line = printable(" ".join(text.split()))
-    typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -120,31 +124,29 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     credit = hf.data.german_credit()
     train, test = credit.split()
+    classes = ["denied", "approved"]
     model = hf.train.network(
-        train.X, train.y, credit.schema, classes=["denied", "approved"], epochs=30, weight_decay=1e-3, progress=True
+        train.X, train.y, credit.schema, classes=classes, epochs=30, weight_decay=1e-3, progress=True
     )
-    decided = model.predict(test.X)
-    refused = test.X[(decided == "denied").to_numpy()].reset_index(drop=True)
+    model.save(out / "model.safetensors")
+    credit.schema.save(out / "schema.toml")
     if explainer.needs_data:
         explainer.fit(train.X, model)
         hf.data.write_table(train.X, out / "training.csv")
-    cfs = explainer.explain(model, refused, "approved", progress=True)
-    model.save(out / "model.safetensors")
-    credit.schema.save(out / "schema.toml")
+    decided = model.predict(test.X)
+    refused = test.X[(decided == "denied").to_numpy()].reset_index(drop=True)  # numbered as in the file
     hf.data.write_table(refused, out / "applicants.csv")
+    cfs = explainer.explain(model, refused, "approved", progress=True)
     cfs.save(out / "recourse.parquet")
     page = _page(cfs, out / "report.html")
     print_changes(cfs, most=10)
-    accuracy = float((decided == test.y).mean())
     _print(
-        f"The network is right about {accuracy:.0%} of {len(test.X)} test applicants and refuses {len(refused)}; "
-        f"{int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} changes on average, "
-        f"in {time.perf_counter() - start:.1f} s."
+        f"The network is right about {float((decided == test.y).mean()):.0%} of {len(test.X)} test applicants and "
+        f"refuses {len(refused)}; {int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} "
+        f"changes on average, in {time.perf_counter() - start:.1f} s."
     )
-    names = ["report.html"] if page else []
-    names += ["recourse.parquet", "applicants.csv", "model.safetensors", "schema.toml"]
-    _print(f"Written to {out}: {', '.join(names)}.")
-    _print(f"\nTry next:\n{next_command(out, method, explainer.needs_data)}")
+    _print(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
+    _print(next_command(out, method, explainer.needs_data))
 
 
 def _page(cfs: "hf.Counterfactuals", path: Path) -> bool:
@@ -289,8 +291,9 @@ def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
         name, equals, text = assignment.partition("=")
         if not equals:
             raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
-        if name not in explainer.get_params(deep=False):
-            explainer.set_params(**{name: text})  # says what is known
+        known = explainer.get_params(deep=False)
+        if name not in known:
+            raise SettingError(f"{method} has no setting {name!r}; {did_you_mean(name, known)}")
         try:
             value = parsed(text, types[name])
         except ValueError:

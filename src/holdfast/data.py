@@ -95,6 +95,10 @@ def data_file(relative: str) -> Path:
 
 # ---- files
 
+# Before pandas 3.1 a number read from CSV could be off in its last digit, which may cost an answer its outcome.
+EXACT: dict[str, Any] = (
+    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+)
 MISSING_WORDS = {"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "n/a", "#N/A"}
 
 
@@ -132,7 +136,7 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     """CSV has no types: without a schema they are guessed, with one the columns of texts are known."""
     features = schema.features if schema else ()
     texts = {f.name: f for f in features if any(isinstance(v, str) for v in f.levels)}
-    settings: dict[str, Any] = {}
+    settings = dict(EXACT)
     if schema is not None:
         # A level that looks like a missing value ("NA", "None") is one only if it is no level.
         levels = {f.name: {str(v) for v in f.levels} if f.name in texts else set[str]() for f in features}
@@ -147,9 +151,7 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
-            table: pd.DataFrame = read(
-                path, header=0, names=names, index_col=False, low_memory=False, float_precision="round_trip", **settings
-            )
+            table: pd.DataFrame = read(path, header=0, names=names, index_col=False, low_memory=False, **settings)
         except pd.errors.ParserWarning:  # cells would be lost, or shift by one column
             raise ValueError("the first row has more cells than the header") from None
     for name, feature in texts.items():

@@ -52,6 +52,11 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known: {listed(known)}"
 
 
+def untyped(module: str) -> Any:
+    """Import a dependency that has no type information, so that checkers do not ask for it."""
+    return importlib.import_module(module)
+
+
 def optional(module: str, extra: str) -> Any:
     """Import a dependency that lives in an extra, or say how to get it."""
     try:

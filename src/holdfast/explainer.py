@@ -8,7 +8,8 @@ person would hand in, and the bare model judges that row.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, cast, final
 
@@ -18,12 +19,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SchemaError, SettingError, did_you_mean
-from holdfast.geometry import ROW_BLOCK, RowRandom
+from holdfast.geometry import ROW_BLOCK, RowRandom, chunks
+from holdfast.methods import without_gradients
 from holdfast.model import Model
+from holdfast.network import Pullback
 from holdfast.progress import Progress
 from holdfast.promises import blocked, violations
 from holdfast.reach import Reach
-from holdfast.result import Counterfactuals, Run, Status
+from holdfast.result import Counterfactuals, Run
+from holdfast.status import Status
 from holdfast.target import Goal, Target
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
@@ -73,15 +77,27 @@ class Query:
     def steps(self, count: int) -> Iterator[int]:
         return self.clock.steps(count)
 
+    @property
+    def level(self) -> float:
+        """The gap to exceed: the goal's own margin, and a little to spare."""
+        return self.goal.margin + SLACK
+
     def met(self, z: Tensor) -> Tensor:
         """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
         return self.goal.met(self.model(z), SLACK)
 
-    def gap_and_gradient(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
+    def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
+        """By how much rows `z` miss the goal: u = level - gap (n,), met where u < 0.
+
+        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
+        `Goal`), and the pullback of the latter: weights (n,) -> gradients (n, d).
+        """
+        return self.model.shortfall(z, self.goal, self.level, soft=soft)
+
+    def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
-        scores, pull = self.model.vjp(z)
-        gap, slope = self.goal.gap_and_slope(scores, soft=soft)
-        return gap - self.goal.margin - SLACK, pull(slope)
+        u, _, pull = self.shortfall(z)
+        return -u, pull(torch.full_like(u, -1.0))
 
 
 class Explainer(ABC):
@@ -116,6 +132,7 @@ class Explainer(ABC):
         seed: int = 0,
         batch_size: int = 1024,
         time_budget: float | None = None,
+        threads: int = 1,
         progress: bool = False,
     ) -> Counterfactuals:
         """Find an answer for every row.
@@ -127,6 +144,7 @@ class Explainer(ABC):
             seed: random numbers are derived from it and the contents of each row, nothing else.
             batch_size: rows searched at once; answers do not depend on it.
             time_budget: seconds for the whole call; rows still open then come back as not found.
+            threads: how many threads torch may use meanwhile; tables are fastest on one. 0 keeps your setting.
             progress: show a bar on stderr.
 
         Returns:
@@ -137,7 +155,7 @@ class Explainer(ABC):
         before = _as_frame(model, X)
         wish = Target.of(target)
         schema = model.schema
-        with model.borrowed(), clock.bar:
+        with model.borrowed(), limited_threads(threads), clock.bar:
             mine = schema.read(before)
             x = schema.encode_numbers(mine, model.dtype)
             now = model.judge(before, x)
@@ -168,11 +186,9 @@ class Explainer(ABC):
 
     def _check_call(self, model: Model, seed: int, batch_size: int, time_budget: float | None) -> None:
         name = type(self).__name__
-        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(model, Model):
             raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
         if self.needs_grad and not model.has_grad:
-            from holdfast.methods import without_gradients
-
             raise ModelError(
                 f"{name} follows gradients, and this model has none; methods that work on it: "
                 + ", ".join(without_gradients())
@@ -181,7 +197,7 @@ class Explainer(ABC):
             raise SettingError(f"batch_size must be at least 1, got {batch_size}")
         if time_budget is not None and not time_budget > 0:
             raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
-        if not isinstance(seed, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(seed, int):
             raise SettingError(f"seed must be a whole number, got {seed!r}")
         if not -(1 << 63) <= seed < 1 << 63:
             raise SettingError(f"seed must fit into 64 bits, got {seed}")
@@ -199,12 +215,12 @@ class Explainer(ABC):
         reach, random = model.schema.reach(x), RowRandom.of(seed, x)
         found = x[:, None].repeat(1, self.answers, 1)
         late = torch.zeros(len(x), dtype=torch.bool)
-        for batch in rows.split(batch_size) if len(rows) else ():
+        for batch in chunks(rows, batch_size):
             if clock.over():
                 late[batch] = True
                 continue
             # Filled up with copies of its last row, so that no model has to pad at every step.
-            full = torch.cat([batch, batch[-1:].expand(-len(batch) % ROW_BLOCK)])
+            full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
             answer = self.search(Query(model, x[full], goal[full], reach[full], random[full], clock))
             answer = answer.reshape(len(full), self.answers, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
@@ -257,6 +273,19 @@ class Explainer(ABC):
             f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+@contextmanager
+def limited_threads(count: int) -> Generator[None]:
+    """Let torch use `count` threads for a while (0: as many as before)."""
+    before = torch.get_num_threads()
+    if count and count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 def need(holds: bool, message: str) -> None:

@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -62,8 +64,11 @@ class Feature:
         self._need(math.isfinite(self.center), f"center must be a number, got {self.center}")
         self._need(self.weight >= 0 and math.isfinite(self.weight), f"weight must be >= 0, got {self.weight}")
         self._need(self.step >= 0 and math.isfinite(self.step), f"step must be >= 0, got {self.step}")
+        self._need(self.step == 0 or self.kind in ("real", "integer"), f"kind {self.kind!r} has no steps")
+        self._need(self.kind == "real" or self.step == round(self.step), f"{self.step} is no step of whole numbers")
         if self.kind in ("ordered", "category"):
             self._need(len(self.levels) > 0, f"kind {self.kind!r} needs its levels")
+            self._need(not any(_is_missing(v) for v in self.levels), "a missing value is no level; set missing = true")
             self._need(len(set(self.levels)) == len(self.levels), "a level appears twice")
             unknown = [a for a in self.allowed if a not in self.levels]
             self._need(not unknown, f"allowed level {listed(unknown)} is not among the levels")
@@ -79,6 +84,8 @@ class Feature:
             ranks = sorted(self.levels.index(a) for a in self.allowed)
             whole = ranks == list(range(ranks[0], ranks[-1] + 1))
             self._need(whole, "allowed levels leave a gap; make it kind 'category' to allow a gap")
+        low, high = self.limits
+        self._need(low <= high, f"no value that the column can hold lies in {self.bounds}")
 
     def _need(self, holds: bool, message: str) -> None:
         if not holds:
@@ -98,24 +105,67 @@ class Feature:
         """Distance between the values an answer may take, in the user's units; 0 for any number."""
         return max(self.step, 1.0) if self.kind in ("integer", "boolean", "ordered") else self.step
 
-    @property
-    def limits(self) -> tuple[float, float]:
-        """The hard interval of answers in the user's units: bounds, allowed ranks, and what the dtype holds."""
-        low, high = self.bounds
+    def multiples(self, values: Array, way: int = 0) -> Array:
+        """Multiples of the grid, to the digits it is written in (3 steps of 0.1 are 0.3): the nearest, or the next
+        one upwards (`way` 1) or downwards (-1)."""
+        digits = -int(Decimal(repr(self.grid)).normalize().as_tuple().exponent)
+        with np.errstate(over="ignore"):
+            ticks = values / self.grid
+            whole = np.round(ticks if way == 0 else ticks + way * (0.5 - 1e-9)) * self.grid
+        return np.round(whole, digits) if 0 < digits <= 15 else whole
+
+    @cached_property
+    def storage(self) -> np.dtype[Any]:
+        """The numpy dtype in which the table holds the numbers."""
+        try:
+            dtype: Any = pd.api.types.pandas_dtype(self.dtype or "float64")
+        except TypeError:
+            raise SchemaError(f"feature {self.name!r}: pandas knows no dtype {self.dtype!r}") from None
+        dtype = getattr(dtype, "numpy_dtype", dtype)  # of nullable and Arrow columns
+        return dtype if isinstance(dtype, np.dtype) and dtype.kind in "iuf" else np.dtype(np.float64)
+
+    def stored(self, values: Array) -> Array:
+        """The values as the table will hold them: a column of float32 rounds."""
+        with np.errstate(over="ignore"):
+            return values.astype(self.storage).astype(np.float64) if self.storage.kind == "f" else values
+
+    def digit(self, values: Array) -> Array:
+        """The last digit of the values as the table will hold them: distance to the next one."""
+        dtype = self.storage if self.storage.kind == "f" else np.dtype(np.float64)
+        return np.spacing(np.abs(values).astype(dtype)).astype(np.float64)
+
+    @cached_property
+    def holds(self) -> tuple[float, float]:
+        """The lowest and the highest number the column can hold at all: 0 to 1, ranks, what fits into an int8."""
         if self.kind == "boolean":
-            low, high = max(low, 0.0), min(high, 1.0)
+            return 0.0, 1.0
         if self.kind == "ordered":
-            ranks = [self.levels.index(a) for a in self.allowed or self.levels]
+            return 0.0, len(self.levels) - 1.0
+        if self.storage.kind in "iu":
+            info = np.iinfo(self.storage)
+            top = float(info.max)  # of an int64 that is 2^63, one more than it can hold
+            return float(info.min), top if int(top) <= info.max else math.nextafter(top, 0)
+        return -math.inf, math.inf
+
+    @cached_property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest answer in the user's units: bounds or allowed ranks, as the column holds them."""
+        low, high = self.bounds
+        if self.kind == "ordered" and self.allowed:
+            ranks = [self.levels.index(a) for a in self.allowed]
             low, high = float(min(ranks)), float(max(ranks))
-        if re.fullmatch(r"u?int(8|16|32|64)", self.dtype.lower()):
-            info = np.iinfo(self.dtype.lower())
-            low, high = max(low, float(info.min)), min(high, float(info.max))
+        return self.inward(max(low, self.holds[0]), 1), self.inward(min(high, self.holds[1]), -1)
+
+    def inward(self, bound: float, way: int) -> float:
+        """The bound, or the next value in direction `way` that is on the grid and that the dtype can hold."""
+        if not math.isfinite(bound):
+            return bound
         if self.grid:
-            low = math.ceil(low / self.grid) * self.grid if math.isfinite(low / self.grid) else low
-            high = math.floor(high / self.grid) * self.grid if math.isfinite(high / self.grid) else high
-            if low > high:
-                raise SchemaError(f"feature {self.name!r}: no multiple of {self.grid:g} lies in {self.bounds}")
-        return low, high
+            near = self.stored(self.multiples(bound + way * self.grid * np.arange(3.0), way))
+        else:
+            exact = self.stored(np.array([bound])).astype(self.storage if self.storage.kind == "f" else np.float64)
+            near = np.append(exact, np.nextafter(exact, way * np.array(np.inf, exact.dtype))).astype(np.float64)
+        return next((v for v in near.tolist() if (v - bound) * way >= 0), bound)
 
     def may_become(self) -> Mask:
         """For each encoded column of a category: may an answer move to that level?"""
@@ -129,42 +179,39 @@ class Feature:
         if self.kind in ("ordered", "category"):
             return self._positions(column)
         wanted = "True/False" if self.kind == "boolean" else "numbers"
-        if not (pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype)):
+        dtype, types = column.dtype, pd.api.types
+        if not (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)) or types.is_complex_dtype(dtype):
             example = next((v for v in column if not _is_missing(v)), None)
             raise SchemaError(
-                f"column {self.name!r} should hold {wanted}, but it is {column.dtype} (such as {example!r}); "
+                f"column {self.name!r} should hold {wanted}, but it is {dtype} (such as {example!r}); "
                 f"convert it, or declare it a category"
             )
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         fix = "fill them in or drop those rows"
         self._refuse(np.isnan(values), "missing numbers" if wanted == "numbers" else "missing values", fix)
         self._refuse(np.isinf(values), "infinite values", fix)
         if self.kind == "boolean":
             self._refuse(~np.isin(values, (0, 1)), "values that are neither True nor False", "recode them")
         if self.kind == "integer":
-            broken = values != np.round(values)
+            broken = np.not_equal(values, np.round(values))
             self._refuse(broken, "values that are not whole numbers", "round them or declare it real")
         return values
 
     def _positions(self, column: "pd.Series[Any]") -> Array:
         index = pd.Index(list(self.levels), dtype=object)
         values = column.astype(object)
+        gone: Mask = column.isna().to_numpy()
         try:
-            positions = index.get_indexer(cast(Any, values))
+            positions = np.where(gone, len(self.levels), index.get_indexer(cast(Any, values)))
         except TypeError:  # lists and the like have no hash
             raise SchemaError(f"column {self.name!r} holds lists or records; levels are texts or numbers") from None
-        gone = column.isna().to_numpy()
-        if self.missing:
-            positions = np.where(gone, len(self.levels), positions)
-        elif gone.any():
-            self._refuse(gone, "missing values", "infer the schema from data that has them, or fill them in")
+        if not self.missing:
+            self._refuse(gone, "missing values", "fill them in, or infer the schema from data that has some too")
         unknown = positions < 0
         if unknown.any():
             names = listed(dict.fromkeys(values[unknown]))
             advice = did_you_mean(values[unknown].iloc[0], self.levels)
-            raise SchemaError(
-                f"column {self.name!r} has {int(unknown.sum())} unknown level(s): {names}; {advice}"
-            )
+            raise SchemaError(f"column {self.name!r} has {int(unknown.sum())} unknown level(s): {names}; {advice}")
         return positions.astype(np.float64)
 
     def _refuse(self, bad: Mask, what: str, fix: str) -> None:
@@ -175,7 +222,8 @@ class Feature:
     # ---- numbers -> table
 
     def values(self, numbers: Array, like: "pd.Series[Any] | None") -> "pd.Series[Any]":
-        """One number per row (see `numbers`) -> a column of the table, with the dtype of `like`."""
+        """One number per row (see `numbers`) -> a column of the table, with the dtype of `like`, or a wider one
+        where that cannot hold them (2.5 among whole numbers, a level that its categories do not list)."""
         dtype: Any = like.dtype if like is not None else self._own_dtype()
         if self.kind in ("ordered", "category"):
             known = np.array([*self.levels, None], dtype=object)
@@ -186,31 +234,50 @@ class Feature:
                     dtype = pd.CategoricalDtype([*dtype.categories, *strange], ordered=dtype.ordered)
             return _as_dtype(column, dtype)
         if self.kind == "boolean":
-            return pd.Series(numbers.astype(bool)).astype(dtype)
-        if pd.api.types.is_integer_dtype(dtype):
-            return pd.Series(np.round(numbers).astype(np.int64)).astype(dtype)
-        return pd.Series(numbers).astype(dtype)
+            return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
+        column = _as_dtype(pd.Series(numbers), dtype)
+        return _as_dtype(column, np.dtype(np.int64)) if self.kind == "integer" and column.dtype != dtype else column
 
     def _own_dtype(self) -> Any:
-        if self.dtype == "category":
-            return pd.CategoricalDtype(list(self.levels), ordered=self.kind == "ordered")
+        category = _CATEGORY.fullmatch(self.dtype)
+        if category:
+            index = pd.Index(list(self.levels), dtype=category["held"])
+            return pd.CategoricalDtype(index, ordered=category["ordered"] is not None)
         return self.dtype or {"integer": "int64", "boolean": "bool", "real": "float64"}.get(self.kind, "object")
 
 
-def _as_dtype(levels: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
-    """Levels in the table's dtype, or as they are where it cannot hold them (2.5 among whole numbers)."""
+_CATEGORY = re.compile(r"(?P<ordered>ordered )?category(?:\[(?P<held>.+)\])?")
+
+
+def dtype_name(column: "pd.Series[Any]") -> str:
+    """How the table holds a column, as a text: 'int8', 'category', 'ordered category', 'category[int8]'."""
+    dtype = column.dtype
+    if not isinstance(dtype, pd.CategoricalDtype):
+        return str(dtype)
+    usual = pd.Index(dtype.categories.tolist()).dtype == dtype.categories.dtype
+    return ("ordered " if dtype.ordered else "") + "category" + ("" if usual else f"[{dtype.categories.dtype}]")
+
+
+def _as_dtype(values: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
+    """The values in that dtype, or as they are where it cannot hold them; floats may round."""
     try:
-        cast_ = levels.astype(dtype)
-    except (TypeError, ValueError):
-        return levels
-    return cast_ if bool(((cast_.astype(object) == levels) | levels.isna()).all()) else levels
+        with np.errstate(invalid="ignore", over="ignore"):
+            held = cast("pd.Series[Any]", cast(Any, values).astype(dtype))
+    except (TypeError, ValueError, OverflowError):
+        return values
+    if values.dtype != object and pd.api.types.is_float_dtype(held.dtype):
+        return held
+    same: Any = (cast(Any, held).astype(object) == values) | values.isna()
+    return held if bool(same.all()) else values
 
 
 def _is_missing(value: object) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
 
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][-+]?\d+)?)|`(?P<quoted>[^`]+)`|(?P<name>\w+)|(?P<op><=|>=|[-+*]))")
+_FACTOR = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|`([^`]+)`|([^\W\d]\w*)")  # a number or a column
+_TERM = re.compile(rf"\s*([-+]?)\s*((?:{_FACTOR.pattern})(?:\s*\*\s*(?:{_FACTOR.pattern}))*)\s*")
+_COMPARE = re.compile(r"(<=|>=)(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside backticks
 
 
 @dataclass(frozen=True)
@@ -224,45 +291,35 @@ class Rule:
     @classmethod
     def parse(cls, text: str) -> "Rule":
         """Read rules such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
-        weights: dict[str, float] = {}
-        constant, side, sign, factor, at = 0.0, 1.0, 1.0, 1.0, 0
-        compare, pending = "", False
-
-        def fail(why: str) -> SchemaError:
-            return SchemaError(f"rule {text!r}: {why}; write it like 'open_accounts <= total_accounts'")
-
-        def close() -> None:
-            nonlocal constant, pending, factor
-            if pending:
-                constant += side * sign * factor
-            pending, factor = False, 1.0
-
         text = text.strip()
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if not found:
-                raise fail(f"cannot read {text[at:]!r}")
-            at = found.end()
-            name, op = found["quoted"] or found["name"], found["op"]
-            if found["number"]:
-                factor, pending = factor * float(found["number"]), True
-            elif name:
-                weights[name] = weights.get(name, 0.0) + side * sign * factor
-                pending, factor = False, 1.0
-            elif op == "*":
-                if not pending:
-                    raise fail("a product is a number times a column")
-            elif op in ("+", "-"):
-                close()
-                sign = 1.0 if op == "+" else -1.0
-            else:
-                if compare:
-                    raise fail("it has more than one comparison")
-                close()
-                compare, side, sign = op, -1.0, 1.0
-        close()
-        weights = {n: w for n, w in weights.items() if w}
-        if not compare or not weights:
-            raise fail("it needs at least one column and one of <= and >=")
-        flip = 1.0 if compare == "<=" else -1.0
-        return cls(text, {n: flip * w for n, w in weights.items()}, -flip * constant)
+
+        def need(holds: Any, why: str) -> None:
+            if not holds:
+                example = "write it like 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'"
+                raise SchemaError(f"rule {text!r}: {why}; {example}")
+
+        sides = _COMPARE.split(text)  # left, comparison, right
+        need(len(sides) == 3, "it needs one comparison, <= or >=")
+        flip = 1.0 if sides[1] == "<=" else -1.0
+        weights = {"": 0.0}  # of each column; of none: the constants
+        for side, rest in ((flip, sides[0]), (-flip, sides[2])):
+            first = True
+            while first or rest:
+                term = _TERM.match(rest)
+                need(
+                    term and (first or term[1]),
+                    f"cannot read {rest.strip()!r}" if rest.strip() else "one side is empty",
+                )
+                assert term is not None
+                weight, columns = -side if term[1] == "-" else side, [""]
+                for number, quoted, name in _FACTOR.findall(term[2]):
+                    weight *= float(number or 1)
+                    columns += [quoted or name] if quoted or name else []
+                need(len(columns) <= 2, "it multiplies two columns")
+                weights[columns[-1]] = weights.get(columns[-1], 0.0) + weight
+                first, rest = False, rest[term.end() :]
+        bound = 0.0 - weights.pop("")
+        weights = {name: w for name, w in weights.items() if w}
+        need(weights, "it needs at least one column")
+        need(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
+        return cls(text, weights, bound)

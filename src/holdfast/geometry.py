@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Norm = float  # 0, 1, 2 or inf
+Norm = float  # 0, 1, 2 or infinity
 
 
 def per_row(values: Tensor, like: Tensor) -> Tensor:
@@ -19,7 +19,9 @@ def row_norm(delta: Tensor, norm: Norm) -> Tensor:
     flat = delta.flatten(1)
     if norm == 0:
         return (flat != 0).sum(1).to(delta.dtype)
-    return torch.linalg.vector_norm(flat, norm, dim=1)
+    if norm == math.inf:
+        return flat.abs().amax(1)
+    return flat.abs().sum(1) if norm == 1 else flat.square().sum(1).sqrt()
 
 
 def unit(direction: Tensor) -> Tensor:
@@ -32,6 +34,11 @@ def clip_norm(delta: Tensor, radius: Tensor | float) -> Tensor:
     """Nearest point to each row in the l2 ball of `radius` around zero."""
     length = row_norm(delta, 2).clamp_min(torch.finfo(delta.dtype).tiny)
     return delta * per_row((radius / length).clamp_max(1.0), delta)
+
+
+def chunks(rows: Tensor, size: int) -> list[Tensor]:
+    """Consecutive parts of at most `size` rows."""
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 # How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in

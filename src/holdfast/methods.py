@@ -1,9 +1,12 @@
 """The methods by the names that the command line uses."""
 
 import importlib
+from typing import TYPE_CHECKING
 
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.explainer import Explainer
+
+if TYPE_CHECKING:
+    from holdfast.explainer import Explainer
 
 METHODS = {
     "descent": ("holdfast.search.descent", "Descent"),
@@ -14,7 +17,7 @@ METHODS = {
 }
 
 
-def method(name: str) -> type[Explainer]:
+def method(name: str) -> "type[Explainer]":
     """The class behind a name such as 'min-cost'."""
     if name not in METHODS:
         raise SettingError(f"unknown method {name!r}; {did_you_mean(name, METHODS)}")
@@ -22,7 +25,7 @@ def method(name: str) -> type[Explainer]:
     return getattr(importlib.import_module(module), cls)
 
 
-def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> dict[str, type[Explainer]]:
+def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> "dict[str, type[Explainer]]":
     """All methods, or those that need (or do not need) gradients or data."""
     found = {name: method(name) for name in METHODS}
     return {

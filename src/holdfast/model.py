@@ -12,20 +12,23 @@ that decides whether an answer counts.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, HoldfastError, ModelError, UnsafeFileError
-from holdfast.geometry import pad_rows
+from holdfast.errors import FileError, HoldfastError, ModelError, UnsafeFileError, untyped
+from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
 from holdfast.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.target import Goal
 
 Outputs = Literal["logits", "probabilities"]
 Inputs = Literal["frame", "encoded"]
@@ -63,7 +66,7 @@ class Model(ABC):
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
-        if not isinstance(schema, Schema):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(schema, Schema):
             raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
         if outputs not in (None, "logits", "probabilities"):
             raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
@@ -71,7 +74,7 @@ class Model(ABC):
             raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
         if classes is None:
             own = getattr(model, "classes", getattr(model, "classes_", None))
-            classes = None if own is None else list(cast(Any, own))
+            classes = None if own is None else list(own)
         if isinstance(model, nn.Module):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
@@ -91,8 +94,19 @@ class Model(ABC):
         """Scores, and the function from weights on the scores to gradients by the rows."""
         raise ModelError("this model has no gradients")
 
+    def shortfall(
+        self, x: Tensor, goal: "Goal", level: float, *, soft: bool | None = None
+    ) -> tuple[Tensor, Tensor, Pullback]:
+        """level - gap for each row: for the verdict, for the derivative, and the pullback of the latter."""
+        scores, pull = self.vjp(x)
+        gap, slope = goal.gap_and_slope(scores, soft=soft)
+        v = level - gap
+        split = goal.k > 2 and soft is not None and soft != goal.soft
+        u = level - goal.gap(scores) if split else v
+        return u, v, lambda outer: pull(outer[:, None] * -slope)
+
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
+    def borrowed(self) -> Generator[None]:
         """The wrapped model ready to be evaluated many times, and handed back exactly as it was."""
         yield
 
@@ -117,7 +131,7 @@ class Model(ABC):
     def _set_classes(self, classes: Sequence[Any] | None, columns: int) -> None:
         k = max(columns, 2)
         if classes is None:
-            classes = range(k)
+            classes = list(range(k))
         if len(classes) != k:
             raise ModelError(f"the model has {k} classes, but {len(classes)} names were given: {list(classes)}")
         if len(set(classes)) != k:
@@ -187,7 +201,7 @@ class TorchModel(Model):
                 ) from None
 
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
+    def borrowed(self) -> Generator[None]:
         training = {m: m.training for m in self.module.modules()}
         wanted = [p for p in self.module.parameters() if p.requires_grad]
         try:
@@ -195,10 +209,11 @@ class TorchModel(Model):
             for p in wanted:
                 p.requires_grad_(False)
             self._engine = Engine.of(self.module) if self.outputs == "logits" else None
+            self._lines: dict[tuple[float, float], Engine] = {}
             with torch.inference_mode(False), torch.no_grad():
                 yield
         finally:
-            self._engine = None
+            self._engine, self._lines = None, {}
             for p in wanted:
                 p.requires_grad_(True)
             for m, mode in training.items():
@@ -226,6 +241,23 @@ class TorchModel(Model):
             scores = to_scores(self.module(rows), self.outputs)[:n]
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
+    def shortfall(
+        self, x: Tensor, goal: "Goal", level: float, *, soft: bool | None = None
+    ) -> tuple[Tensor, Tensor, Pullback]:
+        way = goal.direction if self._engine else 0.0
+        if not way:
+            return super().shortfall(x, goal, level, soft=soft)
+        # Two classes and the same wish for all: the shortfall is itself a network with one output.
+        if (way, level) not in self._lines:
+            assert self._engine
+            self._lines[way, level] = self._engine.against(way, level)
+        n, pad = len(x), -len(x) % ROW_BLOCK
+        u, pull = self._lines[way, level].vjp(pad_rows(x) if pad else x)
+        u = u.squeeze(1)[:n] if pad else u.squeeze(1)
+        if pad:
+            return u, u, lambda outer: pull(pad_rows(outer).unsqueeze(1))[:n]
+        return u, u, lambda outer: pull(outer.unsqueeze(1))
+
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
@@ -241,8 +273,6 @@ class TorchModel(Model):
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
-        from safetensors.torch import save_file
-
         layers = describe(self.module)
         tensors = {
             f"{i}.{name}": value.detach().contiguous().clone()
@@ -255,7 +285,10 @@ class TorchModel(Model):
             "outputs": self.outputs,
             "schema": self.schema.to_dict(),
         }
-        save_file(tensors, path, metadata={"holdfast": json.dumps(content)})
+        try:
+            untyped("safetensors.torch").save_file(tensors, path, metadata={"holdfast": json.dumps(content)})
+        except Exception as error:  # safetensors has an error of its own, which is no OSError
+            raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
 
 class BlackBox(Model):
@@ -282,7 +315,7 @@ class BlackBox(Model):
             )
         if outputs and outputs != said:
             raise ModelError(f"{type(model).__name__} returns {said}, not {outputs}")
-        self.outputs = said
+        self.outputs: Outputs = said
         at = schema.layout(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
@@ -343,13 +376,12 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
                 f"If you made it and trust it, pass trust=True (--trust-model-code); better: {_SAFETENSORS_FIX}"
             )
         return _load_trusted(path, schema)
-    from safetensors import SafetensorError, safe_open
-
+    safetensors = untyped("safetensors")
     try:
-        with safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="pt") as file:
             metadata = cast(dict[str, str], file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
     if "holdfast" not in metadata:
         raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
@@ -359,7 +391,7 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
         raise
     except Exception as error:  # the text in the file may say anything
         what = f"{type(error).__name__}: {error}"
-        raise FileError(f"{str(path)!r} is damaged ({what}); {_SAFETENSORS_FIX}") from None
+        raise FileError(f"{str(path)!r} is damaged ({what}); {_SAFETENSORS_FIX}") from error
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -381,10 +413,8 @@ def _load_trusted(path: Path, schema: Schema | None) -> Model:
     try:
         loaded: Any = torch.load(path, weights_only=False)
     except Exception:
-        import joblib  # pyright: ignore[reportMissingTypeStubs]
-
         try:
-            loaded = cast(Any, joblib).load(path)
+            loaded = untyped("joblib").load(path)
         except Exception as error:
             raise FileError(f"cannot load {str(path)!r}: {type(error).__name__}: {error}") from None
     return loaded if isinstance(loaded, Model) else Model.of(loaded, schema)

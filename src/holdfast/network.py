@@ -68,7 +68,7 @@ def describe(module: nn.Module) -> list[Layer]:
         for key in LAYERS[name][1]:
             value = getattr(layer, key)
             entry[key] = list(value) if isinstance(value, tuple) else value
-        if isinstance(layer, nn.Linear) and layer.bias is None:  # pyright: ignore[reportUnnecessaryComparison]
+        if isinstance(layer, nn.Linear) and layer.bias is None:
             entry["bias"] = False
         out.append(entry)
     return out
@@ -112,10 +112,16 @@ class Engine:
         zeros = [m.weight.new_zeros(m.out_features) for m in linear]
         return cls(
             [
-                (m.weight.detach(), z if m.bias is None else m.bias.detach())  # pyright: ignore[reportUnnecessaryComparison]
+                (m.weight.detach(), z if m.bias is None else m.bias.detach())
                 for m, z in zip(linear, zeros, strict=True)
             ]
         )
+
+    def against(self, way: float, level: float) -> "Engine":
+        """For two classes (or one logit): the network whose one output is level - way * (s_1 - s_0)."""
+        w, b = self.weights[-1]
+        w, b = (w[1:] - w[:1], b[1:] - b[:1]) if len(w) == 2 else (w, b)
+        return Engine([*self.weights[:-1], (-way * w, level - way * b)])
 
     def scores(self, x: Tensor) -> Tensor:
         return self.vjp(x)[0]
@@ -130,9 +136,14 @@ class Engine:
                 kept.append(h.relu_())
 
         def pull(v: Tensor) -> Tensor:
-            g = v @ self.weights[-1][0]
-            for (w, _), h in zip(reversed(self.weights[:-1]), reversed(kept), strict=True):
-                g = torch.ops.aten.threshold_backward(g, h, 0) @ w
+            w = self.weights[-1][0]
+            g = v * w if len(w) == 1 else v @ w
+            for i in range(last - 1, -1, -1):
+                g = _gate(g, kept[i], 0) @ self.weights[i][0]
             return g
 
         return h, pull
+
+
+# The derivative of max(a, 0) times g in one go, from h = max(a, 0).
+_gate = torch.ops.aten.threshold_backward.default

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,8 +14,11 @@ from markupsafe import Markup
 
 from holdfast.errors import optional
 from holdfast.plot import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
-from holdfast.result import Counterfactuals, Status
+from holdfast.status import Status
 from holdfast.words import Ints, Moves, headings, joined, moves, sentences
+
+if TYPE_CHECKING:
+    from holdfast.result import Counterfactuals
 
 MOST_ROWS = 500  # in each table of the report
 MOST_NAMES = 12
@@ -45,7 +50,7 @@ class Line:
     sentence: str = ""
 
 
-def changes_table(cfs: Counterfactuals, most: int = 50) -> str:
+def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
     """Only what changes, as an HTML fragment: a column per feature that changes in one of the `most` first rows."""
     shown = np.arange(min(len(cfs), most))
     lines = _lines(cfs, shown)
@@ -61,7 +66,7 @@ def changes_table(cfs: Counterfactuals, most: int = 50) -> str:
     )
 
 
-def write_report(cfs: Counterfactuals, path: str | Path) -> Path:
+def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; needs the `plot` extra."""
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
@@ -95,7 +100,7 @@ def write_report(cfs: Counterfactuals, path: str | Path) -> Path:
 # ---- what the pages say
 
 
-def headline(cfs: Counterfactuals) -> str:
+def headline(cfs: "Counterfactuals") -> str:
     """One line: how many rows can get what, and by how many changes."""
     if not len(cfs):
         return "No rows were asked about."
@@ -110,7 +115,7 @@ def headline(cfs: Counterfactuals) -> str:
     return f"{text}; half of the answers change {changes:g} feature{'s' * (changes != 1)} or fewer."
 
 
-def figures(cfs: Counterfactuals) -> list[tuple[str, str, str]]:
+def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n, found = len(cfs), cfs.found
     count = {s: int((cfs.codes == s).sum()) for s in Status}
@@ -136,7 +141,7 @@ def figures(cfs: Counterfactuals) -> list[tuple[str, str, str]]:
     ]
 
 
-def provenance(cfs: Counterfactuals) -> list[tuple[str, str]]:
+def provenance(cfs: "Counterfactuals") -> list[tuple[str, str]]:
     """Enough to get the answers again."""
     run = cfs.run
     entries = [
@@ -152,7 +157,7 @@ def provenance(cfs: Counterfactuals) -> list[tuple[str, str]]:
     return [(name, _short(value, MOST_LETTERS)) for name, value in entries]
 
 
-def _lines(cfs: Counterfactuals, at: Ints, *, words: bool = False) -> list[Line]:
+def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Line]:
     """The rows numbered `at` as texts; with `words` also their cost and sentence."""
     names, answers = row_names(cfs.after.index[at]), _answers(cfs)
     cells = _cells(cfs, at)
@@ -175,7 +180,7 @@ def _lines(cfs: Counterfactuals, at: Ints, *, words: bool = False) -> list[Line]
     ]
 
 
-def _cells(cfs: Counterfactuals, at: Ints) -> dict[int, dict[str, Cell]]:
+def _cells(cfs: "Counterfactuals", at: Ints) -> dict[int, dict[str, Cell]]:
     """Row number -> its changes by heading, largest first."""
     wanted = np.zeros(len(cfs), dtype=np.bool_)
     wanted[at] = True
@@ -196,11 +201,11 @@ def _column(m: Moves, head: str, ways: dict[int, str]) -> list[tuple[int, float,
     return [(i, size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
 
 
-def _several(cfs: Counterfactuals) -> bool:
+def _several(cfs: "Counterfactuals") -> bool:
     return len(np.unique(cfs.source)) < len(cfs)
 
 
-def _answers(cfs: Counterfactuals) -> list[str]:
+def _answers(cfs: "Counterfactuals") -> list[str]:
     """'2 of 3' per row, or '' where every question has one answer."""
     if not _several(cfs):
         return [""] * len(cfs)
@@ -209,7 +214,7 @@ def _answers(cfs: Counterfactuals) -> list[str]:
     return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
 
 
-def _some_names(cfs: Counterfactuals, at: Ints) -> str:
+def _some_names(cfs: "Counterfactuals", at: Ints) -> str:
     """'row 3', 'rows 3 and 17', 'rows 3, 5, 7 and 9 more'."""
     first = at[np.unique(cfs.source[at], return_index=True)[1]]  # one of each row's answers is enough
     names = row_names(cfs.after.index[np.sort(first)[:MOST_NAMES]])

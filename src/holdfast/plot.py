@@ -1,16 +1,18 @@
 """Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 import torch
 
 from holdfast.errors import SettingError, listed, optional
-from holdfast.result import Counterfactuals
 from holdfast.target import Goal
 from holdfast.words import headings, moves, sentences
+
+if TYPE_CHECKING:
+    from holdfast.result import Counterfactuals
 
 EXTENSIONS = (".png", ".svg", ".html")
 MOST_DOTS = 2000  # more hide each other, and make a page slow
@@ -51,7 +53,7 @@ def decision_level(goal: Goal) -> float | None:
     return torch.tensor(goal.margin, dtype=torch.float64).sigmoid().item() if goal.k == 2 or goal.soft else None
 
 
-def cost_confidence(cfs: Counterfactuals, *, width: int = WIDTH, height: int = 340) -> Any:
+def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
     """What answers cost against how sure the model is of them, one dot per answer."""
     alt = optional("altair", "plot")
     at = np.flatnonzero(cfs.found)
@@ -94,7 +96,7 @@ def cost_confidence(cfs: Counterfactuals, *, width: int = WIDTH, height: int = 3
     return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
 
 
-def changed_features(cfs: Counterfactuals, *, width: int = WIDTH) -> Any:
+def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
     """In which share of the answers each feature is raised, lowered or switched to another value."""
     alt = optional("altair", "plot")
     bars, order = change_shares(cfs)
@@ -130,7 +132,7 @@ def changed_features(cfs: Counterfactuals, *, width: int = WIDTH) -> Any:
     )
 
 
-def change_shares(cfs: Counterfactuals) -> tuple[pd.DataFrame, list[str]]:
+def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
     """Per feature and way of changing: how many answers and which share; and the features, most often first."""
     found = moves(cfs, cfs.found)
     answers = max(int(cfs.found.sum()), 1)

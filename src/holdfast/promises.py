@@ -8,37 +8,46 @@ from typing import Any
 import numpy as np
 import torch
 
+from holdfast.errors import listed
 from holdfast.feature import Array
 from holdfast.schema import Schema
 
-_MOVES = {"fixed": "fixed", "up": "only allowed to rise", "down": "only allowed to fall", "free": "not movable"}
+_MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
 
 
 def blocked(schema: Schema, numbers: Array) -> Any:
     """(n, features) rows of people -> for each why nothing can be reached at all, or ''."""
     reason = np.full(len(numbers), "", dtype=object)
     forced = np.zeros(len(numbers), dtype=np.int64)
-    reach = schema.reach(schema.encode_numbers(numbers, torch.float64))
-    for i, (f, s) in enumerate(zip(schema.features, schema.slices, strict=True)):
+    low, high = schema.room(numbers)
+    for i, f in enumerate(schema.features):
         value = numbers[:, i]
         if f.is_category:
             outside = ~f.may_become()[value.astype(np.int64)] & (value < len(f.levels))
+            stuck = outside & (f.change == "fixed")
         else:
             outside = (value < f.limits[0]) | (value > f.limits[1])
-        if not outside.any():
-            continue
+            stuck = outside & ((low[:, i] > high[:, i]) | (f.change == "fixed"))
         forced += outside
-        stuck = outside & (reach.lo[:, s] >= reach.hi[:, s]).all(1).numpy() & (reason == "")
-        shown = f.values(value[stuck], None).tolist()
-        reason[stuck] = [f"{f.label or f.name} is {v}, which the schema does not allow, and is {_MOVES[f.change]}" for v in shown]
+        stuck &= reason == ""
+        if stuck.any():
+            why = f"which the schema does not allow, and {_MOVES[f.change]}"
+            reason[stuck] = [f"{f.label or f.name} is {v}, {why}" for v in f.values(value[stuck], None)]
+    most = f" with at most {schema.max_changes} change(s)" if schema.max_changes else ""
     if schema.max_changes:
         many = (forced > schema.max_changes) & (reason == "")
-        reason[many] = f"more than max_changes = {schema.max_changes} values are not allowed by the schema"
-    at = reach.layout
-    for rule, weights, bound in zip(schema.rules, at.rules, at.bounds, strict=True):
-        used = weights != 0
-        ends = torch.minimum(weights[used] * reach.lo[:, used], weights[used] * reach.hi[:, used])
-        reason[(ends.sum(1) > bound + 1e-9).numpy() & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
+        reason[many] = [f"{k} values are not allowed by the schema, too many to change{most}" for k in forced[many]]
+    for rule in schema.rules:
+        best: Any = 0.0
+        for name, weight in rule.weights.items():
+            i = schema.names.index(name)
+            best = best + np.minimum(weight * low[:, i], weight * high[:, i])
+        reason[(best > rule.bound) & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
+    if schema.rules:
+        reach = schema.reach(schema.encode_numbers(numbers, torch.float64))
+        lost = ~reach.keeps(reach.home).numpy() & (reason == "")
+        rules = listed(rule.text for rule in schema.rules)
+        reason[lost] = f"rule(s) {rules} cannot be kept from here{most}"
     return reason
 
 
@@ -47,21 +56,21 @@ def violations(schema: Schema, before: Array, after: Array) -> Any:
     broken = np.full(len(after), "", dtype=object)
 
     def note(bad: Any, what: str) -> None:
-        if bad.any():
-            broken[bad & (broken == "")] = what
+        broken[bad & (broken == "")] = what
 
     moved = before != after
     for i, f in enumerate(schema.features):
         was, now = before[:, i], after[:, i]
-        if f.is_category:
-            gone = now >= len(f.levels)
-            note(~f.may_become()[now.astype(np.int64)] & ~gone, f"{f.name}: a level that is not allowed")
-            note(moved[:, i] & gone, f"{f.name}: became missing")
+        if f.levels:
+            refused = np.array([bool(f.allowed) and level not in f.allowed for level in f.levels] + [False])
+            note(refused[now.astype(np.int64)], f"{f.name}: a level that is not allowed")
+            note(moved[:, i] & (now >= len(f.levels)), f"{f.name}: became missing")
         else:
-            low, high = f.limits
+            low, high = f.bounds
             note((now < low) | (now > high), f"{f.name}: outside {low:g} to {high:g}")
-            if f.grid:
-                note(moved[:, i] & (np.abs(now / f.grid - np.round(now / f.grid)) > 1e-9), f"{f.name}: between steps")
+        if f.grid:
+            off = np.abs(now - np.round(now / f.grid) * f.grid)
+            note(moved[:, i] & (off > 1e-9 * f.grid + f.digit(now)), f"{f.name}: between steps of {f.grid:g}")
         if f.change == "fixed":
             note(moved[:, i], f"{f.name}: fixed, but changed")
         elif f.change == "up":

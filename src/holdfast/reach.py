@@ -11,7 +11,7 @@ with grids or with max_changes) it returns a point that satisfies all of them, n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,8 @@ from torch import Tensor
 
 from holdfast.feature import Array, Feature, Rule
 
-RULE_SLACK = 1e-6  # rules are kept by this much in encoded units, so that rounding cannot break them
-DYKSTRA_ROUNDS = 60
+ROUNDS = 50  # over the rules, each time with the exact multiplier of one of them
+FAR = 1e15  # stands for the end of an open interval
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Layout:
     down: Tensor
     missing: Tensor  # (d,) bool, the level of a missing category: it may stay, never be asked for
     grid: Tensor  # (d,) distance between allowed values, encoded; 0 for any number
+    origin: Tensor  # (d,) grid values are whole multiples of `grid` minus this
     weight: Tensor  # (d,) cost of one unit of change
     groups: Tensor  # (categories, most levels) column numbers, padded with d
     owner: Tensor  # (d,) which feature a column belongs to
@@ -48,14 +49,13 @@ class Layout:
     max_changes: int
 
     @classmethod
-    def of(
-        cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype
-    ) -> "Layout":
+    def of(cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype) -> "Layout":
         owner = np.repeat(np.arange(len(features)), [f.width for f in features])
         d, start = len(owner), 0
         first: dict[str, int] = {}
         columns: dict[str, Array] = {
-            name: np.zeros(d) for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid")
+            name: np.zeros(d)
+            for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid", "origin")
         } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
         groups: list[range] = []
         for f in features:
@@ -70,8 +70,10 @@ class Layout:
                 groups.append(range(s.start, s.stop))
                 continue
             columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
-            ranks = (0.0, len(f.levels) - 1.0) if f.kind == "ordered" else (0.0, 1.0)
-            seen = ranks if f.kind in ("ordered", "boolean") else f.seen
+            columns["origin"][s] = f.center % f.grid / f.scale if f.grid else 0.0
+            seen = f.inward(f.seen[0], 1), f.inward(f.seen[1], -1)
+            if f.kind in ("ordered", "boolean"):
+                seen = 0.0, max(len(f.levels) - 1.0, 1.0)
             for name, value in zip(("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True):
                 columns[name][s] = (value - f.center) / f.scale
         rows = np.zeros((len(rules), d))
@@ -111,6 +113,12 @@ class Layout:
         return int(self.owner[-1]) + 1
 
     @cached_property
+    def diagonal(self) -> float:
+        """Length of the diagonal of the data's range; an open end counts as two units."""
+        wide = (self.seen_high - self.seen_low).double()
+        return float(torch.where(wide.isfinite(), wide, 2.0).square().sum().sqrt())
+
+    @cached_property
     def has_grid(self) -> bool:
         return bool(self.grid.any())
 
@@ -120,13 +128,63 @@ class Layout:
         return torch.where(self.grid > 0, self.grid, 1.0)
 
     @cached_property
-    def origin(self) -> Tensor:
-        """(d,) 0 in the user's units lies at -origin: there the grid is anchored."""
-        return self.center / self.scale
+    def in_rule(self) -> Tensor:
+        """(d,) is the column part of a rule?"""
+        return (self.rules != 0).any(0)
+
+    @cached_property
+    def parts(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Each rule as its columns, their weights and its bound."""
+        return [(a.nonzero().squeeze(1), a[a != 0], b) for a, b in zip(self.rules, self.bounds, strict=True)]
+
+    def excess(self, z: Tensor) -> Tensor:
+        """(n, r) by how much each rule is over its bound; what rounding can do counts as nothing."""
+        eps = 8 * torch.finfo(z.dtype).eps
+        over = [(z[:, c] * a).sum(1) - b - eps * ((z[:, c] * a).abs().sum(1) + b.abs()) for c, a, b in self.parts]
+        return torch.stack(over, 1)
+
+    def into_rules(self, y: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+        """Nearest to each row of `y` with lo <= z <= hi that keeps the rules, grid and categories aside.
+
+        It is clamp(y - sum_r m_r a_r, lo, hi) with multipliers m_r >= 0. Each is found exactly while the others
+        stay, in turn until none moves (coordinate ascent on the dual); a single rule needs one turn.
+        """
+        free, m = y.clone(), y.new_zeros(len(self.rules), len(y))  # free: before clamping
+        for _ in range(ROUNDS if len(self.rules) > 1 else 1):
+            old = m.clone()
+            for r, (c, a, b) in enumerate(self.parts):
+                without = free[:, c] + m[r, :, None] * a
+                m[r] = _multiplier(without, a, b, lo[:, c], hi[:, c])
+                free[:, c] = without - m[r, :, None] * a
+            if torch.allclose(m, old, rtol=16 * torch.finfo(y.dtype).eps, atol=0):
+                break
+        z = torch.where(self.in_rule, torch.minimum(torch.maximum(free, lo), hi), y)
+        for c, a, b in self.parts:  # what rounding left over
+            v, low, high = z[:, c], lo[:, c], hi[:, c]
+            z[:, c] = torch.minimum(torch.maximum(v - _multiplier(v, a, b, low, high)[:, None] * a, low), high)
+        return z
 
     def per_feature(self, columns: Tensor) -> Tensor:
         """(n, d) values per column -> (n, features) sums."""
         return columns.new_zeros(len(columns), self.features).index_add_(1, self.owner, columns)
+
+
+def _multiplier(v: Tensor, a: Tensor, b: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    """(n,) the least m >= 0 with a . clamp(v - m a, lo, hi) <= b, or the m that gets nearest to it.
+
+    As m grows, column j stands still, moves from one end of its interval to the other, and stands still again:
+    the left side falls along straight pieces, and the pieces are walked in order.
+    """
+    start, end = torch.where(a > 0, hi, lo), torch.where(a > 0, lo, hi)
+    t = torch.cat([(v - start) / a, (v - end) / a], 1).clamp(0, FAR)
+    t, order = t.sort(1)
+    slope = torch.cat([-a * a, a * a]).expand_as(t).gather(1, order).cumsum(1)  # of the piece that begins at t
+    over = (torch.minimum(torch.maximum(v, lo), hi) * a).sum(1, keepdim=True) - b
+    over = torch.cat([over, over + (t.diff(dim=1) * slope[:, :-1]).cumsum(1)], 1)  # at t
+    piece = (over > 0).sum(1, keepdim=True).clamp(1, t.shape[1] - 1) - 1
+    t0, t1 = t.gather(1, piece), t.gather(1, piece + 1)
+    m = t0 - over.gather(1, piece) / slope.gather(1, piece).clamp_max(-torch.finfo(v.dtype).tiny)
+    return torch.where(over[:, :1] > 0, torch.minimum(m, t1), 0.0).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -137,6 +195,7 @@ class Reach:
     lo: Tensor
     hi: Tensor
     layout: Layout
+    home: Tensor  # (n, d) keeps all rules; x itself where that does
 
     @classmethod
     def of(cls, x: Tensor, layout: Layout) -> "Reach":
@@ -148,10 +207,11 @@ class Reach:
         lo = torch.where(layout.up, torch.maximum(lo, x), lo)
         hi = torch.where(layout.down, torch.minimum(hi, x), hi)
         lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
-        return cls(x, lo, hi, layout)
+        reach = cls(x, lo, hi, layout, x)
+        return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
 
     def __getitem__(self, rows: Tensor) -> "Reach":
-        return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout)
+        return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
 
     def __len__(self) -> int:
         return len(self.x)
@@ -182,37 +242,49 @@ class Reach:
         """(n, d) cost of one unit of change, written out: broadcasting it at every step costs more."""
         return self.layout.weight.expand_as(self.x).contiguous()
 
+    @cached_property
+    def outside(self) -> Tensor:
+        """(n, d) columns in which the person's own value may not stay."""
+        return (self.x < self.lo) | (self.x > self.hi)
+
     def hold(self, columns: Tensor) -> "Reach":
         """The same with some columns (n, d) held at the person's own value."""
-        return Reach(self.x, torch.where(columns, self.x, self.lo), torch.where(columns, self.x, self.hi), self.layout)
+        return replace(self, lo=torch.where(columns, self.x, self.lo), hi=torch.where(columns, self.x, self.hi))
 
     def clamp(self, z: Tensor) -> Tensor:
         """Into the intervals only: the relaxed set that a search with gradients moves in."""
         return torch.clamp(z, self.lo, self.hi)
+
+    def keeps(self, z: Tensor) -> Tensor:
+        """(n,) do rows `z` keep to the intervals, the rules and max_changes?"""
+        at = self.layout
+        kept = ((z >= self.lo) & (z <= self.hi)).all(1)
+        if len(at.rules):
+            kept &= (at.excess(z) <= 0).all(1)
+        return kept & (self._changes(z).sum(1) <= at.max_changes) if at.max_changes else kept
 
     def project(self, z: Tensor) -> Tensor:
         """Nearest reachable point to each row of `z` (n, d)."""
         y = self.clamp(z)
         if self.is_box:
             return y
-        y = self._snap(y)
-        y = self._one_level(y, z)
-        lo, hi = self.lo, self.hi
+        y = self._one_level(self._snap(y), z)
+        free = torch.ones_like(y, dtype=torch.bool)
         if self.layout.max_changes:
-            kept = self._most_moved(y, z)
-            y = torch.where(kept, y, self.x)
-            lo, hi = torch.where(kept, lo, self.x), torch.where(kept, hi, self.x)
-        return self._keep_rules(y, lo, hi) if len(self.layout.rules) else y
+            free = self._most_moved(y, z, self.layout.per_feature(self.outside.to(y.dtype)) > 0)
+            y = torch.where(free, y, self.x)
+        return self._keep_rules(y, free) if len(self.layout.rules) else y
 
     def _snap(self, y: Tensor) -> Tensor:
-        """To the grid; a value nearer to the person's own than half a step stays the person's own."""
+        """To the grid, or to the person's own value where that is nearer."""
         at = self.layout
         if not at.has_grid:
             return y
         near = torch.round((y + at.origin) / at.tick) * at.tick - at.origin
         near = torch.minimum(torch.maximum(near, self.lo), self.hi)
-        near = torch.where((y - self.x).abs() < at.tick / 2, self.clamp(self.x), near)
-        return torch.where(at.grid > 0, near, y)
+        own = self.clamp(self.x)
+        stays = (y - own).abs() <= (y - near).abs() + 1e-3 * at.tick  # the two may differ by rounding only
+        return torch.where(at.grid > 0, torch.where(stays, own, near), y)
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
         """The strongest level of each category that the person may take."""
@@ -225,49 +297,121 @@ class Reach:
         y = torch.where(self.layout.one_hot, 0.0, y)
         return y.scatter(1, column, 1.0)
 
-    def _most_moved(self, y: Tensor, z: Tensor) -> Tensor:
-        """(n, d) columns of the features whose change to `y` brings the row nearest to `z`."""
-        at = self.layout
-        gain = at.per_feature(torch.where(y != self.x, (z - self.x).square() - (z - y).square(), -torch.inf))
-        outside = at.per_feature(((self.x < self.lo) | (self.x > self.hi)).to(y.dtype)) > 0
-        gain = torch.where(outside, torch.inf, gain)  # values that may not stay go first
-        most = min(at.max_changes, at.features)
-        chosen = torch.zeros_like(gain).scatter_(1, gain.topk(most, 1).indices, 1.0) > 0
-        return chosen[:, at.owner]
+    def _changes(self, z: Tensor) -> Tensor:
+        """(n, features) which features differ from the person's own."""
+        return self.layout.per_feature((z != self.x).to(z.dtype)) > 0
 
-    def _keep_rules(self, y: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-        """Nearest point of the box that keeps the rules (Dykstra), then onto the grid without breaking them."""
+    def _most_moved(self, y: Tensor, z: Tensor, must: Tensor) -> Tensor:
+        """(n, d) columns of the max_changes features whose change to `y` brings the row nearest to `z`; features
+        that `must` change (n, features) go first."""
         at = self.layout
-        broken = (y @ at.rules.T > at.bounds + RULE_SLACK / 2).any(1)
+        # (z - x)^2 - (z - y)^2, written so that it neither cancels nor overflows
+        gain = at.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
+        best = torch.where(must, torch.inf, gain).topk(min(at.max_changes, at.features), 1).indices
+        return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, at.owner]
+
+    # ---- rules
+
+    def _keep_rules(self, y: Tensor, free: Tensor) -> Tensor:
+        """Near `y` where all rules hold; only columns that are `free` (n, d) move."""
+        broken = (self.layout.excess(y) > 0).any(1)
         if not broken.any():
             return y
-        x, y0, lo, hi = self.x[broken], y[broken], lo[broken], hi[broken]
-        z = self._dykstra(y0, lo, hi)
-        push = at.rules.sum(0)  # which way a column must be rounded so that every rule it is in stays kept
-        ticks = (z + at.origin) / at.tick
-        whole = torch.where(push > 0, torch.floor(ticks + 1e-4), torch.ceil(ticks - 1e-4)) * at.tick - at.origin
-        in_rule = (at.rules != 0).any(0)
-        z = torch.where((at.grid > 0) & in_rule, torch.minimum(torch.maximum(whole, lo), hi), z)
-        still = (z @ at.rules.T > at.bounds + RULE_SLACK).any(1, keepdim=True)
-        z = torch.where(still & in_rule, torch.minimum(torch.maximum(x, lo), hi), z)  # ask for no change there
         out = y.clone()
-        out[broken] = z
+        out[broken] = self[broken]._into_rules(y[broken], free[broken])
         return out
 
-    def _dykstra(self, y: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    def _into_rules(self, y: Tensor, free: Tensor) -> Tensor:
         at = self.layout
-        rules = torch.where((hi > lo)[:, None, :], at.rules, 0.0)  # (m, r, d) only what may move
-        rest = at.bounds - ((at.rules - rules) * y[:, None, :]).sum(2) - RULE_SLACK  # (m, r)
-        size = rules.square().sum(2).clamp_min(1e-12)
-        corrections = torch.zeros_like(rules)
-        box = torch.zeros_like(y)
-        for _ in range(DYKSTRA_ROUNDS):
-            for r in range(rules.shape[1]):
-                v = y + corrections[:, r]
-                over = ((rules[:, r] * v).sum(1) - rest[:, r]).clamp_min(0) / size[:, r]
-                y = v - over[:, None] * rules[:, r]
-                corrections[:, r] = v - y
-            v = y + box
-            y = torch.minimum(torch.maximum(v, lo), hi)
-            box = v - y
-        return y
+        lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
+        z = at.into_rules(y, lo, hi)
+        on_grid = at.in_rule & (at.grid > 0)
+        if on_grid.any():
+            z = torch.where(on_grid, self._snap(z), z)
+            z = at.into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi))  # numbers make up for it
+            z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
+        lost = (at.excess(z) > 0).any(1, keepdim=True)
+        return torch.where(lost, self.retreat(y), z)
+
+    def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+        """Where rounding broke a rule, take whole steps along the grid until it holds."""
+        at = self.layout
+        for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
+            for j, a in zip(columns, weights, strict=True):
+                over = at.excess(z)[:, r]
+                if at.grid[j] == 0 or not (over > 0).any():
+                    continue
+                ticks = (z[:, j] - over / a + at.origin[j]) / at.grid[j]
+                whole = torch.floor(ticks + 1e-4) if a > 0 else torch.ceil(ticks - 1e-4)
+                moved = torch.minimum(torch.maximum(whole * at.grid[j] - at.origin[j], lo[:, j]), hi[:, j])
+                z = z.index_copy(1, j[None], torch.where(over > 0, moved, z[:, j])[:, None])
+        return z
+
+    def retreat(self, y: Tensor) -> Tensor:
+        """`y` with the columns of all rules as they are at home."""
+        at = self.layout
+        z = torch.where(at.in_rule, self.home, y)
+        if not at.max_changes:
+            return z
+        must = self._changes(torch.where(at.in_rule | self.outside, z, self.x))
+        return torch.where(self._most_moved(z, y, must), z, self.x)
+
+    def _nearest_home(self) -> Tensor:
+        """(n, d) reachable points near the people themselves, for those whose own row breaks a promise."""
+        at = self.layout
+        home = self.project(self.x)
+        lost = ~self.keeps(home) & (self.lo <= self.hi).all(1)
+        for c, a, b in at.parts:  # what not even the best change of each column, the largest ones, can mend
+            gain = a * self.x[:, c] - torch.minimum(a * self.lo[:, c], a * self.hi[:, c])
+            most = min(at.max_changes or len(c), len(c))
+            lost &= (a * self.x[:, c]).sum(1) - gain.topk(most, 1).values.sum(1) <= b + 1e-5 * (1 + b.abs())
+        for i in lost.nonzero().squeeze(1):
+            person = self[i[None]]
+            z = person._snap(person._by_program())
+            real = (at.grid == 0) & (z != person.x) & at.in_rule
+            z = at.into_rules(z, torch.where(real, person.lo, z), torch.where(real, person.hi, z))
+            home[i] = torch.where(person.keeps(z)[:, None], z, home[i])
+        return home
+
+    def _by_program(self) -> Tensor:
+        """The one person's nearest row that keeps everything, by mixed-integer programming (HiGHS).
+
+        Each column of a rule is x (1 - s) + (tick k - origin s), where the switch s says that it changes and
+        k is whole on a grid:   minimise  sum |z - x| + 0.001 s   with   A z <= b,   sum s <= max_changes.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        at = self.layout
+        c = at.in_rule.nonzero().squeeze(1)
+        x, lo, hi = (v[0, c].double().numpy() for v in (self.x, self.lo, self.hi))
+        A, b, grid = at.rules[:, c].double().numpy(), at.bounds.double().numpy(), at.grid[c].double().numpy()
+        noise = 8 * torch.finfo(self.x.dtype).eps * (np.abs(A * x).sum(1) + np.abs(b))
+        far = 1e3 * (1 + np.abs(x).max() + np.abs(b).max())
+        lo, hi = np.maximum(lo, -far), np.minimum(hi, far)
+        tick, origin = np.where(grid > 0, grid, 1.0), at.origin[c].double().numpy()
+        n, I, O = len(c), np.eye(len(c)), np.zeros((len(c), len(c)))  # noqa: E741
+        move = np.hstack([np.diag(-x - origin), np.diag(tick), O])  # z - x, from the variables s, k and |z - x|
+        size = np.hstack([O, O, I])
+        base = self._one_level(self._snap(self.clamp(self.x)), self.x)  # everything but the rules
+        elsewhere = int(self._changes(torch.where(at.in_rule, self.x, base)).sum())
+        found = milp(
+            np.concatenate([np.full(n, 1e-3), np.zeros(n), np.ones(n)]),
+            integrality=np.concatenate([np.ones(n), grid > 0, np.zeros(n)]),
+            bounds=Bounds(
+                np.concatenate([(x < lo) | (x > hi), np.full(n, -np.inf), np.zeros(n)]),
+                np.concatenate([(lo < hi) | (x != lo), np.full(2 * n, np.inf)]),
+            ),
+            constraints=[
+                LinearConstraint(np.hstack([np.diag(-origin - hi), np.diag(tick), O]), ub=0),
+                LinearConstraint(np.hstack([np.diag(-origin - lo), np.diag(tick), O]), lb=0),
+                LinearConstraint(size - move, lb=0),
+                LinearConstraint(size + move, lb=0),
+                LinearConstraint(A @ move, ub=b - A @ x + noise),
+                LinearConstraint(np.repeat([1.0, 0.0, 0.0], n), ub=at.max_changes - elsewhere if at.max_changes else n),
+            ],
+        )
+        if found.x is None:
+            return base
+        s, k = found.x[:n] > 0.5, found.x[n : 2 * n]
+        z = np.where(s, np.where(grid > 0, np.round(k), k) * tick - origin, x)
+        return base.index_copy(1, c, torch.as_tensor(z, dtype=self.x.dtype)[None])

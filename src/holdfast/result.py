@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from enum import IntEnum
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,25 +13,17 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, SettingError, did_you_mean
+from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.geometry import row_norm
 from holdfast.schema import Schema
+from holdfast.status import Status
 from holdfast.target import Goal, Target
+from holdfast.version import __version__
 
 if TYPE_CHECKING:
     from holdfast.model import Model
 
 NORMS = {"l0": 0.0, "l1": 1.0, "l2": 2.0, "linf": float("inf")}
-
-
-class Status(IntEnum):
-    """What became of a row."""
-
-    FOUND, ALREADY_MET, NOT_FOUND = range(3)
-
-    @property
-    def words(self) -> str:
-        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True)
@@ -50,10 +42,6 @@ class Run:
 
     @classmethod
     def of(cls, explainer: object, model: "Model", target: Target, seed: int, seconds: float) -> "Run":
-        from datetime import UTC, datetime
-
-        from holdfast import __version__
-
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
         return cls(type(explainer).__name__, repr(explainer), str(target), seed, seconds, *prints, __version__, now)
@@ -184,9 +172,6 @@ class Counterfactuals:
 
     def save(self, path: str | Path) -> None:
         """Everything in one Parquet file: answers, questions, scores, status, schema and provenance."""
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
-
         table = pd.concat(
             [
                 self.after.add_prefix("after:"),
@@ -204,17 +189,16 @@ class Counterfactuals:
             "goal": {"sign": self.goal.sign, "margin": self.goal.margin, "soft": self.goal.soft},
             "dtype": str(self.x.dtype).removeprefix("torch."),
         }
-        arrow: Any = cast(Any, pa).Table.from_pandas(table)
+        arrow: Any = untyped("pyarrow").Table.from_pandas(table)
         text = json.dumps(content, default=_plain_value)
-        cast(Any, pq).write_table(arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()}), path)
+        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()})
+        untyped("pyarrow.parquet").write_table(arrow, path)
 
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
         """Read a file written by `save`."""
-        import pyarrow.parquet as pq  # pyright: ignore[reportMissingTypeStubs]
-
         try:
-            arrow: Any = cast(Any, pq).read_table(path)
+            arrow: Any = untyped("pyarrow.parquet").read_table(path)
             content = json.loads(arrow.schema.metadata[b"holdfast"])
         except FileNotFoundError:
             raise FileError(f"no file at {str(path)!r}") from None

@@ -34,8 +34,8 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
-        if self.max_changes < 0:
-            raise SchemaError(f"max_changes must be 0 (no limit) or more, got {self.max_changes}")
+        if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SchemaError(f"max_changes must be a whole number, 0 (no limit) or more, got {self.max_changes!r}")
         names = self.names
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
@@ -64,8 +64,9 @@ class Schema:
 
     def change(self, **changes: Mapping[str, Any]) -> "Schema":
         """A copy with other fields for some features: `schema.change(age={"change": "fixed"})`."""
-        for name in changes:
+        for name, entry in changes.items():
             self[name]
+            _check_fields(name, entry)
         return replace(self, features=tuple(replace(f, **changes.get(f.name, {})) for f in self.features))
 
     # ---- reading it
@@ -104,10 +105,7 @@ class Schema:
 
     def check_columns(self, frame: pd.DataFrame) -> None:
         """The table has each column of the schema once, and no other."""
-        have = [str(c) for c in frame.columns]
-        twice = sorted({c for c in have if have.count(c) > 1})
-        if twice:
-            raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
+        have = column_names(frame)
         gone = [n for n in self.names if n not in have]
         extra = [c for c in have if c not in self.names]
         if gone:
@@ -129,15 +127,15 @@ class Schema:
     def write(self, numbers: Array, like: pd.DataFrame, changed: Mask) -> pd.DataFrame:
         """`like` with the numbers of the `changed` cells (n, features): same index, column order and dtypes, and
         every other cell as it was to the last bit."""
-        out: dict[Any, Any] = {}
+        out: dict[str, Any] = {}
         for name in like.columns:
-            i = self.names.index(str(name))
-            old = like[name].reset_index(drop=True)
-            if changed[:, i].any():
-                new = self.features[i].values(numbers[:, i], old)
-                # A level that the table's own category dtype did not list widens that dtype.
-                old = new.where(changed[:, i], old if new.dtype == old.dtype else old.astype(new.dtype))
-            out[name] = old.array
+            i = self.names.index(name)
+            column, rows = like[name].reset_index(drop=True), np.flatnonzero(changed[:, i])
+            if len(rows):
+                new = self.features[i].values(numbers[rows, i], column)
+                column = cast(Any, column).astype(new.dtype)  # a copy, and wider where `new` had to be
+                column.iloc[rows] = new.array
+            out[name] = column.array
         return pd.DataFrame(out, index=like.index, columns=like.columns)
 
     def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -159,7 +157,7 @@ class Schema:
         at, rows = self._places, z.detach().double().numpy()
         out = np.empty((len(rows), len(self.features)))
         values = rows[:, at.column] * at.scale + at.center
-        out[:, at.number] = np.where(at.whole, np.clip(np.round(values / at.grid) * at.grid, *at.ranks), values)
+        out[:, at.number] = np.where(at.whole, np.clip(np.round(values), *at.holds), values)
         for i in at.category:
             out[:, i] = rows[:, self.slices[i]].argmax(1)
         return out
@@ -170,9 +168,9 @@ class Schema:
         numbers = self.decode_numbers(z)
         if like is None:
             return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
-        different = (z != self.encode(like, z.dtype)).numpy()
-        changed = np.stack([different[:, s].any(1) for s in self.slices], axis=1)
-        return self.write(numbers, like, changed)
+        x = self.encode(like, z.dtype)
+        self._check_rows(z, x)
+        return self.write(numbers, like, self._moved(z, x))
 
     def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
         """The rows that people starting from `before` would hand in to get to `z`."""
@@ -182,19 +180,75 @@ class Schema:
     def settle(self, z: Tensor, kept: Array) -> tuple[Array, Mask]:
         """Rows z for people whose rows are `kept` (n, features), with every limit and rule kept exactly in the
         user's units, not just to rounding: the numbers, and which cells change."""
-        at = self._places
         x = self.encode_numbers(kept, torch.float64)
+        self._check_rows(z, x)
         same = z.double() == x.to(z.dtype).double()
-        numbers = self.decode_numbers(self.reach(x).project(torch.where(same, x, z.double())))
-        own = self.decode_numbers(x)  # differs from `kept` by rounding only
-        value = np.clip(numbers[:, at.number], *at.limits)
-        value = np.where(at.stepped & (value != own[:, at.number]), np.round(value / at.grid) * at.grid, value)
-        value = np.where(at.up, np.maximum(value, own[:, at.number]), value)
-        value = np.where(at.down, np.minimum(value, own[:, at.number]), value)
-        numbers[:, at.number] = np.where(at.fixed, own[:, at.number], value)
-        keep_rules(self, numbers, own)
         asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
-        return numbers, (numbers != own) & asked[:, None]
+        reach, z = self.reach(x), torch.where(same, x, z.double())
+        y = reach.hold(same & ~reach.outside).project(z)  # move nothing else, if that is enough
+        y = torch.where(reach.keeps(y)[:, None], y, reach.project(z))
+        numbers = self._exact(y, x, kept)
+        lost = np.zeros(len(kept), dtype=bool)
+        for rule in self.rules:
+            lost |= self._over(rule, numbers) > 0
+        if lost.any():
+            rows = torch.as_tensor(lost)
+            numbers[lost] = self._exact(reach[rows].retreat(y[rows]), x[rows], kept[lost])
+        return numbers, (numbers != kept) & asked[:, None]
+
+    def room(self, kept: Array) -> tuple[Array, Array]:
+        """(n, features) the lowest and the highest number each person may hand in; of numbers, not categories."""
+        low, high = (np.tile([f.limits[end] for f in self.features], (len(kept), 1)) for end in (0, 1))
+        fixed, up, down = (np.array([f.change == word for f in self.features]) for word in ("fixed", "up", "down"))
+        low = np.where(fixed, kept, np.where(up, np.maximum(low, kept), low))
+        return low, np.where(fixed, kept, np.where(down, np.minimum(high, kept), high))
+
+    def _exact(self, y: Tensor, x: Tensor, kept: Array) -> Array:
+        """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
+        moved, numbers = self._moved(y, x), self.decode_numbers(y)
+        low, high = self.room(kept)
+        for i in self._places.number.tolist():
+            f = self.features[i]
+            value = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
+            numbers[:, i] = np.minimum(np.maximum(value, low[:, i]), high[:, i])
+        numbers = np.where(moved, numbers, kept)
+        for only_changed in (True, False) if self.rules else ():
+            self._mend(numbers, kept, low, high, only_changed)
+        return numbers
+
+    def _mend(self, numbers: Array, kept: Array, low: Array, high: Array, only_changed: bool) -> None:
+        """What rounding leaves a rule over its bound, take off one of its columns that has room, in place."""
+        most = self.max_changes or len(self.features)
+        for rule in self.rules * 2:  # twice: mending one rule may break another
+            rows = np.flatnonzero(self._over(rule, numbers) > 0)
+            for name, weight in rule.weights.items() if len(rows) else ():
+                i, f, sign = self.names.index(name), self[name], int(math.copysign(1, weight))
+                for nudge in (0, 1, 2, 8):  # last digits more: adding up the rule again rounds too
+                    part = numbers[rows]
+                    over, v = self._over(rule, part), part[:, i]
+                    terms = [np.abs(w * part[:, self.names.index(n)]) for n, w in rule.weights.items()]
+                    digit = f.grid or np.maximum(f.digit(v), np.spacing(np.max(terms, 0)) / abs(weight))
+                    value = v - over / weight - nudge * digit * sign
+                    value = f.stored(f.multiples(value, -sign) if f.grid else value)
+                    changed = part != kept[rows]
+                    may = changed[:, i] | ((changed.sum(1) < most) & (not only_changed))
+                    fits = (over > 0) & may & (value >= low[rows, i]) & (value <= high[rows, i])
+                    numbers[rows, i] = np.where(fits, value, v)
+
+    def _over(self, rule: Rule, numbers: Array) -> Array:
+        """(n,) by how much the rule is over its bound."""
+        return sum(w * numbers[:, self.names.index(n)] for n, w in rule.weights.items()) - rule.bound
+
+    def _moved(self, z: Tensor, x: Tensor) -> Mask:
+        """(n, features) which features differ between encoded rows."""
+        different: Mask = (z != x).numpy()
+        return np.stack([different[:, s].any(1) for s in self.slices], axis=1)
+
+    def _check_rows(self, z: Tensor, x: Tensor) -> None:
+        if z.shape != x.shape:
+            raise SchemaError(
+                f"expected encoded rows of shape {tuple(x.shape)}, one for each row, got {tuple(z.shape)}"
+            )
 
     @cached_property
     def _places(self) -> "_Places":
@@ -231,6 +285,8 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
+        if not isinstance(content, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SchemaError(f"a schema is a table of settings, got {content!r}")
         unknown = [k for k in content if k not in ("feature", "rules", "max_changes")]
         if unknown:
             hint = did_you_mean(unknown[0], ("feature", "rules", "max_changes"))
@@ -238,13 +294,11 @@ class Schema:
         entries = content.get("feature", [])
         if not isinstance(entries, list) or not all(isinstance(e, Mapping) for e in cast(list[Any], entries)):
             raise SchemaError("a schema file holds a list of [[feature]] tables")
-        rules, most = content.get("rules", []), content.get("max_changes", 0)
+        rules = content.get("rules", [])
         if not isinstance(rules, list) or not all(isinstance(r, str) for r in cast(list[Any], rules)):
             raise SchemaError(f"`rules` must be a list of texts, got {rules!r}")
-        if not isinstance(most, int) or isinstance(most, bool):
-            raise SchemaError(f"`max_changes` must be a whole number, got {most!r}")
         features = tuple(_feature(cast(Mapping[str, Any], e)) for e in cast(list[Any], entries))
-        return cls(features, tuple(Rule.parse(r) for r in cast(list[str], rules)), most)
+        return cls(features, tuple(Rule.parse(r) for r in cast(list[str], rules)), content.get("max_changes", 0))
 
     def save(self, path: str | Path) -> None:
         """Write as TOML."""
@@ -271,7 +325,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where features sit among the encoded columns, and their limits, as arrays over the number-like ones."""
+    """Where features sit among the encoded columns, and how the number-like ones are scaled."""
 
     number: Any  # which features are number-like, and
     column: Any  # their encoded columns
@@ -279,22 +333,14 @@ class _Places:
     first: Any  # their first encoded columns
     center: Array
     scale: Array
-    limits: tuple[Array, Array]
-    ranks: tuple[Array, Array]  # ordered levels end; other numbers do not
-    grid: Array  # 1 where there is none
-    stepped: Mask
-    whole: Mask  # whole by kind, not by an optional step
-    fixed: Mask
-    up: Mask
-    down: Mask
+    whole: Mask
+    holds: tuple[Array, Array]
 
     @classmethod
     def of(cls, schema: Schema) -> "_Places":
         number = [i for i, f in enumerate(schema.features) if not f.is_category]
         category = [i for i, f in enumerate(schema.features) if f.is_category]
         plain = [schema.features[i] for i in number]
-        top = [len(f.levels) - 1.0 if f.kind == "ordered" else math.inf for f in plain]
-        bottom = [0.0 if f.kind == "ordered" else -math.inf for f in plain]
         return cls(
             number=np.array(number, dtype=np.int64),
             column=np.array([schema.slices[i].start for i in number], dtype=np.int64),
@@ -302,35 +348,24 @@ class _Places:
             first=np.array([schema.slices[i].start for i in category], dtype=np.int64),
             center=np.array([f.center for f in plain]),
             scale=np.array([f.scale for f in plain]),
-            limits=(np.array([f.limits[0] for f in plain]), np.array([f.limits[1] for f in plain])),
-            ranks=(np.array(bottom), np.array(top)),
-            grid=np.array([f.grid or 1.0 for f in plain]),
-            stepped=np.array([f.grid > 0 for f in plain], dtype=bool),
             whole=np.array([f.kind != "real" for f in plain], dtype=bool),
-            fixed=np.array([f.change == "fixed" for f in plain], dtype=bool),
-            up=np.array([f.change == "up" for f in plain], dtype=bool),
-            down=np.array([f.change == "down" for f in plain], dtype=bool),
+            holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
         )
 
 
-def keep_rules(schema: Schema, numbers: Array, own: Array) -> None:
-    """Rounding may leave a rule over its bound by a last digit: take it off a column that has room, in place."""
-    place = {name: i for i, name in enumerate(schema.names)}
-    for rule in schema.rules:
-        for name, weight in rule.weights.items():
-            i, f = place[name], schema[name]
-            over = sum(w * numbers[:, place[n]] for n, w in rule.weights.items()) - rule.bound
-            small = (over > 0) & (over < 1e-3 * abs(weight) * f.scale)
-            if f.change == "fixed" or f.grid or not small.any():
-                continue
-            v = numbers[:, i]
-            # A hair more than the excess, so that adding up the rule again cannot round it back.
-            moved = v - over / weight * (1 + 1e-9) - np.spacing(np.abs(v)) * np.sign(weight)
-            low, high = f.limits
-            fits = (moved >= low) & (moved <= high)
-            fits &= (moved >= own[:, i]) if f.change == "up" else True
-            fits &= (moved <= own[:, i]) if f.change == "down" else True
-            numbers[:, i] = np.where(small & fits, moved, v)
+def column_names(frame: pd.DataFrame) -> list[str]:
+    """The names of a table's columns, which must be texts and all different."""
+    names: list[Any] = list(frame.columns)
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange:
+        raise SchemaError(
+            f"{len(strange)} column name(s) are not texts: {listed(strange)}; rename them, for example with "
+            "frame.columns = frame.columns.map(str)"
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
+    return names
 
 
 def _plain(feature: Feature) -> dict[str, Any]:
@@ -342,31 +377,40 @@ def _plain(feature: Feature) -> dict[str, Any]:
     return out
 
 
-def _feature(entry: Mapping[str, Any]) -> Feature:
+def _check_fields(name: object, entry: Mapping[str, Any]) -> None:
     known = [spec.name for spec in fields(Feature)]
     for key in entry:
         if key not in known:
-            raise SchemaError(f"feature {entry.get('name', '?')!r}: unknown field {key!r}; {did_you_mean(key, known)}")
-    if not isinstance(entry.get("name"), str):
+            raise SchemaError(f"feature {name!r}: unknown field {key!r}; {did_you_mean(key, known)}")
+
+
+def _feature(entry: Mapping[str, Any]) -> Feature:
+    name = entry.get("name")
+    _check_fields(name, entry)
+    if not isinstance(name, str):
         raise SchemaError(f"a feature needs a name, got {dict(entry)!r}")
     values: dict[str, Any] = {}
-    for key, value in entry.items():
-        default = next(spec.default for spec in fields(Feature) if spec.name == key)
-        fits = _fits(value, "" if key == "name" else default)
-        if not fits:
-            raise SchemaError(f"feature {entry['name']!r}: {key} = {value!r} is of the wrong type")
-        values[key] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
+    for spec in fields(Feature):
+        if spec.name not in entry:
+            continue
+        value, default = entry[spec.name], "" if spec.default is MISSING else spec.default
+        if not _fits(value, default):
+            raise SchemaError(f"feature {name!r}: {spec.name} = {value!r} is of the wrong type")
+        values[spec.name] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
     try:
         for key in ("bounds", "seen"):
             values |= {key: tuple(map(float, values[key]))} if key in values else {}
         for key in ("step", "center", "scale", "weight"):
             values |= {key: float(values[key])} if key in values else {}  # TOML has whole numbers without limit
         feature = Feature(**values)
-        feature.values(np.arange(max(len(feature.levels), 1.0)), None)  # a dtype that can hold what it should
+        numbers = np.arange(max(len(feature.levels), 1.0))
+        fits = feature.numbers(feature.values(numbers, None)) == numbers
     except SchemaError:
         raise
     except Exception as error:
-        raise SchemaError(f"feature {entry['name']!r}: {error}") from None
+        raise SchemaError(f"feature {name!r}: {error}") from None
+    if not fits.all():
+        raise SchemaError(f"feature {name!r}: dtype {feature.dtype!r} cannot hold its values")
     return feature
 
 

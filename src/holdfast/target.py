@@ -103,6 +103,13 @@ class Goal:
         return Goal(self.label[rows], self.sign, self.margin, self.soft, self.k)
 
     @cached_property
+    def direction(self) -> float:
+        """With two classes and one wish for all rows: the gap is this times (s_1 - s_0). Else 0."""
+        if self.k != 2 or not len(self.label) or bool((self.label != self.label[0]).any()):
+            return 0.0
+        return self.sign if int(self.label[0]) == 1 else -self.sign
+
+    @cached_property
     def _two_sided(self) -> Tensor:
         """(n, 2) the constant slope of the gap when there are two classes."""
         return self.sign * (2.0 * torch.nn.functional.one_hot(self.label, 2) - 1)

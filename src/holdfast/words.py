@@ -12,12 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from holdfast.feature import Array, Feature, Level, Mask
-from holdfast.result import Counterfactuals, Status
+from holdfast.status import Status
+
+if TYPE_CHECKING:
+    from holdfast.result import Counterfactuals
 
 Ints = npt.NDArray[np.int64]
 
@@ -79,7 +84,7 @@ def headings(features: Sequence[Feature]) -> list[str]:
     return [h if names.count(h) == 1 else f"{h} ({f.name})" for h, f in zip(names, features, strict=True)]
 
 
-def sentences(cfs: Counterfactuals) -> "pd.Series[str]":
+def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
     """One sentence per row; the largest encoded change comes first."""
     parts = moves(cfs, cfs.found)
     lines: list[list[str]] = [[] for _ in range(len(cfs))]
@@ -109,7 +114,7 @@ def joined(parts: Sequence[str]) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
-def moves(cfs: Counterfactuals, rows: Mask) -> list[Moves]:
+def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
     """What changes in the rows of the mask, feature by feature; features that never change are left out."""
     out: list[Moves] = []
     for f in cfs.schema.features:

@@ -20,12 +20,14 @@ can hand in.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from holdfast.explainer import SLACK, Explainer, Query, need
+from holdfast.explainer import Explainer, Query, need
+from holdfast.network import Pullback
 from holdfast.search.tighten import shift
 
 Loss = Literal["cross_entropy", "score", "hinge"]
@@ -47,7 +49,7 @@ class Descent(Explainer):
         decay: the step size falls to zero over the steps.
         rounds: rows without an answer start again with `lam` halved, this many times in all.
         keep: "cheapest" answer on the way, "first" (a row then leaves the batch), or the "last" point.
-        compile: let torch.compile fuse the steps; the first call then takes long.
+        compile: let torch.compile fuse the elementwise part of a step; the first call then takes long.
     """
 
     title: ClassVar[str] = "gradient descent on a loss plus a distance"
@@ -69,7 +71,7 @@ class Descent(Explainer):
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until found."""
-        base = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "rounds": 10, "keep": "first"}
+        base: dict[str, Any] = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "rounds": 10, "keep": "first"}
         return cls(**(base | settings))
 
     @classmethod
@@ -81,7 +83,7 @@ class Descent(Explainer):
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
         """Cross-entropy and l1 by plain gradient descent until the class changes."""
-        base = {"optimizer": "sgd", "lam": 0.001, "lr": 0.1, "steps": 1000, "rounds": 1, "keep": "first"}
+        base: dict[str, Any] = {"optimizer": "sgd", "lam": 0.001, "lr": 0.1, "steps": 1000, "rounds": 1, "keep": "first"}
         return cls(**(base | settings))
 
     @classmethod
@@ -95,7 +97,7 @@ class Descent(Explainer):
         need(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
         need(self.norm in (1, 2, "mse"), f"norm must be 1, 2 or 'mse', got {self.norm!r}")
         need(self.keep in ("cheapest", "first", "last"), f"unknown keep {self.keep!r}")
-        need(self.optimizer in _OPTIMIZERS, f"unknown optimizer {self.optimizer!r}")
+        need(self.optimizer in ("adam", "rmsprop", "sgd", "newton"), f"unknown optimizer {self.optimizer!r}")
         newton = self.optimizer != "newton" or (self.loss == "score" and self.norm == 2)
         need(newton, "optimizer='newton' is for loss='score' with norm=2")
         need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
@@ -113,94 +115,150 @@ class Descent(Explainer):
 
     def _descend(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
-        kept = query.x.clone()
-        best = query.x.new_full((len(query),), math.inf)  # price of what is kept
-        rows = torch.arange(len(query))  # with keep="first", those still searching
-        z, p, state = query.x.clone(), query.x, list[Tensor]()
-        gradient = torch.compile(self._gradient) if self.compile else self._gradient
-        step, box, level = _OPTIMIZERS[self.optimizer], query.reach.is_box, query.goal.margin + SLACK
-        for t in query.steps(self.steps + 1):
-            p = z if box and t else query.reach.project(z)
-            gap, grad, delta = gradient(query, p, lam)
-            if self.keep == "cheapest":
-                price = torch.where(gap > level, _distance(delta, query.reach.layout.weight, self.norm), math.inf)
-                kept = torch.where((price < best)[:, None], p, kept)
-                best = torch.minimum(best, price)
-            elif self.keep == "first":
-                met = gap > level
-                if met.any():
-                    kept[rows[met]], best[rows[met]] = p[met], 0.0
-                    on = (~met).nonzero().squeeze(1)
-                    rows, query, z, p, grad = rows[on], query[on], z[on], p[on], grad[on]
-                    state = [s[on] for s in state]
-                    if not len(rows):
-                        return kept, best < math.inf
-            if t < self.steps:
-                z = step(z, grad, self.lr * (1 - t / self.steps) if self.decay else self.lr, t + 1, state)
-                z = query.reach.clamp(z)
-        if self.keep == "last":
-            return p, query.met(p)
         if self.keep == "first":
-            kept[rows] = p
-            return kept, best < math.inf
-        found = best < math.inf
-        return torch.where(found[:, None], kept, p), found  # a row without an answer shows its last attempt
+            return self._until_met(query, lam)
+        reach, walk = query.reach, Walk(self, query, lam)
+        best = Cheapest(query, self.norm) if self.keep == "cheapest" else None
+        p = walk.z
+        for t in query.steps(self.steps + 1):
+            p = walk.z if reach.is_box else reach.project(walk.z)
+            u = walk.step(query, p, t)
+            if best:
+                best.see(p, u)
+        return best.done(p) if best else (p, query.met(p))
 
-    def _gradient(self, query: Query, p: Tensor, lam: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Gap, gradient of the objective, and the change so far, at reachable rows p."""
-        goal, weight = query.goal, query.reach.weights
-        scores, pull = query.model.vjp(p)
-        gap, slope = goal.gap_and_slope(scores, soft=True if self.loss == "cross_entropy" else None)
-        if self.optimizer == "newton":
-            g, delta = pull(slope), p - query.x
-            miss = self.score - gap + (g * delta).sum(1)  # what is left to gain at x, by the tangent plane at p
-            up = (g * miss[:, None]) > 0
-            room = torch.where(up, query.reach.hi - query.x, query.x - query.reach.lo)
-            step = shift(miss.abs(), g.abs(), weight.clamp_min(1e-6), room, ridge=lam)
-            return gap, delta - torch.where(up, step, -step), delta  # from p straight to that optimum
-        if self.loss == "cross_entropy":
-            outer = torch.sigmoid(gap - goal.margin).sub_(1)
-        elif self.loss == "score":
-            outer = 2 * (gap - self.score)
+    def _until_met(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
+        """Each row stops, and leaves the batch, at the first point with the wanted outcome."""
+        answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
+        rows, walk = torch.arange(len(query)), Walk(self, query, lam)
+        for t in query.steps(self.steps + 1):
+            p = query.reach.project(walk.z)
+            met = walk.step(query, p, t) < 0
+            answer[rows] = p  # the latest attempt, in case it is the last
+            if met.any():
+                found[rows[met]] = True
+                on = (~met).nonzero().squeeze(1)
+                rows, query = rows[on], query[on]
+                walk.only(on)
+                if not len(rows):
+                    break
+        return answer, found
+
+
+class Walk:
+    """Where all rows are, and the memory of the optimiser, one row each."""
+
+    def __init__(self, how: Descent, query: Query, lam: float) -> None:
+        self.how, self.lam, self.z = how, lam, query.reach.clamp(query.x)
+        # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
+        self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
+        self.back = query.reach.weights * (lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1])
+        self.update = _compiled() if how.compile else _update
+
+    def only(self, rows: Tensor) -> None:
+        self.z, self.m, self.v, self.back = self.z[rows], self.m[rows], self.v[rows], self.back[rows]
+
+    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+        """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
+        how = self.how
+        u, v, pull = query.shortfall(p, soft=True if how.loss == "cross_entropy" else None)
+        lr = how.lr * (1 - t / how.steps) if how.decay else how.lr
+        if how.optimizer == "newton":
+            self.z = query.reach.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
+            return u
+        if how.loss == "cross_entropy":
+            outer = torch.sigmoid(v)
+        elif how.loss == "score":
+            outer = 2 * (v + (how.score - query.level))
         else:
-            outer = -(gap < goal.margin + SLACK).to(gap.dtype)
-        if goal.k > 2 and self.loss == "cross_entropy" and not goal.soft:
-            gap = goal.gap(scores)  # the verdict is about the best rival, the loss about all of them
-        grad = pull(outer[:, None] * slope)
-        delta = p - query.x
-        if self.norm == 1:
-            # The slope of |u| at u = 0 is taken as 0: every search starts there.
-            return gap, torch.addcmul(grad, torch.sign(delta), weight, value=lam), delta
-        scale = 2 * lam if self.norm == 2 else 2 * lam / p.shape[1]
-        return gap, torch.addcmul(grad, delta, weight, value=scale), delta
+            outer = (v > 0).to(v.dtype)
+        if how.optimizer == "adam":
+            lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
+        rate: Any = torch.tensor(lr) if how.compile else lr  # a compiled step must not depend on a number
+        lo, hi = query.reach.lo, query.reach.hi
+        self.z = self.update(
+            self.z, p - query.x, pull(outer), rate, self.m, self.v, self.back, lo, hi, how.norm == 1, how.optimizer
+        )
+        return u
+
+    def _tangent_optimum(self, query: Query, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+        """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
+        x, reach = query.x, query.reach
+        g = -pull(torch.ones_like(v))
+        miss = self.how.score - (query.level - v) + (g * (p - x)).sum(1)  # what is to be gained from x
+        up = (g * miss[:, None]) > 0
+        room = torch.where(up, reach.hi - x, x - reach.lo)
+        move = shift(miss.abs(), g.abs(), reach.weights.clamp_min(1e-6), room, ridge=self.lam)
+        return x + torch.where(up, move, -move)
 
 
-def _distance(delta: Tensor, weight: Tensor, norm: object) -> Tensor:
-    return delta.abs() @ weight if norm == 1 else delta.square() @ weight
+def _update(
+    z: Tensor, delta: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, back: Tensor, lo: Tensor, hi: Tensor,
+    l1: bool, optimizer: str,
+) -> Tensor:  # fmt: skip
+    """The distance's pull, the optimiser's step (moments m and v in place), and back into the limits."""
+    # The slope of |u| at u = 0 is taken as 0: every search starts there.
+    g = torch.addcmul(g, torch.sign(delta) if l1 else delta, back)
+    if optimizer == "adam":
+        m.lerp_(g, 0.1)
+        v.mul_(0.999).addcmul_(g, g, value=0.001)
+        way, size = m, v.sqrt()
+    elif optimizer == "rmsprop":
+        v.mul_(0.99).addcmul_(g, g, value=0.01)
+        way, size = g, v.sqrt()
+    else:
+        way, size = g, None
+    if not isinstance(lr, float):
+        z = z - lr * (way if size is None else way / size)
+    else:
+        z = torch.sub(z, way, alpha=lr) if size is None else torch.addcdiv(z, way, size, value=-lr)
+    return torch.clamp(z, lo, hi)
 
 
-# Optimisers: the step leaves z alone and returns the new point; moments live in `state`, one row each.
+@cache
+def _compiled() -> Any:
+    build: Any = torch.compile  # pyright cannot see through its overloads
+    return build(_update, dynamic=True)
 
 
-def _adam(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
-    if not state:
-        state += [torch.zeros_like(z), torch.zeros_like(z)]
-    m, v = state
-    m.lerp_(g, 0.1)
-    v.mul_(0.999).addcmul_(g, g, value=0.001)
-    root = math.sqrt(1 - 0.999**t)  # both bias corrections go into the step size and epsilon
-    return torch.addcdiv(z, m, v.sqrt().add_(1e-8 * root), value=-lr * root / (1 - 0.9**t))
+class Cheapest:
+    """The cheapest point with the wanted outcome that each row has passed.
 
+    On small batches points are gathered and compared in blocks: comparing each one would cost as much as the
+    step itself. On large ones the gathering would.
+    """
 
-def _rmsprop(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
-    if not state:
-        state.append(torch.zeros_like(z))
-    state[0].mul_(0.99).addcmul_(g, g, value=0.01)
-    return torch.addcdiv(z, g, state[0].sqrt().add_(1e-8), value=-lr)
+    def __init__(self, query: Query, norm: object) -> None:
+        self.x, self.weight, self.norm = query.x, query.reach.layout.weight, norm
+        self.kept, self.price = query.x, query.x.new_full((len(query),), math.inf)
+        self.points, self.shorts = list[Tensor](), list[Tensor]()
+        self.block = 16 if query.x.numel() < 4096 else 1
 
+    def see(self, p: Tensor, u: Tensor) -> None:
+        self.points.append(p)
+        self.shorts.append(u)
+        if len(self.points) == self.block:
+            self._compare()
 
-def _sgd(z: Tensor, g: Tensor, lr: float, t: int, state: list[Tensor]) -> Tensor:
-    return torch.sub(z, g, alpha=lr)
+    def _compare(self) -> None:
+        p, u = self.points[0], self.shorts[0]
+        many = len(self.points) > 1
+        if many:
+            p, u = torch.stack(self.points), torch.stack(self.shorts)  # (block, n, d), (block, n)
+        delta = p - self.x
+        price = (delta.abs_() if self.norm == 1 else delta.square_()) @ self.weight
+        price.masked_fill_(u >= 0, math.inf)
+        if many:
+            price, at = price.min(0)
+            p = p[at, torch.arange(len(at))]
+        self.kept = torch.where((price < self.price).unsqueeze(1), p, self.kept)
+        self.price = torch.minimum(price, self.price)
+        self.points.clear()
+        self.shorts.clear()
 
-
-_OPTIMIZERS = {"adam": _adam, "rmsprop": _rmsprop, "sgd": _sgd, "newton": _sgd}
+    def done(self, last: Tensor) -> tuple[Tensor, Tensor]:
+        """What is kept of each row (the last attempt where nothing was found), and whether it was found."""
+        if self.points:
+            self._compare()
+        found = self.price < math.inf
+        return torch.where(found[:, None], self.kept, last), found

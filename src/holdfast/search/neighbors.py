@@ -7,13 +7,14 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast.explainer import Explainer, Query, need
+from holdfast.geometry import chunks
 from holdfast.model import Model
 from holdfast.search.tighten import cost_of
 
@@ -47,20 +48,21 @@ class NearestNeighbor(Explainer):
         """Remember the data, encoded, without repeats."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "NearestNeighbor needs at least one data row")
-        self.data_ = torch.unique(x, dim=0)
+        distinct: Any = torch.unique
+        self.data_: Tensor = distinct(x, dim=0)
         with model.borrowed():
-            self.scores_ = torch.cat([model(part) for part in self.data_.split(1 << 16)])
+            self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 
     def search(self, query: Query) -> Tensor:
-        n, d = query.x.shape
+        d = query.x.shape[1]
         out = query.reach.project(query.x)[:, None].repeat(1, self.answers, 1)
         data, scores = self.data_.to(query.x.dtype), self.scores_
-        for label in query.goal.label.unique():
+        for label in set(query.goal.label.tolist()):
             rows = (query.goal.label == label).nonzero().squeeze(1)
             fits = query.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(scores)
             if fits.any():
-                for part in rows.split(max(1, CELLS // (int(fits.sum()) * d))):
+                for part in chunks(rows, max(1, CELLS // (int(fits.sum()) * d))):
                     out[part] = self._nearest(query[part], data[fits])
         return out
 
@@ -74,7 +76,7 @@ class NearestNeighbor(Explainer):
         candidates = candidates.reshape(n, m, d)
         out = query.reach.project(query.x)[:, None].repeat(1, self.answers, 1)
         have, rows = torch.zeros(n, dtype=torch.int64), torch.arange(n)
-        for block in order.split(BLOCK, dim=1):
+        for block in (order[:, i : i + BLOCK] for i in range(0, m, BLOCK)):
             tried = candidates[rows[:, None], block[rows]]  # (active, block, d)
             many = query[rows.repeat_interleave(tried.shape[1])]
             met = many.met(tried.flatten(0, 1)).reshape(len(rows), -1)

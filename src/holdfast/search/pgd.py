@@ -42,9 +42,7 @@ class MinEpsilonPGD(Explainer):
         need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, query: Query) -> Tensor:
-        at = query.reach.layout
-        wide = (at.seen_high - at.seen_low).where((at.seen_high - at.seen_low).isfinite(), torch.tensor(2.0))
-        radius = self.radius or 0.5 * float(wide.double().norm())
+        radius = self.radius or 0.5 * query.reach.layout.diagonal
         answer = query.reach.project(query.x)
         rows = torch.arange(len(query))
         for i in query.steps(self.rungs):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.explainer import Explainer, Query, need
-from holdfast.geometry import row_norm, unit
+from holdfast.geometry import chunks, row_norm, unit
 from holdfast.search.tighten import revert
 
 CANDIDATES = 1 << 17  # rows scored at once: bounds the memory whatever n and samples are
@@ -51,9 +51,8 @@ class GrowingSpheres(Explainer):
         need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
     def search(self, query: Query) -> Tensor:
-        at, x = query.reach.layout, query.x
-        wide = (at.seen_high - at.seen_low).where((at.seen_high - at.seen_low).isfinite(), torch.tensor(2.0))
-        eta = x.new_full((len(x),), self.radius or 0.25 * float(wide.double().norm()))
+        x = query.x
+        eta = x.new_full((len(x),), self.radius or 0.25 * query.reach.layout.diagonal)
         if self.variant == "carla":
             answer, found = self._grow(query, torch.zeros_like(eta), torch.full_like(eta, self.width))
             return answer
@@ -98,7 +97,7 @@ class GrowingSpheres(Explainer):
     def _nearest(self, query: Query, low: Tensor, high: Tensor, draw: int) -> tuple[Tensor, Tensor]:
         """Per row the nearest successful sample of its ring and its distance (inf, and a sample, if none)."""
         near, far = torch.empty_like(query.x), query.x.new_empty(len(query))
-        for rows in torch.arange(len(query)).split(max(1, CANDIDATES // self.samples)):
+        for rows in chunks(torch.arange(len(query)), max(1, CANDIDATES // self.samples)):
             near[rows], far[rows] = self._sample(query[rows], low[rows], high[rows], draw)
         return near, far
 

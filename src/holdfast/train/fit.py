@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import SettingError
+from holdfast.geometry import chunks
 from holdfast.model import Model
 from holdfast.network import mlp
 from holdfast.progress import Progress
@@ -50,7 +51,7 @@ def network(
     with Progress(progress, "training") as bar, torch.enable_grad():
         bar.total(epochs)
         for _ in range(epochs):
-            for rows in torch.randperm(len(x), generator=generator).split(batch_size):
+            for rows in chunks(torch.randperm(len(x), generator=generator), batch_size):
                 optimizer.zero_grad()
                 nn.functional.cross_entropy(net(x[rows]), labels[rows]).backward()  # pyright: ignore[reportUnknownMemberType]
                 optimizer.step()  # pyright: ignore[reportUnknownMemberType]

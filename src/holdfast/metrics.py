@@ -11,9 +11,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, optional
+from holdfast.errors import SettingError, untyped
+from holdfast.geometry import chunks
 from holdfast.report import Report
-from holdfast.result import Counterfactuals, Status
+from holdfast.result import Counterfactuals
+from holdfast.status import Status
 
 PAIRS = 1 << 24  # distances held at once
 
@@ -52,11 +54,10 @@ def distance_to_data(
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, x, y):
         k = len(data) if nearest is None else min(nearest, len(data))
-        parts = [
-            torch.cdist(part, data, p=norm).topk(k, 1, largest=False).values.mean(1)
-            for part in answers[rows].split(max(1, PAIRS // len(data)))
-        ]
-        out[rows] = torch.cat(parts).numpy()
+        near: list[Tensor] = []
+        for part in chunks(answers[rows], max(1, PAIRS // len(data))):
+            near.append(torch.cdist(part, data, p=norm).topk(k, 1, largest=False).values.mean(1))
+        out[rows] = torch.cat(near).numpy()
     return _answers_only(cfs, out)
 
 
@@ -64,7 +65,7 @@ def outlier_factor(
     cfs: Counterfactuals, X: pd.DataFrame, y: "pd.Series[Any]", *, neighbors: int = 20
 ) -> "pd.Series[float]":
     """Local outlier factor of each answer among the data of the wanted class: about 1 inside, more outside."""
-    sklearn = optional("sklearn.neighbors", "sklearn")
+    sklearn = untyped("sklearn.neighbors")
     x = cfs.schema.encode(X, torch.float64)
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)

@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip --disable-pip-version-check
+
+.PHONY: demo test lint types layers tests format bench clean
+
+demo: $(VENV)/.run
+	$(BIN)/holdfast demo
+
+test: lint types layers tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+layers: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+tests: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+# Ratios measured in one run; needs HOLDFAST_DATA and an otherwise idle machine.
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/engine.py bench_results/engine.json
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade 'pip>=25.1'
+	$(PIP) install -q -c constraints.txt -e '.[plot]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) install -q -c constraints.txt --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist holdfast-demo .pytest_cache .ruff_cache .hypothesis

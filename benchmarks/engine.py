@@ -1,0 +1,179 @@
+"""How fast the engine is, as ratios measured in one run: one process, one thread, CPU time, medians.
+
+    HOLDFAST_DATA=... python benchmarks/engine.py [OUT.json]
+
+The unit is one bare PyTorch forward and backward pass (gradient by the rows only) over the same rows. Repeats of
+the things compared are interleaved, so that a slow minute of the machine hits all of them alike. The task: 1,000
+HELOC rows that an MLP 23-100-32-2 refuses, `Descent` with Adam and 500 steps, every step of which is made.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.network import mlp
+
+REPEATS = 7
+STEPS = 500
+LIMITS = {
+    "descent, Linear/ReLU network (units)": 500,
+    "descent, any torch module (units)": 950,
+    "one row / plain eager loop": 0.25,
+    "1,000 rows / one row": 10,
+    "cost per row, 100,000 / 10,000 rows": 1.15,
+    "extra peak memory (MB)": 25,
+    "import holdfast / import torch": 1.3,
+    "import and first use / import torch": 1.3,
+}
+
+
+class AnyModule(nn.Module):
+    """The same network, but not as a Sequential: only automatic differentiation can follow it."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+def task() -> tuple[nn.Sequential, Tensor]:
+    """A trained network and the encoded rows it refuses, repeated up to 100,000."""
+    data = hf.data.load("heloc")
+    model = hf.train.network(
+        data.X, data.y, data.schema, classes=["Bad", "Good"], hidden=(100, 32), epochs=10, batch_size=128
+    )
+    x = data.schema.encode(data.X)
+    net = model.module
+    with torch.no_grad():
+        refused = x[net(x).argmax(1) == 0]
+    times = -(-100_000 // len(refused))
+    # Repeats are nudged, so that no two rows are the same question.
+    noise = torch.rand(len(refused) * times, x.shape[1], generator=torch.Generator().manual_seed(0)) * 1e-3
+    return net.requires_grad_(False), (refused.repeat(times, 1) + noise)[:100_000].clamp(0, 1)
+
+
+def bare_pass(net: nn.Module, x: Tensor, wanted: Tensor) -> None:
+    z = x.detach().requires_grad_()
+    torch.autograd.grad(nn.functional.cross_entropy(net(z), wanted, reduction="sum"), z)
+
+
+def eager_loop(net: nn.Module, x: Tensor, lam: float, lr: float) -> Tensor:
+    """What one would write by hand: torch.optim and automatic differentiation."""
+    z = x.clone().requires_grad_()
+    optimizer = torch.optim.Adam([z], lr=lr)
+    wanted = torch.ones(len(x), dtype=torch.int64)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        (nn.functional.cross_entropy(net(z), wanted, reduction="sum") + lam * (z - x).abs().sum()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            z.clamp_(0, 1)
+    return z.detach()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def medians(jobs: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+    """CPU seconds of each job; the repeats take turns."""
+    for job in jobs.values():
+        job()
+    taken: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            taken[name].append(seconds(job))
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
+    x, schema = pool[:1000], hf.Schema.box(23, 0, 1)
+    fast, slow = (hf.Model.of(m, schema, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
+    descent = hf.Descent(norm=1, steps=STEPS, rounds=1)
+    wanted = torch.ones(len(x), dtype=torch.int64)
+    passes = 50
+    took = medians(
+        {
+            "passes": lambda: [bare_pass(net, x, wanted) for _ in range(passes)],
+            "fast": lambda: descent.explain(fast, x, "Good"),
+            "slow": lambda: descent.explain(slow, x, "Good"),
+            "one": lambda: descent.explain(fast, x[:1], "Good"),
+            "eager one": lambda: eager_loop(net, x[:1], descent.lam, descent.lr),
+            "eager": lambda: eager_loop(net, x, descent.lam, descent.lr),
+        }
+    )
+    many = medians({str(n): lambda n=n: descent.explain(fast, pool[:n], "Good") for n in (10_000, 100_000)}, 1)
+    unit = took["passes"] / passes
+    return {
+        "unit (ms)": unit * 1e3,
+        "descent, Linear/ReLU network (units)": took["fast"] / unit,
+        "descent, any torch module (units)": took["slow"] / unit,
+        "plain eager loop (units)": took["eager"] / unit,
+        "one row (ms)": took["one"] * 1e3,
+        "one row / plain eager loop": took["one"] / took["eager one"],
+        "1,000 rows / one row": took["fast"] / took["one"],
+        "cost per row, 100,000 / 10,000 rows": many["100000"] / 10 / many["10000"],
+    }
+
+
+def memory(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
+    """How much the peak grows while 1,000 rows are explained, once everything is loaded."""
+    model = hf.Model.of(net, hf.Schema.box(23, 0, 1), classes=["Bad", "Good"])
+    descent = hf.Descent(norm=1, steps=STEPS, rounds=1)
+    descent.explain(model, pool[:8], "Good")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    descent.explain(model, pool[:1000], "Good")
+    return {"extra peak memory (MB)": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}
+
+
+def imports() -> dict[str, float]:
+    jobs = {
+        "torch": "import torch",
+        "bare": "import holdfast",
+        "used": "import holdfast as hf; hf.Schema, hf.Model, hf.Descent",
+    }
+
+    def run(code: str) -> float:
+        timed = f"import time; t = time.process_time()\n{code}\nprint(time.process_time() - t)"
+        return float(subprocess.run([sys.executable, "-c", timed], capture_output=True, check=True, text=True).stdout)
+
+    taken = {name: [run(code)] for name, code in jobs.items()}
+    for _ in range(REPEATS):
+        for name, code in jobs.items():
+            taken[name].append(run(code))
+    took = {name: statistics.median(values[1:]) for name, values in taken.items()}
+    return {
+        "import holdfast / import torch": took["bare"] / took["torch"],
+        "import and first use / import torch": took["used"] / took["torch"],
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    net, pool = task()
+    figures = memory(net, pool) | speed(net, pool) | imports()
+    for name, value in figures.items():
+        limit = LIMITS.get(name)
+        verdict = "" if limit is None else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
+        print(f"{name:40} {value:10.3f}{verdict}")
+    if len(sys.argv) > 1:
+        content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": LIMITS}
+        Path(sys.argv[1]).parent.mkdir(parents=True, exist_ok=True)
+        Path(sys.argv[1]).write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

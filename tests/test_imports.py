@@ -1,0 +1,80 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+
+
+def loaded_after(code: str) -> set[str]:
+    """The top-level modules in a fresh interpreter after running the code."""
+    script = f"import sys\n{code}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
+    return set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_import_is_light() -> None:
+    heavy = {"torch", "pandas", "sklearn", "altair", "rich", "typer", "jinja2", "pyarrow", "numpy"}
+    assert not loaded_after("import holdfast") & heavy
+    assert not loaded_after("import holdfast; holdfast.Descent") & {"sklearn", "altair", "typer", "jinja2", "rich"}
+
+
+def test_every_public_name_exists() -> None:
+    for name in hf.__all__:
+        assert getattr(hf, name) is not None, name
+    assert set(dir(hf)) >= set(hf.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Descnt'"):
+        hf.Descnt  # noqa: B018
+
+
+def test_typing_names_match_the_lazy_ones() -> None:
+    """What type checkers see under TYPE_CHECKING is what `__getattr__` serves."""
+    source = Path(hf.__file__).read_text(encoding="utf-8")
+    block = source.split("if TYPE_CHECKING:")[1].split("def __getattr__")[0]
+    seen = {line.rsplit(" as ", 1)[1] for line in block.splitlines() if " as " in line}
+    assert seen == set(hf.__all__) - {"__version__"}
+
+
+def test_unfitted_and_unknown_settings_are_clear() -> None:
+    import torch
+
+    model = hf.Model.of(torch.nn.Linear(3, 2), hf.Schema.box(3))
+    x = torch.zeros(1, 3)
+    with pytest.raises(hf.HoldfastError, match=r"call .fit"):
+        hf.NearestNeighbor().explain(model, x, 1)
+    with pytest.raises(TypeError):
+        hf.Descent(lambda_=3)
+    with pytest.raises(hf.HoldfastError, match="did you mean 'steps'"):
+        hf.Descent().set_params(step=3)
+    assert hf.Descent().set_params(steps=7).steps == 7
+    for wrong in (
+        hf.Descent(lam=-1),
+        hf.Descent(steps=0),
+        hf.Descent(norm=3),
+        hf.Descent(optimizer="newton"),
+        hf.MinCost(norm=3),
+        hf.MinEpsilonPGD(radius=-1.0),
+        hf.GrowingSpheres(samples=0),
+        hf.GrowingSpheres(variant="other"),
+        hf.NearestNeighbor(answers=0).fit(x, model),
+    ):
+        with pytest.raises(hf.HoldfastError):
+            wrong.explain(model, x, 1)
+    with pytest.raises(hf.HoldfastError, match="batch_size"):
+        hf.Descent().explain(model, x, 1, batch_size=0)
+    with pytest.raises(hf.HoldfastError, match="time_budget"):
+        hf.Descent().explain(model, x, 1, time_budget=-1)
+    with pytest.raises(hf.HoldfastError, match=r"hf.Model.of"):
+        hf.Descent().explain(torch.nn.Linear(3, 2), x, 1)
+    with pytest.raises(hf.HoldfastError, match="DataFrame"):
+        hf.Descent().explain(model, [[0.0, 0.0, 0.0]], 1)
+
+
+def test_method_lists() -> None:
+    assert set(hf.list_methods(gradients=False)) == {"growing-spheres", "nearest-neighbor"}
+    assert set(hf.list_methods(data=True)) == {"nearest-neighbor"}
+    assert len(hf.list_methods()) == 5
+    for cls in hf.list_methods().values():
+        assert cls.title
+        assert cls.paper
+        assert cls.__doc__

@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import seeded
+
+import holdfast as hf
+from holdfast.network import mlp
+from holdfast.target import Goal
+
+S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
+
+
+def goal(label: list[int], sign: float = 1.0, margin: float = 0.0, soft: bool = False, k: int = 3) -> Goal:
+    return Goal(torch.tensor(label), sign, margin, soft, k)
+
+
+def test_gap_by_hand() -> None:
+    assert goal([2, 1]).gap(S).tolist() == [-1.0, -0.5]
+    assert goal([1, 0]).gap(S).tolist() == [1.0, 0.5]
+    assert goal([1, 0], sign=-1).gap(S).tolist() == [-1.0, -0.5]
+    two = torch.tensor([[0.0, 1.5], [2.0, -1.0]])
+    assert goal([1, 1], k=2).gap(two).tolist() == [1.5, -3.0]
+    assert goal([0, 0], k=2).gap(two).tolist() == [-1.5, 3.0]
+    assert goal([0, 0], sign=-1, k=2).gap(two).tolist() == [1.5, -3.0]
+
+
+def test_soft_gap_is_the_log_odds() -> None:
+    p = torch.softmax(S.double(), 1)
+    expected = torch.log(p[:, 1] / (1 - p[:, 1]))
+    assert torch.allclose(goal([1, 1], soft=True).gap(S.double()), expected)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("k", [2, 3])
+def test_slope_is_the_derivative(soft: bool, sign: float, k: int) -> None:
+    g = goal([1, 0], sign, 0.0, soft, k)
+    scores = S[:, :k].double().requires_grad_()
+    (expected,) = torch.autograd.grad(g.gap(scores).sum(), scores)
+    assert torch.allclose(g.gap_and_slope(scores.detach())[1].double(), expected)
+
+
+def test_met_needs_more_than_a_tie() -> None:
+    tie = torch.tensor([[1.0, 1.0]])
+    assert not goal([0], k=2).met(tie)
+    assert not goal([1], k=2).met(tie)
+    assert goal([1], margin=-0.1, k=2).met(tie)
+
+
+def model(classes: list[object] | None = None, outputs: int = 3) -> hf.Model:
+    return hf.Model.of(seeded(mlp(4, (5,), outputs)), hf.Schema.box(4), classes=classes)
+
+
+def test_labels_of_every_form() -> None:
+    m = model(["a", "b", "c"])
+    now = torch.zeros(3, 3)
+    assert hf.Target("b").bind(m, now).label.tolist() == [1, 1, 1]
+    for many in (["a", "c", "b"], np.array(["a", "c", "b"]), pd.Series(["a", "c", "b"], index=[7, 8, 9])):
+        assert hf.Target.of(many).bind(m, now).label.tolist() == [0, 2, 1]
+    assert hf.Target(torch.tensor([2, 0, 1])).bind(model(), now).label.tolist() == [2, 0, 1]
+    assert hf.Target(np.int64(2)).bind(model(), now).label.tolist() == [2, 2, 2]
+    other = hf.Target().bind(m, torch.tensor([[0.0, 2.0, 1.0]]))
+    assert (other.label.tolist(), other.sign) == ([1], -1.0)
+
+
+def test_wrong_targets_say_what_is_wrong() -> None:
+    m = model(["approved", "denied", "open"])
+    now = torch.zeros(2, 3)
+    with pytest.raises(hf.HoldfastError, match="did you mean 'approved'"):
+        hf.Target("aproved").bind(m, now)
+    with pytest.raises(hf.HoldfastError, match="3 targets for 2 rows"):
+        hf.Target(["open"] * 3).bind(m, now)
+    with pytest.raises(hf.HoldfastError, match=r"pass classes="):
+        hf.Target("approved").bind(model(), now)
+    with pytest.raises(hf.HoldfastError, match="between 0 and 1"):
+        hf.Target("open", probability=1.2)
+    with pytest.raises(hf.HoldfastError, match="not both"):
+        hf.Target("open", probability=0.7, margin=1.0)
+    with pytest.raises(hf.HoldfastError, match="margin"):
+        hf.Target("open", margin=math.nan)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+def test_probability_and_margin_are_reached(outputs: int) -> None:
+    m = model(None, outputs)
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    likely = hf.MinCost().explain(m, x, hf.Target(1, probability=0.8))
+    assert likely.found.sum() > 10
+    assert (likely.confidence[likely.found] > 0.8).all()
+    if outputs < 3:  # the smallest change stops right there
+        assert likely.confidence[likely.found].max() < 0.85
+    ahead = hf.MinCost().explain(m, x, hf.Target(1, margin=0.7))
+    gap = ahead.goal.gap(ahead.scores).numpy()
+    assert ahead.found.sum() > 5
+    assert (gap[ahead.found] > 0.7).all()
+
+
+def test_any_other_class() -> None:
+    m = model(["a", "b", "c"])
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    frame = m.schema.decode(x)
+    cfs = hf.MinCost().explain(m, frame)
+    assert cfs.found.sum() > 20
+    assert (m.predict(cfs.after)[cfs.found] != m.predict(frame)[cfs.found]).all()
+    assert cfs.run.target == "any other class"
+
+
+def test_words() -> None:
+    assert str(hf.Target("ok")) == "ok"
+    assert str(hf.Target("ok", probability=0.7)) == "ok with probability 0.7"
+    assert str(hf.Target("ok", margin=1)) == "ok by a margin of 1"
+    assert str(hf.Target(["a", "b"])) == "one class per row"
