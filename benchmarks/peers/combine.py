@@ -12,6 +12,20 @@ import numpy as np
 from score import load_task, score
 
 
+# What the README shows, and under which name; "best" is filled in from the sweep.
+SHOWN = {
+    "holdfast_min_cost_l1": "Holdfast `MinCost(norm=1)`",
+    "holdfast_min_cost_l2": "Holdfast `MinCost(norm=2)`",
+    "art_best_l1": "ART elastic net, L1 rule, best of 6 settings",
+    "art_best_l2": "ART elastic net, L2 rule, best of 6 settings",
+    "nice_proximity": "NICE, proximity",
+    "nice_sparsity": "NICE, sparsity",
+    "dice_random": "DiCE, random",
+    "dice_genetic": "DiCE, genetic",
+    "dice_gradient": "DiCE, gradient",
+}
+
+
 def best_of(methods, key):
     """The method with the smallest mean distance among those that are valid on every row."""
     full = [m for m in methods if m["validity"] == 1.0]
@@ -35,7 +49,9 @@ def main(task_path, results_dir, out_path):
     methods = [json.loads(path.read_text()) for path in sorted(Path(results_dir).glob("*.json"))]
     # The long runs are kept apart from the choice of the best, as they cost ten times more.
     art = [m for m in methods if m["method"].startswith("art_") and m["settings"]["max_iter"] == 100]
-    combined = {"task": facts, "art_best_l1": best_of(art, "l1"), "art_best_l2": best_of(art, "l2"),
+    best = {"art_best_l1": best_of(art, "l1"), "art_best_l2": best_of(art, "l2")}
+    combined = {"task": facts, **best,
+                "readme": {best.get(name, name): label for name, label in SHOWN.items()},
                 "methods": methods,
                 "on_first_rows": {str(n): on_first_rows(task, results_dir, methods, n)
                                   for n in sorted({m["rows"] for m in methods})}}

@@ -48,6 +48,7 @@ def german_credit() -> Dataset:
         table,
         fixed=["credit_history", "purpose", "personal_status", "age", "num_dependents", "foreign_worker", "job"],
         up=["employment", "residence_since"],
+        down=["credit_amount"],
         ordered={"employment": ["unemployed", "<1", "1<=X<4", "4<=X<7", ">=7"]},
         bounds={"credit_amount": (250, 20000), "duration": (4, 72)},
         words={

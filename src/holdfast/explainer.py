@@ -8,8 +8,7 @@ person would hand in, and the bare model judges that row.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Self, cast, final
 
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SchemaError, SettingError, did_you_mean
-from holdfast.geometry import ROW_BLOCK, RowRandom, chunks
+from holdfast.geometry import ROW_BLOCK, RowRandom, chunks, limited_threads
 from holdfast.methods import without_gradients
 from holdfast.model import Model
 from holdfast.network import Pullback
@@ -273,19 +272,6 @@ class Explainer(ABC):
             f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
-
-
-@contextmanager
-def limited_threads(count: int) -> Generator[None]:
-    """Let torch use `count` threads for a while (0: as many as before)."""
-    before = torch.get_num_threads()
-    if count and count != before:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        if torch.get_num_threads() != before:
-            torch.set_num_threads(before)
 
 
 def need(holds: bool, message: str) -> None:

@@ -1,6 +1,8 @@
 """Tensors in, tensors out: norms, per-row broadcasting, and random numbers that belong to a row."""
 
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +41,19 @@ def clip_norm(delta: Tensor, radius: Tensor | float) -> Tensor:
 def chunks(rows: Tensor, size: int) -> list[Tensor]:
     """Consecutive parts of at most `size` rows."""
     return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+@contextmanager
+def limited_threads(count: int) -> Generator[None]:
+    """Let torch use `count` threads for a while (0: as many as before)."""
+    before = torch.get_num_threads()
+    if count and count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 # How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in

@@ -409,6 +409,7 @@ class Reach:
                 LinearConstraint(A @ move, ub=b - A @ x + noise),
                 LinearConstraint(np.repeat([1.0, 0.0, 0.0], n), ub=at.max_changes - elsewhere if at.max_changes else n),
             ],
+            options={"presolve": False},
         )
         if found.x is None:
             return base

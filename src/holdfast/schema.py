@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -212,28 +213,33 @@ class Schema:
             value = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
             numbers[:, i] = np.minimum(np.maximum(value, low[:, i]), high[:, i])
         numbers = np.where(moved, numbers, kept)
-        for only_changed in (True, False) if self.rules else ():
-            self._mend(numbers, kept, low, high, only_changed)
+        self._mend(numbers, kept, low, high)
         return numbers
 
-    def _mend(self, numbers: Array, kept: Array, low: Array, high: Array, only_changed: bool) -> None:
-        """What rounding leaves a rule over its bound, take off one of its columns that has room, in place."""
+    def _mend(self, numbers: Array, kept: Array, low: Array, high: Array) -> None:
+        """What rounding leaves a rule over its bound, take off one of its columns that has room, in place: best
+        one that changes anyway and whose move breaks no other rule."""
         most = self.max_changes or len(self.features)
-        for rule in self.rules * 2:  # twice: mending one rule may break another
-            rows = np.flatnonzero(self._over(rule, numbers) > 0)
-            for name, weight in rule.weights.items() if len(rows) else ():
+        for rule in self.rules * 3:  # more than once: mending one rule may break another
+            # Some last digits more than the excess: adding up the rule again rounds too.
+            tries = product((True, False), (True, False), rule.weights.items(), (0, 1, 2, 8))
+            for harmless, changed_only, (name, weight), nudge in tries:
+                rows = np.flatnonzero(self._over(rule, numbers) > 0)
+                if not len(rows):
+                    break
                 i, f, sign = self.names.index(name), self[name], int(math.copysign(1, weight))
-                for nudge in (0, 1, 2, 8):  # last digits more: adding up the rule again rounds too
-                    part = numbers[rows]
-                    over, v = self._over(rule, part), part[:, i]
-                    terms = [np.abs(w * part[:, self.names.index(n)]) for n, w in rule.weights.items()]
-                    digit = f.grid or np.maximum(f.digit(v), np.spacing(np.max(terms, 0)) / abs(weight))
-                    value = v - over / weight - nudge * digit * sign
-                    value = f.stored(f.multiples(value, -sign) if f.grid else value)
-                    changed = part != kept[rows]
-                    may = changed[:, i] | ((changed.sum(1) < most) & (not only_changed))
-                    fits = (over > 0) & may & (value >= low[rows, i]) & (value <= high[rows, i])
-                    numbers[rows, i] = np.where(fits, value, v)
+                part = numbers[rows]
+                terms = [np.abs(w * part[:, self.names.index(n)]) for n, w in rule.weights.items()]
+                digit = f.grid or np.maximum(f.digit(part[:, i]), np.spacing(np.max(terms, 0)) / abs(weight))
+                value = part[:, i] - self._over(rule, part) / weight - nudge * digit * sign
+                value = f.stored(f.multiples(value, -sign) if f.grid else value)
+                changed, new = part != kept[rows], part.copy()
+                new[:, i] = value
+                fits = changed[:, i] | ((changed.sum(1) < most) & (not changed_only))
+                fits &= (value >= low[rows, i]) & (value <= high[rows, i])
+                for other in self.rules if harmless else ():
+                    fits &= self._over(other, new) <= np.maximum(self._over(other, part), 0)
+                numbers[rows[fits], i] = value[fits]
 
     def _over(self, rule: Rule, numbers: Array) -> Array:
         """(n,) by how much the rule is over its bound."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import SettingError
-from holdfast.geometry import chunks
+from holdfast.geometry import chunks, limited_threads
 from holdfast.model import Model
 from holdfast.network import mlp
 from holdfast.progress import Progress
@@ -48,7 +48,7 @@ def network(
     generator = torch.Generator().manual_seed(seed)
     net = initialised(mlp(schema.width, hidden, len(names)), generator)
     optimizer = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
-    with Progress(progress, "training") as bar, torch.enable_grad():
+    with Progress(progress, "training") as bar, torch.enable_grad(), limited_threads(1):
         bar.total(epochs)
         for _ in range(epochs):
             for rows in chunks(torch.randperm(len(x), generator=generator), batch_size):
