@@ -117,6 +117,8 @@ class Feature:
     @cached_property
     def storage(self) -> np.dtype[Any]:
         """The numpy dtype in which the table holds the numbers."""
+        if self.kind not in ("real", "integer"):
+            return np.dtype(np.float64)
         try:
             dtype: Any = pd.api.types.pandas_dtype(self.dtype or "float64")
         except TypeError:
@@ -235,8 +237,21 @@ class Feature:
             return _as_dtype(column, dtype)
         if self.kind == "boolean":
             return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
+        if dtype == np.float64:
+            return pd.Series(numbers)
         column = _as_dtype(pd.Series(numbers), dtype)
         return _as_dtype(column, np.dtype(np.int64)) if self.kind == "integer" and column.dtype != dtype else column
+
+    def replaced(self, column: "pd.Series[Any]", rows: Any, numbers: Array) -> "pd.Series[Any]":
+        """The column with other numbers in some rows, by position; every other cell as it was to the last bit."""
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
+            held: Any = column.to_numpy(copy=True)
+            held[rows] = numbers
+            return pd.Series(held, index=column.index)
+        new = self.values(numbers, column)
+        wide: Any = column.astype(cast(Any, new.dtype)).copy()  # wider where `new` had to be
+        wide.iloc[rows] = new.array
+        return wide
 
     def _own_dtype(self) -> Any:
         category = _CATEGORY.fullmatch(self.dtype)
@@ -269,6 +284,21 @@ def _as_dtype(values: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
         return held
     same: Any = (cast(Any, held).astype(object) == values) | values.isna()
     return held if bool(same.all()) else values
+
+
+def column_names(frame: pd.DataFrame) -> list[str]:
+    """The names of a table's columns, which must be texts and all different."""
+    names: list[Any] = list(frame.columns)
+    strange = [name for name in names if not isinstance(name, str)]
+    if strange:
+        raise SchemaError(
+            f"{len(strange)} column name(s) are not texts: {listed(strange)}; rename them, for example with "
+            "frame.columns = frame.columns.map(str)"
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
+    return names
 
 
 def _is_missing(value: object) -> bool:

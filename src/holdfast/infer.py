@@ -2,72 +2,61 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 
 from holdfast.errors import SchemaError, did_you_mean, listed
-from holdfast.feature import Change, Feature, Kind, Level, Rule
-from holdfast.schema import Schema
+from holdfast.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
 
 MOST_LEVELS = 1000  # a text column with more distinct values is a name or an id, not a category
 
 
-def infer_schema(
-    frame: pd.DataFrame,
-    *,
-    fixed: Iterable[str] = (),
-    up: Iterable[str] = (),
-    down: Iterable[str] = (),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    integers: Iterable[str] = (),
-    categories: Iterable[str] = (),
-    ordered: Mapping[str, Sequence[Level]] | None = None,
-    allowed: Mapping[str, Sequence[Level]] | None = None,
-    steps: Mapping[str, float] | None = None,
-    weights: Mapping[str, float] | None = None,
-    words: Mapping[str, Mapping[str, Any]] | None = None,
-    rules: Iterable[str] = (),
-    max_changes: int = 0,
-    scaling: Literal["standard", "minmax", "none"] = "standard",
-) -> Schema:
-    """Kinds, levels, ranges and scaling from a table; what may change from you.
+class Settings(TypedDict, total=False):
+    """What `Schema.infer` takes beside the table."""
 
-    Args:
-        frame: the rows the model was trained on.
-        fixed, up, down: columns that may not change, only rise, only fall.
-        bounds: lowest and highest value an answer may have.
-        integers: columns of whole numbers that the table holds as floats.
-        categories: columns of numbers that are really codes.
-        ordered: levels of ordered categories, lowest first (ordered pandas categories need no mention).
-        allowed: levels an answer may have.
-        steps: answers in this column are multiples of it.
-        weights: cost of one encoded unit of change.
-        words: `label`, `unit` and `verbs` for sentences, per column.
-        rules: linear rules such as "open_accounts <= total_accounts".
-        max_changes: at most this many features may change; 0 for no limit.
-        scaling: zero mean and unit variance, the range to [0, 1], or none.
-    """
-    if not isinstance(frame, pd.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]
+    fixed: Iterable[str]
+    up: Iterable[str]
+    down: Iterable[str]
+    bounds: Mapping[str, tuple[float, float]]
+    integers: Iterable[str]
+    categories: Iterable[str]
+    ordered: Mapping[str, Sequence[Level]]
+    allowed: Mapping[str, Sequence[Level]]
+    steps: Mapping[str, float]
+    weights: Mapping[str, float]
+    words: Mapping[str, Mapping[str, Any]]
+    rules: Iterable[str]
+    max_changes: int
+    scaling: Literal["standard", "minmax", "none"]
+
+
+def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[Feature, ...], tuple[Rule, ...], int]:
+    """The features, rules and limit of a schema; see `Schema.infer`."""
+    unknown = [name for name in settings if name not in Settings.__annotations__]
+    if unknown:
+        raise SchemaError(f"unknown setting {unknown[0]!r}; {did_you_mean(unknown[0], Settings.__annotations__)}")
+    scaling = settings.get("scaling", "standard")
+    if not isinstance(frame, pd.DataFrame):
         raise SchemaError(f"expected a pandas DataFrame, got {type(frame).__name__}")
     if len(frame) == 0:
         raise SchemaError("cannot infer a schema from a table without rows")
     if scaling not in ("standard", "minmax", "none"):
         raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
-    names = [str(c) for c in frame.columns]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
+    names = column_names(frame)
     change: dict[str, Change] = {}
-    for word, columns in (("fixed", _names(fixed)), ("up", _names(up)), ("down", _names(down))):
-        for name in columns:
+    ways: tuple[tuple[Change, Iterable[str]], ...] = (
+        ("fixed", settings.get("fixed", ())), ("up", settings.get("up", ())), ("down", settings.get("down", ()))
+    )  # fmt: skip
+    for word, columns in ways:
+        for name in _names(columns):
             if name in change:
                 raise SchemaError(f"column {name!r} is declared both {change[name]!r} and {word!r}; keep one")
             change[name] = word
-    integers, categories = _names(integers), _names(categories)
-    bounds, ordered, allowed = bounds or {}, ordered or {}, allowed or {}
-    steps, weights, words = steps or {}, weights or {}, words or {}
+    integers, categories = _names(settings.get("integers", ())), _names(settings.get("categories", ()))
+    bounds, steps, weights = settings.get("bounds", {}), settings.get("steps", {}), settings.get("weights", {})
+    ordered, allowed, words = settings.get("ordered", {}), settings.get("allowed", {}), settings.get("words", {})
     for group in (change, bounds, integers, categories, ordered, allowed, steps, weights, words):
         for name in group:
             if name not in names:
@@ -75,41 +64,34 @@ def infer_schema(
 
     def feature(name: str) -> Feature:
         column = frame[name]
-        settings: dict[str, Any] = dict(words.get(name, {})) | {"change": change.get(name, "free")}
-        settings |= {"weight": float(weights.get(name, 1.0)), "dtype": _dtype_name(column)}
         kind = _kind(column, name in integers, name in categories, name in ordered)
-        if kind in ("category", "ordered"):
-            levels = ordered.get(name) or _levels(column, name)
-            settings |= {"levels": tuple(levels), "allowed": tuple(allowed.get(name, ()))}
-            settings["missing"] = bool(column.isna().any())
-            if kind == "ordered":
-                settings |= {"scale": max(len(levels) - 1.0, 1.0)}
-            return Feature(name, kind, **settings)
+        given: dict[str, Any] = dict(words.get(name, {})) | {"change": change.get(name, "free")}
+        given |= {"weight": float(weights.get(name, 1.0)), "dtype": dtype_name(column)}
+        given |= {"allowed": tuple(allowed.get(name, ())), "step": float(steps.get(name, 0.0))}
         if name in bounds:
             low, high = bounds[name]
-            settings["bounds"] = (float(low), float(high))
-        settings["step"] = float(steps.get(name, 0.0))
+            given["bounds"] = (float(low), float(high))
+        if kind in ("category", "ordered"):
+            levels = ordered.get(name) or _levels(column, name)
+            given |= {"levels": tuple(levels), "missing": bool(column.isna().any())}
+            return Feature(name, kind, scale=max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0, **given)
         values = Feature(name, kind).numbers(column)
+        if kind == "boolean":
+            return Feature(name, kind, **given)
         low, high = float(values.min()), float(values.max())
-        if kind != "boolean":
-            settings["seen"] = (low, high)
-            spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
-            settings["center"] = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
-            # A constant column keeps its own unit; one that overflows cannot be scaled by its spread either.
-            settings["scale"] = spread if math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high)) else 1.0
-        return Feature(name, kind, **settings)
+        spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
+        center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
+        # A constant column keeps its own unit; one that overflows cannot be scaled by its spread either.
+        usual = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
+        return Feature(name, kind, seen=(low, high), center=center, scale=spread if usual else 1.0, **given)
 
-    features = tuple(feature(n) for n in names)
-    return Schema(features, tuple(Rule.parse(r) for r in _names(rules)), max_changes)
+    rules = tuple(Rule.parse(r) for r in _names(settings.get("rules", ())))
+    return tuple(feature(n) for n in names), rules, settings.get("max_changes", 0)
 
 
 def _names(value: Iterable[str]) -> list[str]:
     """A lone text is one name, not its letters."""
     return [value] if isinstance(value, str) else list(value)
-
-
-def _dtype_name(column: "pd.Series[Any]") -> str:
-    return "category" if isinstance(column.dtype, pd.CategoricalDtype) else str(column.dtype)
 
 
 def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool) -> Kind:

@@ -20,9 +20,7 @@ import torch
 from torch import Tensor
 
 from holdfast.feature import Array, Feature, Rule
-
-ROUNDS = 50  # over the rules, each time with the exact multiplier of one of them
-FAR = 1e15  # stands for the end of an open interval
+from holdfast.linear import Part, excess, into_rules
 
 
 @dataclass(frozen=True)
@@ -133,58 +131,13 @@ class Layout:
         return (self.rules != 0).any(0)
 
     @cached_property
-    def parts(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def parts(self) -> list[Part]:
         """Each rule as its columns, their weights and its bound."""
         return [(a.nonzero().squeeze(1), a[a != 0], b) for a, b in zip(self.rules, self.bounds, strict=True)]
-
-    def excess(self, z: Tensor) -> Tensor:
-        """(n, r) by how much each rule is over its bound; what rounding can do counts as nothing."""
-        eps = 8 * torch.finfo(z.dtype).eps
-        over = [(z[:, c] * a).sum(1) - b - eps * ((z[:, c] * a).abs().sum(1) + b.abs()) for c, a, b in self.parts]
-        return torch.stack(over, 1)
-
-    def into_rules(self, y: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-        """Nearest to each row of `y` with lo <= z <= hi that keeps the rules, grid and categories aside.
-
-        It is clamp(y - sum_r m_r a_r, lo, hi) with multipliers m_r >= 0. Each is found exactly while the others
-        stay, in turn until none moves (coordinate ascent on the dual); a single rule needs one turn.
-        """
-        free, m = y.clone(), y.new_zeros(len(self.rules), len(y))  # free: before clamping
-        for _ in range(ROUNDS if len(self.rules) > 1 else 1):
-            old = m.clone()
-            for r, (c, a, b) in enumerate(self.parts):
-                without = free[:, c] + m[r, :, None] * a
-                m[r] = _multiplier(without, a, b, lo[:, c], hi[:, c])
-                free[:, c] = without - m[r, :, None] * a
-            if torch.allclose(m, old, rtol=16 * torch.finfo(y.dtype).eps, atol=0):
-                break
-        z = torch.where(self.in_rule, torch.minimum(torch.maximum(free, lo), hi), y)
-        for c, a, b in self.parts:  # what rounding left over
-            v, low, high = z[:, c], lo[:, c], hi[:, c]
-            z[:, c] = torch.minimum(torch.maximum(v - _multiplier(v, a, b, low, high)[:, None] * a, low), high)
-        return z
 
     def per_feature(self, columns: Tensor) -> Tensor:
         """(n, d) values per column -> (n, features) sums."""
         return columns.new_zeros(len(columns), self.features).index_add_(1, self.owner, columns)
-
-
-def _multiplier(v: Tensor, a: Tensor, b: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-    """(n,) the least m >= 0 with a . clamp(v - m a, lo, hi) <= b, or the m that gets nearest to it.
-
-    As m grows, column j stands still, moves from one end of its interval to the other, and stands still again:
-    the left side falls along straight pieces, and the pieces are walked in order.
-    """
-    start, end = torch.where(a > 0, hi, lo), torch.where(a > 0, lo, hi)
-    t = torch.cat([(v - start) / a, (v - end) / a], 1).clamp(0, FAR)
-    t, order = t.sort(1)
-    slope = torch.cat([-a * a, a * a]).expand_as(t).gather(1, order).cumsum(1)  # of the piece that begins at t
-    over = (torch.minimum(torch.maximum(v, lo), hi) * a).sum(1, keepdim=True) - b
-    over = torch.cat([over, over + (t.diff(dim=1) * slope[:, :-1]).cumsum(1)], 1)  # at t
-    piece = (over > 0).sum(1, keepdim=True).clamp(1, t.shape[1] - 1) - 1
-    t0, t1 = t.gather(1, piece), t.gather(1, piece + 1)
-    m = t0 - over.gather(1, piece) / slope.gather(1, piece).clamp_max(-torch.finfo(v.dtype).tiny)
-    return torch.where(over[:, :1] > 0, torch.minimum(m, t1), 0.0).squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -195,7 +148,7 @@ class Reach:
     lo: Tensor
     hi: Tensor
     layout: Layout
-    home: Tensor  # (n, d) keeps all rules; x itself where that does
+    home: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
 
     @classmethod
     def of(cls, x: Tensor, layout: Layout) -> "Reach":
@@ -208,7 +161,7 @@ class Reach:
         hi = torch.where(layout.down, torch.minimum(hi, x), hi)
         lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
         reach = cls(x, lo, hi, layout, x)
-        return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
+        return replace(reach, home=reach.project(x)) if len(layout.rules) else reach
 
     def __getitem__(self, rows: Tensor) -> "Reach":
         return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
@@ -260,7 +213,7 @@ class Reach:
         at = self.layout
         kept = ((z >= self.lo) & (z <= self.hi)).all(1)
         if len(at.rules):
-            kept &= (at.excess(z) <= 0).all(1)
+            kept &= (excess(z, at.parts) <= 0).all(1)
         return kept & (self._changes(z).sum(1) <= at.max_changes) if at.max_changes else kept
 
     def project(self, z: Tensor) -> Tensor:
@@ -273,7 +226,7 @@ class Reach:
         if self.layout.max_changes:
             free = self._most_moved(y, z, self.layout.per_feature(self.outside.to(y.dtype)) > 0)
             y = torch.where(free, y, self.x)
-        return self._keep_rules(y, free) if len(self.layout.rules) else y
+        return self._keep_rules(y, z, free) if len(self.layout.rules) else y
 
     def _snap(self, y: Tensor) -> Tensor:
         """To the grid, or to the person's own value where that is nearer."""
@@ -283,7 +236,7 @@ class Reach:
         near = torch.round((y + at.origin) / at.tick) * at.tick - at.origin
         near = torch.minimum(torch.maximum(near, self.lo), self.hi)
         own = self.clamp(self.x)
-        stays = (y - own).abs() <= (y - near).abs() + 1e-3 * at.tick  # the two may differ by rounding only
+        stays = (y - own).abs() <= (y - near).abs() + 1e-5 * at.tick  # the two may differ by rounding only
         return torch.where(at.grid > 0, torch.where(stays, own, near), y)
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
@@ -312,25 +265,27 @@ class Reach:
 
     # ---- rules
 
-    def _keep_rules(self, y: Tensor, free: Tensor) -> Tensor:
-        """Near `y` where all rules hold; only columns that are `free` (n, d) move."""
-        broken = (self.layout.excess(y) > 0).any(1)
+    def _keep_rules(self, y: Tensor, z: Tensor, free: Tensor) -> Tensor:
+        """`y`, which has all but the rules, or where those do not hold, near `z` where they do; only columns that
+        are `free` (n, d) move."""
+        broken = (excess(y, self.layout.parts) > 0).any(1)
         if not broken.any():
             return y
         out = y.clone()
-        out[broken] = self[broken]._into_rules(y[broken], free[broken])
+        out[broken] = self[broken]._into_rules(y[broken], z[broken], free[broken])
         return out
 
-    def _into_rules(self, y: Tensor, free: Tensor) -> Tensor:
+    def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
         at = self.layout
         lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
-        z = at.into_rules(y, lo, hi)
+        z = into_rules(torch.where(at.in_rule, aim, y), lo, hi, at.parts)
         on_grid = at.in_rule & (at.grid > 0)
         if on_grid.any():
             z = torch.where(on_grid, self._snap(z), z)
-            z = at.into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi))  # numbers make up for it
+            # Numbers off the grid make up for what rounding did.
+            z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), at.parts)
             z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
-        lost = (at.excess(z) > 0).any(1, keepdim=True)
+        lost = (excess(z, at.parts) > 0).any(1, keepdim=True)
         return torch.where(lost, self.retreat(y), z)
 
     def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
@@ -338,7 +293,7 @@ class Reach:
         at = self.layout
         for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
             for j, a in zip(columns, weights, strict=True):
-                over = at.excess(z)[:, r]
+                over = excess(z, at.parts)[:, r]
                 if at.grid[j] == 0 or not (over > 0).any():
                     continue
                 ticks = (z[:, j] - over / a + at.origin[j]) / at.grid[j]
@@ -355,64 +310,3 @@ class Reach:
             return z
         must = self._changes(torch.where(at.in_rule | self.outside, z, self.x))
         return torch.where(self._most_moved(z, y, must), z, self.x)
-
-    def _nearest_home(self) -> Tensor:
-        """(n, d) reachable points near the people themselves, for those whose own row breaks a promise."""
-        at = self.layout
-        home = self.project(self.x)
-        lost = ~self.keeps(home) & (self.lo <= self.hi).all(1)
-        for c, a, b in at.parts:  # what not even the best change of each column, the largest ones, can mend
-            gain = a * self.x[:, c] - torch.minimum(a * self.lo[:, c], a * self.hi[:, c])
-            most = min(at.max_changes or len(c), len(c))
-            lost &= (a * self.x[:, c]).sum(1) - gain.topk(most, 1).values.sum(1) <= b + 1e-5 * (1 + b.abs())
-        for i in lost.nonzero().squeeze(1):
-            person = self[i[None]]
-            z = person._snap(person._by_program())
-            real = (at.grid == 0) & (z != person.x) & at.in_rule
-            z = at.into_rules(z, torch.where(real, person.lo, z), torch.where(real, person.hi, z))
-            home[i] = torch.where(person.keeps(z)[:, None], z, home[i])
-        return home
-
-    def _by_program(self) -> Tensor:
-        """The one person's nearest row that keeps everything, by mixed-integer programming (HiGHS).
-
-        Each column of a rule is x (1 - s) + (tick k - origin s), where the switch s says that it changes and
-        k is whole on a grid:   minimise  sum |z - x| + 0.001 s   with   A z <= b,   sum s <= max_changes.
-        """
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        at = self.layout
-        c = at.in_rule.nonzero().squeeze(1)
-        x, lo, hi = (v[0, c].double().numpy() for v in (self.x, self.lo, self.hi))
-        A, b, grid = at.rules[:, c].double().numpy(), at.bounds.double().numpy(), at.grid[c].double().numpy()
-        noise = 8 * torch.finfo(self.x.dtype).eps * (np.abs(A * x).sum(1) + np.abs(b))
-        far = 1e3 * (1 + np.abs(x).max() + np.abs(b).max())
-        lo, hi = np.maximum(lo, -far), np.minimum(hi, far)
-        tick, origin = np.where(grid > 0, grid, 1.0), at.origin[c].double().numpy()
-        n, I, O = len(c), np.eye(len(c)), np.zeros((len(c), len(c)))  # noqa: E741
-        move = np.hstack([np.diag(-x - origin), np.diag(tick), O])  # z - x, from the variables s, k and |z - x|
-        size = np.hstack([O, O, I])
-        base = self._one_level(self._snap(self.clamp(self.x)), self.x)  # everything but the rules
-        elsewhere = int(self._changes(torch.where(at.in_rule, self.x, base)).sum())
-        found = milp(
-            np.concatenate([np.full(n, 1e-3), np.zeros(n), np.ones(n)]),
-            integrality=np.concatenate([np.ones(n), grid > 0, np.zeros(n)]),
-            bounds=Bounds(
-                np.concatenate([(x < lo) | (x > hi), np.full(n, -np.inf), np.zeros(n)]),
-                np.concatenate([(lo < hi) | (x != lo), np.full(2 * n, np.inf)]),
-            ),
-            constraints=[
-                LinearConstraint(np.hstack([np.diag(-origin - hi), np.diag(tick), O]), ub=0),
-                LinearConstraint(np.hstack([np.diag(-origin - lo), np.diag(tick), O]), lb=0),
-                LinearConstraint(size - move, lb=0),
-                LinearConstraint(size + move, lb=0),
-                LinearConstraint(A @ move, ub=b - A @ x + noise),
-                LinearConstraint(np.repeat([1.0, 0.0, 0.0], n), ub=at.max_changes - elsewhere if at.max_changes else n),
-            ],
-            options={"presolve": False},
-        )
-        if found.x is None:
-            return base
-        s, k = found.x[:n] > 0.5, found.x[n : 2 * n]
-        z = np.where(s, np.where(grid > 0, np.round(k), k) * tick - origin, x)
-        return base.index_copy(1, c, torch.as_tensor(z, dtype=self.x.dtype)[None])

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, SchemaError, did_you_mean, listed
-from holdfast.feature import Array, Feature, Mask, Rule
+from holdfast.feature import Array, Feature, Mask, Rule, column_names
+from holdfast.infer import Settings, inferred
 from holdfast.reach import Layout, Reach
 
 
@@ -35,7 +36,7 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
-        if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:
             raise SchemaError(f"max_changes must be a whole number, 0 (no limit) or more, got {self.max_changes!r}")
         names = self.names
         twice = sorted({n for n in names if names.count(n) > 1})
@@ -51,11 +52,25 @@ class Schema:
     # ---- making one
 
     @staticmethod
-    def infer(frame: pd.DataFrame, **settings: Any) -> "Schema":
-        """Read kinds, levels, ranges and scaling off a table; see `holdfast.infer.infer_schema`."""
-        from holdfast.infer import infer_schema
+    def infer(frame: pd.DataFrame, **settings: Unpack[Settings]) -> "Schema":
+        """Read kinds, levels, ranges and scaling off a table; say what may change.
 
-        return infer_schema(frame, **settings)
+        Args:
+            frame: the rows the model was trained on.
+            fixed, up, down: columns that may not change, only rise, only fall.
+            bounds: lowest and highest value an answer may have.
+            integers: columns of whole numbers that the table holds as floats.
+            categories: columns of numbers that are really codes.
+            ordered: levels of ordered categories, lowest first (ordered pandas categories need no mention).
+            allowed: levels an answer may have.
+            steps: answers in this column are multiples of it.
+            weights: cost of one encoded unit of change.
+            words: `label`, `unit` and `verbs` for sentences, per column.
+            rules: linear rules such as "open_accounts <= total_accounts".
+            max_changes: at most this many features may change; 0 for no limit.
+            scaling: "standard" (zero mean, unit variance), "minmax" (to [0, 1]) or "none".
+        """
+        return Schema(*inferred(frame, **settings))
 
     @staticmethod
     def box(columns: int | Sequence[str], low: float = -math.inf, high: float = math.inf) -> "Schema":
@@ -131,12 +146,8 @@ class Schema:
         out: dict[str, Any] = {}
         for name in like.columns:
             i = self.names.index(name)
-            column, rows = like[name].reset_index(drop=True), np.flatnonzero(changed[:, i])
-            if len(rows):
-                new = self.features[i].values(numbers[rows, i], column)
-                column = cast(Any, column).astype(new.dtype)  # a copy, and wider where `new` had to be
-                column.iloc[rows] = new.array
-            out[name] = column.array
+            rows = np.flatnonzero(changed[:, i])
+            out[name] = self.features[i].replaced(like[name], rows, numbers[rows, i]) if len(rows) else like[name]
         return pd.DataFrame(out, index=like.index, columns=like.columns)
 
     def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -187,7 +198,8 @@ class Schema:
         asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
         reach, z = self.reach(x), torch.where(same, x, z.double())
         y = reach.hold(same & ~reach.outside).project(z)  # move nothing else, if that is enough
-        y = torch.where(reach.keeps(y)[:, None], y, reach.project(z))
+        if self.rules or self.max_changes:
+            y = torch.where(reach.keeps(y)[:, None], y, reach.project(z))
         numbers = self._exact(y, x, kept)
         lost = np.zeros(len(kept), dtype=bool)
         for rule in self.rules:
@@ -291,7 +303,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
-        if not isinstance(content, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(content, Mapping):
             raise SchemaError(f"a schema is a table of settings, got {content!r}")
         unknown = [k for k in content if k not in ("feature", "rules", "max_changes")]
         if unknown:
@@ -357,21 +369,6 @@ class _Places:
             whole=np.array([f.kind != "real" for f in plain], dtype=bool),
             holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
         )
-
-
-def column_names(frame: pd.DataFrame) -> list[str]:
-    """The names of a table's columns, which must be texts and all different."""
-    names: list[Any] = list(frame.columns)
-    strange = [name for name in names if not isinstance(name, str)]
-    if strange:
-        raise SchemaError(
-            f"{len(strange)} column name(s) are not texts: {listed(strange)}; rename them, for example with "
-            "frame.columns = frame.columns.map(str)"
-        )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
-    return names
 
 
 def _plain(feature: Feature) -> dict[str, Any]:
