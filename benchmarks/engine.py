@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.network import mlp
 
 REPEATS = 7
 STEPS = 500

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from conftest import mixed_schema, mixed_table, seeded
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
@@ -15,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 import holdfast as hf
+from conftest import mixed_schema, mixed_table, seeded
 from holdfast.methods import METHODS
 from holdfast.network import mlp
 from holdfast.promises import blocked
@@ -46,7 +46,10 @@ def _pipeline() -> Any:
     text = ["sex", "job", "school"]
     numbers = [c for c in TABLE.columns if c not in text]
     prepare = make_column_transformer(
-        (make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder(handle_unknown="ignore")), text),
+        (
+            make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder(handle_unknown="ignore")),
+            text,
+        ),
         ("passthrough", numbers),
     )
     y = np.where(TABLE["income"] / 900 + TABLE["owner"] - TABLE["open"] / 2 > 3.2, "yes", "no")
@@ -71,7 +74,9 @@ class _Pipeline:
 
 def _callable(frame: pd.DataFrame) -> np.ndarray:
     """Any function: a score on the raw table, as one probability per row."""
-    score = frame["income"] / 900 + frame["owner"] * 1.0 - frame["open"] / 2 - 3.2 + (frame["job"].astype(object) == "a")
+    score = (
+        frame["income"] / 900 + frame["owner"] * 1.0 - frame["open"] / 2 - 3.2 + (frame["job"].astype(object) == "a")
+    )
     return 1 / (1 + np.exp(-score.to_numpy(dtype=float)))
 
 
@@ -103,10 +108,7 @@ def fitted(explainer: hf.Explainer, model: hf.Model) -> hf.Explainer:
 
 
 CASES = [
-    (e, m)
-    for e in EXPLAINERS
-    for m in MODELS
-    if not (EXPLAINERS[e]().needs_grad and m in ("pipeline", "callable"))
+    (e, m) for e in EXPLAINERS for m in MODELS if not (EXPLAINERS[e]().needs_grad and m in ("pipeline", "callable"))
 ]
 REFUSED = [(e, m) for e in EXPLAINERS for m in MODELS if (e, m) not in CASES]
 torch.set_num_threads(1)

@@ -24,8 +24,13 @@ def gaps(weights: Layers, z: np.ndarray, wanted: int) -> np.ndarray:
 
 
 def nearest_l1(
-    weights: Layers, x: np.ndarray, wanted: int, lo: np.ndarray, hi: np.ndarray,
-    margin: float = 0.0, cost: np.ndarray | None = None,
+    weights: Layers,
+    x: np.ndarray,
+    wanted: int,
+    lo: np.ndarray,
+    hi: np.ndarray,
+    margin: float = 0.0,
+    cost: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray]:
     """Least sum_j cost_j |z_j - x_j| over lo <= z <= hi with every gap >= margin: (distance, z).
 
@@ -70,8 +75,14 @@ def _ranges(weights: Layers, x: np.ndarray, lo: np.ndarray, hi: np.ndarray, reac
 
 
 def _within(
-    weights: Layers, x: np.ndarray, wanted: int, lo: np.ndarray, hi: np.ndarray,
-    margin: float, cost: np.ndarray, radius: float,
+    weights: Layers,
+    x: np.ndarray,
+    wanted: int,
+    lo: np.ndarray,
+    hi: np.ndarray,
+    margin: float,
+    cost: np.ndarray,
+    radius: float,
 ) -> tuple[float, list[np.ndarray]] | None:
     """Best point at most radius away: (proven lower bound, which neurons are on), or None if there is none.
 
@@ -83,12 +94,12 @@ def _within(
     c = np.concatenate([np.zeros(n), cost, cost, np.zeros(width - 3 * n)])
     lb, ub, binary = np.zeros(width), np.full(width, np.inf), np.zeros(width)
     lb[:n], ub[:n] = lo, hi
-    rows = [(eye[:n] - eye[n:2 * n] + eye[2 * n:3 * n], x, x), (c[None], -np.inf, radius)]
+    rows = [(eye[:n] - eye[n : 2 * n] + eye[2 * n : 3 * n], x, x), (c[None], -np.inf, radius)]
     h, at, switches = eye[:n], 3 * n, []
-    for (W, b), (low, high) in zip(weights[:-1], ranges):
+    for (W, b), (low, high) in zip(weights[:-1], ranges, strict=False):
         m = b.size
         s_at = slice(at + m, at + 2 * m)
-        pre, h, s = W @ h, eye[at:at + m], eye[s_at]
+        pre, h, s = W @ h, eye[at : at + m], eye[s_at]
         low, high = np.minimum(low, 0), np.maximum(high, 0)
         # A stable neuron (always on: low = 0, always off: high = 0) has a fixed switch, and needs no binary.
         lb[s_at], ub[s_at], binary[s_at] = low == 0, high > 0, (low < 0) & (high > 0)
@@ -101,7 +112,10 @@ def _within(
     rows.append((np.delete(W[wanted] - W, wanted, 0) @ h, margin - np.delete(b[wanted] - b, wanted), np.inf))
     # HiGHS stops at an absolute gap of 1e-6 that milp cannot change; a scaled objective makes it 1e-9.
     found = milp(
-        1e3 * c, integrality=binary, bounds=Bounds(lb, ub), options={"mip_rel_gap": 1e-7},
+        1e3 * c,
+        integrality=binary,
+        bounds=Bounds(lb, ub),
+        options={"mip_rel_gap": 1e-7},
         constraints=[LinearConstraint(*row) for row in rows],
     )
     if found.status == 2:
@@ -113,8 +127,14 @@ def _within(
 
 
 def _polish(
-    weights: Layers, x: np.ndarray, wanted: int, lo: np.ndarray, hi: np.ndarray,
-    margin: float, cost: np.ndarray, on: list[np.ndarray],
+    weights: Layers,
+    x: np.ndarray,
+    wanted: int,
+    lo: np.ndarray,
+    hi: np.ndarray,
+    margin: float,
+    cost: np.ndarray,
+    on: list[np.ndarray],
 ) -> np.ndarray:
     """The best point with these neurons on: a plain LP, without big-M.
 
@@ -122,7 +142,7 @@ def _polish(
     """
     A, a = np.hstack([np.eye(x.size), -np.eye(x.size)]), x  # z = A [up, down] + a
     rows, sides = [A, -A], [hi - a, a - lo]
-    for (W, b), active in zip(weights[:-1], on):
+    for (W, b), active in zip(weights[:-1], on, strict=False):
         A, a = W @ A, W @ a + b
         sign = np.where(active, -1.0, 1.0)  # an active neuron has pre >= 0, an inactive one pre <= 0
         rows.append(sign[:, None] * A)
@@ -133,9 +153,12 @@ def _polish(
     rows.append(-D @ A)
     sides.append(D @ a + d - margin)
     best = linprog(
-        np.tile(cost, 2), np.concatenate(rows), np.concatenate(sides), method="highs",
+        np.tile(cost, 2),
+        np.concatenate(rows),
+        np.concatenate(sides),
+        method="highs",
         options={"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
     )
     if best.status != 0:
         raise AssertionError(f"the LP of the found activation pattern failed: {best.message}")
-    return x + best.x[:x.size] - best.x[x.size:]
+    return x + best.x[: x.size] - best.x[x.size :]

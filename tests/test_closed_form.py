@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import seeded
-from oracle import nearest_l1
 from torch import nn
 
 import holdfast as hf
+from conftest import seeded
 from holdfast.network import mlp
+from oracle import nearest_l1
 
 
 def linear(w: torch.Tensor, b: float) -> nn.Module:
@@ -91,7 +91,7 @@ def test_min_cost_l2_with_a_box(seed: int) -> None:
 
 def test_min_cost_negative_coordinates_do_not_snap_unless_legacy() -> None:
     """The library behind the paper's tables clips to [0, 1] inside its shrinkage; ours must not, legacy must."""
-    w, b, x, model = problem(0)
+    _w, _b, x, model = problem(0)
     fine = hf.MinCost(norm=2).explain(model, x, "yes").cost("l2").mean()
     legacy = hf.MinCost(norm=2, legacy=True, rounds=9, steps=100, lr=0.01).explain(model, x, "yes").cost("l2").mean()
     assert legacy > 1.5 * fine
@@ -162,7 +162,9 @@ def test_min_cost_against_the_exact_optimum_of_a_relu_network() -> None:
         rows = x[net(x).argmax(1) == 0][:20]
     cfs = hf.MinCost(norm=1).explain(model, rows, "yes")
     assert cfs.found.all()
-    layers = [(m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in net if isinstance(m, nn.Linear)]
+    layers = [
+        (m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in net if isinstance(m, nn.Linear)
+    ]
     lo, hi = np.zeros(23), np.ones(23)
     true = np.array([nearest_l1(layers, r, 1, lo, hi)[0] for r in rows.double().numpy()])
     ours = cfs.cost("l1").to_numpy()

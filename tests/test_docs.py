@@ -46,7 +46,7 @@ def test_contributing_code_is_a_lawful_method() -> None:
     data = hf.data.german_credit()
     model = hf.train.network(data.X, data.y, data.schema, classes=["denied", "approved"], epochs=3)
     rows = data.X[model.predict(data.X) == "denied"].head(9)
-    method = space["Straight"](length=0.3)  # type: ignore[operator]
+    method = space["Straight"](length=0.3)
     cfs = method.explain(model, rows, "approved")
     assert cfs.found.mean() > 0.5
     assert (model.predict(cfs.after)[cfs.found] == "approved").all()
@@ -82,6 +82,11 @@ def test_every_public_name_has_a_docstring() -> None:
 
 
 def test_no_document_names_this_machine() -> None:
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/**/*.*"), *ROOT.glob("src/**/*.py")]:
+    for path in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("benchmarks/**/*.*"),
+        *ROOT.glob("src/**/*.py"),
+    ]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"/work/|/root/|/tmp/|/home/", text), path

@@ -10,7 +10,9 @@ import holdfast as hf
 def loaded_after(code: str) -> set[str]:
     """The top-level modules in a fresh interpreter after running the code."""
     script = f"import sys\n{code}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
-    return set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
 
 
 def test_import_is_light() -> None:
@@ -24,7 +26,7 @@ def test_every_public_name_exists() -> None:
         assert getattr(hf, name) is not None, name
     assert set(dir(hf)) >= set(hf.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Descnt'"):
-        hf.Descnt  # noqa: B018
+        hf.Descnt
 
 
 def test_typing_names_match_the_lazy_ones() -> None:

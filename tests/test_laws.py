@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import N
-from methods import CASES, EXPLAINERS, MODELS, REFUSED, SCHEMA, fitted, people
 from sklearn.base import clone
 
 import holdfast as hf
+from conftest import N
 from holdfast.promises import violations
 from holdfast.status import Status
+from methods import CASES, EXPLAINERS, MODELS, REFUSED, SCHEMA, fitted, people
 
 _models: dict[str, hf.Model] = {}
 _results: dict[tuple[str, str], tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]] = {}
@@ -137,13 +137,13 @@ def test_the_callers_world_is_left_as_found(method: str, model: str) -> None:
         modes = [x.training for x in module.modules()]
     copy = X.copy(deep=True)
     torch.manual_seed(7)
-    np.random.seed(7)  # noqa: NPY002
+    np.random.seed(7)
     random.seed(7)
-    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
     threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
     e.explain(m, X, "yes", seed=5)
     assert torch.equal(torch.get_rng_state(), states[0])
-    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == states[1]).all()
     assert random.getstate() == states[2]
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == (threads, grad)
     pd.testing.assert_frame_equal(X, copy)

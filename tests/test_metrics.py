@@ -24,8 +24,12 @@ SCHEMA = hf.Schema(
         hf.Feature("home", "category", levels=("rent", "own"), weight=3.0),
     )
 )
-BEFORE = pd.DataFrame({"money": [100.0, 200.0, 50.0, 80.0], "years": [4, 2, 6, 1], "home": ["rent", "own", "rent", "own"]})
-AFTER = pd.DataFrame({"money": [200.0, 200.0, 50.0, 80.0], "years": [4, 8, 6, 1], "home": ["own", "own", "rent", "own"]})
+BEFORE = pd.DataFrame(
+    {"money": [100.0, 200.0, 50.0, 80.0], "years": [4, 2, 6, 1], "home": ["rent", "own", "rent", "own"]}
+)
+AFTER = pd.DataFrame(
+    {"money": [200.0, 200.0, 50.0, 80.0], "years": [4, 8, 6, 1], "home": ["own", "own", "rent", "own"]}
+)
 
 
 def made() -> Counterfactuals:
@@ -35,7 +39,9 @@ def made() -> Counterfactuals:
     codes = np.array([Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.ALREADY_MET])
     goal = Goal(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
     x, z = SCHEMA.encode(BEFORE), SCHEMA.encode(AFTER)
-    return Counterfactuals(BEFORE, AFTER, x, z, scores, goal, codes, ["", "", "no", "met"], np.arange(4), SCHEMA, ("no", "yes"), run)
+    return Counterfactuals(
+        BEFORE, AFTER, x, z, scores, goal, codes, ["", "", "no", "met"], np.arange(4), SCHEMA, ("no", "yes"), run
+    )
 
 
 def values(series: "pd.Series[float]") -> list[float | None]:
@@ -169,6 +175,6 @@ def test_loading_other_files_is_an_error(tmp_path: object) -> None:
         Counterfactuals.load(f"{tmp_path}/x.parquet")
     with pytest.raises(hf.HoldfastError, match="no file"):
         Counterfactuals.load(f"{tmp_path}/y.parquet")
-    (tmp_path / "z.parquet").write_text("junk")  # type: ignore[operator]
+    (tmp_path / "z.parquet").write_text("junk")
     with pytest.raises(hf.HoldfastError, match="cannot read"):
         Counterfactuals.load(f"{tmp_path}/z.parquet")

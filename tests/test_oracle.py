@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+
 from oracle import Layers, gaps, nearest_l1
 
 
 def random_net(rng: np.random.Generator, *sizes: int) -> Layers:
-    net = [(rng.normal(size=(m, n)), rng.normal(size=m)) for n, m in zip(sizes, sizes[1:])]
+    net = [(rng.normal(size=(m, n)), rng.normal(size=m)) for n, m in itertools.pairwise(sizes)]
     h = rng.uniform(-1, 1, (1000, sizes[0]))
     for W, b in net[:-1]:
         h = np.maximum(h @ W.T + b, 0)
@@ -71,7 +74,8 @@ def test_hidden_layers_beat_no_sample() -> None:
     distance, _ = nearest_l1(net, x, wanted, lo, hi)
     sample = np.clip(x + rng.uniform(-1, 1, (20000, 5)) * rng.random((20000, 1)), lo, hi)
     met = np.array([gaps(net, z, wanted)[0] >= 0 for z in sample])
-    assert met.any() and 0 < distance <= abs(sample[met] - x).sum(axis=1).min()
+    assert met.any()
+    assert 0 < distance <= abs(sample[met] - x).sum(axis=1).min()
 
 
 def test_wanted_class_already_met_is_free() -> None:
@@ -79,7 +83,8 @@ def test_wanted_class_already_met_is_free() -> None:
     net, x = random_net(rng, 4, 6, 5, 3), rng.random(4)
     wanted = next(c for c in range(3) if gaps(net, x, c).min() > 0)
     distance, z = nearest_l1(net, x, wanted, np.zeros(4), np.ones(4))
-    assert distance == pytest.approx(0.0, abs=1e-9) and z == pytest.approx(x, abs=1e-9)
+    assert distance == pytest.approx(0.0, abs=1e-9)
+    assert z == pytest.approx(x, abs=1e-9)
 
 
 def test_unreachable_class_raises() -> None:
@@ -91,4 +96,5 @@ def test_unreachable_class_raises() -> None:
 def test_x_outside_the_box_pays_its_way_in() -> None:
     W, b = np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([1.0, 0.0])  # class 0 everywhere in the box
     distance, z = nearest_l1([(W, b)], np.array([3.0, 0.5]), 0, np.zeros(2), np.ones(2))
-    assert distance == pytest.approx(2.0) and z == pytest.approx([1.0, 0.5])
+    assert distance == pytest.approx(2.0)
+    assert z == pytest.approx([1.0, 0.5])

@@ -17,8 +17,8 @@ from holdfast import page, plot
 from holdfast.errors import MissingExtraError, SettingError
 from holdfast.feature import Feature
 from holdfast.result import Counterfactuals
-from holdfast.status import Status
 from holdfast.schema import Schema
+from holdfast.status import Status
 from test_words import RUN, made
 
 EVIL = "<script>alert('x')</script>&\"<img src=x onerror=alert(1)>"
@@ -270,7 +270,7 @@ def test_index_labels_of_any_type(index: pd.Index, tmp_path: Path) -> None:
 
 
 def values(chart: object, layer: int) -> list[dict[str, object]]:
-    spec = chart.to_dict()  # type: ignore[attr-defined]
+    spec = chart.to_dict()
     return spec["datasets"][spec["layer"][layer]["data"]["name"]]
 
 
@@ -316,7 +316,7 @@ def test_bars_count_raised_lowered_and_switched() -> None:
 @pytest.mark.parametrize("chart", [plot.cost_confidence, plot.changed_features])
 def test_charts_are_saved_by_ending(chart: object, ending: str, tmp_path: Path) -> None:
     for cfs in (some(3), some(2, Status.NOT_FOUND)):  # a picture without answers is empty, not an error
-        path = plot.save(chart(cfs), tmp_path / f"chart.{ending}")  # type: ignore[operator]
+        path = plot.save(chart(cfs), tmp_path / f"chart.{ending}")
         start = path.read_bytes()[:400]
         assert {"svg": b"<svg", "png": b"PNG", "html": b"<html"}[ending.lower()] in start
 

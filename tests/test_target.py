@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import seeded
 
 import holdfast as hf
+from conftest import seeded
 from holdfast.network import mlp
 from holdfast.target import Goal
 

@@ -7,8 +7,8 @@ import torch
 
 from holdfast.feature import Feature
 from holdfast.result import Counterfactuals, Run
-from holdfast.status import Status
 from holdfast.schema import Schema
+from holdfast.status import Status
 from holdfast.target import Goal
 from holdfast.words import Moves, headings, moves, sentences
 

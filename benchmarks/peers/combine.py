@@ -1,6 +1,6 @@
 """Gather the result files of all peers into one JSON file and print a table. Needs numpy only.
 
-    python combine.py task.npz RESULTS_DIR OUT.json
+python combine.py task.npz RESULTS_DIR OUT.json
 """
 
 import json
@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 from score import load_task, score
-
 
 # What the README shows, and under which name; "best" is filled in from the sweep.
 SHOWN = {
@@ -50,19 +48,22 @@ def main(task_path, results_dir, out_path):
     # The long runs are kept apart from the choice of the best, as they cost ten times more.
     art = [m for m in methods if m["method"].startswith("art_") and m["settings"]["max_iter"] == 100]
     best = {"art_best_l1": best_of(art, "l1"), "art_best_l2": best_of(art, "l2")}
-    combined = {"task": facts, **best,
-                "readme": {best.get(name, name): label for name, label in SHOWN.items()},
-                "methods": methods,
-                "on_first_rows": {str(n): on_first_rows(task, results_dir, methods, n)
-                                  for n in sorted({m["rows"] for m in methods})}}
+    combined = {
+        "task": facts,
+        **best,
+        "readme": {best.get(name, name): label for name, label in SHOWN.items()},
+        "methods": methods,
+        "on_first_rows": {
+            str(n): on_first_rows(task, results_dir, methods, n) for n in sorted({m["rows"] for m in methods})
+        },
+    }
     Path(out_path).parent.mkdir(parents=True, exist_ok=True)
     Path(out_path).write_text(json.dumps(combined, indent=2) + "\n")
 
     columns = ("rows", "coverage", "validity", "l1", "l2", "in_range", "changed", "ms_per_row")
     print(f"{'method':28}" + "".join(f"{c:>11}" for c in columns))
     for m in methods:
-        print(f"{m['method']:28}" + "".join(f"{m[c]:11.4g}" if m[c] is not None else f"{'-':>11}"
-                                           for c in columns))
+        print(f"{m['method']:28}" + "".join(f"{m[c]:11.4g}" if m[c] is not None else f"{'-':>11}" for c in columns))
     print("best ART:", combined["art_best_l1"], combined["art_best_l2"])
 
 

@@ -1,6 +1,6 @@
 """Run the ElasticNet attack of the Adversarial Robustness Toolbox on the shared task.
 
-    python run_art.py task.npz RESULTS_DIR
+python run_art.py task.npz RESULTS_DIR
 """
 
 import sys
@@ -11,20 +11,25 @@ import numpy as np
 import torch
 from art.attacks.evasion import ElasticNet
 from art.estimators.classification import PyTorchClassifier
-
 from network import network_from
 from score import load_task, record
 
-SWEEP = [(rule, rate, beta)
-         for rule in ("L1", "L2")
-         for rate in (1e-2, 1e-1)
-         for beta in ((1e-3, 1e-2, 1e-1) if rule == "L1" else (1e-4, 1e-3, 1e-2))]
+SWEEP = [
+    (rule, rate, beta)
+    for rule in ("L1", "L2")
+    for rate in (1e-2, 1e-1)
+    for beta in ((1e-3, 1e-2, 1e-1) if rule == "L1" else (1e-4, 1e-3, 1e-2))
+]
 
 
 def run(task, settings):
     classifier = PyTorchClassifier(
-        model=network_from(task), loss=torch.nn.CrossEntropyLoss(), input_shape=(len(task["columns"]),),
-        nb_classes=2, clip_values=(0.0, 1.0), device_type="cpu",
+        model=network_from(task),
+        loss=torch.nn.CrossEntropyLoss(),
+        input_shape=(len(task["columns"]),),
+        nb_classes=2,
+        clip_values=(0.0, 1.0),
+        device_type="cpu",
     )
     x = task["X_explain"].astype(np.float32)
     wanted = np.ones(len(x), dtype=np.int64)
@@ -40,18 +45,33 @@ def run(task, settings):
 
 def attempt(task, out_dir, name, **settings):
     answers, cpu, wall = run(task, settings)
-    return record(out_dir, name, task, answers, cpu, wall, library="adversarial-robustness-toolbox",
-                  version=version("adversarial-robustness-toolbox"),
-                  settings={"attack": "ElasticNet", "batch_size": "all rows", "model": "float32 torch",
-                            **settings})
+    return record(
+        out_dir,
+        name,
+        task,
+        answers,
+        cpu,
+        wall,
+        library="adversarial-robustness-toolbox",
+        version=version("adversarial-robustness-toolbox"),
+        settings={"attack": "ElasticNet", "batch_size": "all rows", "model": "float32 torch", **settings},
+    )
 
 
 def main(task_path, out_dir):
     torch.set_num_threads(1)
     task = load_task(task_path)
     entries = [
-        attempt(task, out_dir, f"art_{rule.lower()}_lr{rate:g}_beta{beta:g}", decision_rule=rule,
-                learning_rate=rate, beta=beta, max_iter=100, binary_search_steps=9)
+        attempt(
+            task,
+            out_dir,
+            f"art_{rule.lower()}_lr{rate:g}_beta{beta:g}",
+            decision_rule=rule,
+            learning_rate=rate,
+            beta=beta,
+            max_iter=100,
+            binary_search_steps=9,
+        )
         for rule, rate, beta in SWEEP
     ]
     # One long run for each rule shows how much of the gap to the best is only a matter of iterations.
@@ -59,8 +79,16 @@ def main(task_path, out_dir):
         same_rule = [e for e in entries if e["settings"]["decision_rule"] == rule]
         full = [e for e in same_rule if e["validity"] == 1.0] or same_rule
         best = min(full, key=lambda e: e[key])["settings"]
-        attempt(task, out_dir, f"art_{key}_long", decision_rule=rule, learning_rate=best["learning_rate"],
-                beta=best["beta"], max_iter=1000, binary_search_steps=9)
+        attempt(
+            task,
+            out_dir,
+            f"art_{key}_long",
+            decision_rule=rule,
+            learning_rate=best["learning_rate"],
+            beta=best["beta"],
+            max_iter=1000,
+            binary_search_steps=9,
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run dice-ml on the first rows of the shared task (it is slow: the number of rows is recorded).
 
-    python run_dice.py task.npz RESULTS_DIR
+python run_dice.py task.npz RESULTS_DIR
 """
 
 import random
@@ -13,9 +13,8 @@ import dice_ml
 import numpy as np
 import pandas as pd
 import torch
-from raiutils.exceptions import UserConfigValidationException
-
 from network import network_from
+from raiutils.exceptions import UserConfigValidationException
 from score import load_task, record
 
 ROWS = {"random": 100, "genetic": 100, "gradient": 20}
@@ -26,8 +25,12 @@ DECIMALS = 3
 def make_explainer(task, method):
     columns = list(task["columns"])
     train = pd.DataFrame(task["X_train"], columns=columns).assign(Good=task["y_train"])
-    data = dice_ml.Data(dataframe=train, continuous_features=columns, outcome_name="Good",
-                        continuous_features_precision={name: DECIMALS for name in columns})
+    data = dice_ml.Data(
+        dataframe=train,
+        continuous_features=columns,
+        outcome_name="Good",
+        continuous_features_precision={name: DECIMALS for name in columns},
+    )
     # The features are in [0, 1] already, so the library's own min-max step changes nothing.
     model = dice_ml.Model(model=network_from(task, softmax=True), backend="PYT", func="ohe-min-max")
     return dice_ml.Dice(data, model, method=method)
@@ -37,7 +40,8 @@ def one_answer(explainer, query, ranges):
     """Return the counterfactual for a one-row frame, or NaN where the library finds none."""
     try:
         result = explainer.generate_counterfactuals(
-            query, total_CFs=1, desired_class=1, permitted_range=ranges, verbose=False)
+            query, total_CFs=1, desired_class=1, permitted_range=ranges, verbose=False
+        )
     except UserConfigValidationException:
         return np.full(query.shape[1], np.nan)
     found = result.cf_examples_list[0].final_cfs_df_sparse
@@ -66,11 +70,27 @@ def main(task_path, out_dir, *methods):
     task = load_task(task_path)
     for method in methods or ROWS:
         answers, cpu, wall, setup = run(task, method)
-        settings = {"method": method, "total_CFs": 1, "desired_class": 1, "permitted_range": [0, 1],
-                    "continuous_features_precision": DECIMALS, "others": "library defaults",
-                    "model": "float32 torch"}
-        record(out_dir, f"dice_{method}", task, answers, cpu, wall, library="dice-ml",
-               version=version("dice-ml"), settings=settings, setup_seconds=setup)
+        settings = {
+            "method": method,
+            "total_CFs": 1,
+            "desired_class": 1,
+            "permitted_range": [0, 1],
+            "continuous_features_precision": DECIMALS,
+            "others": "library defaults",
+            "model": "float32 torch",
+        }
+        record(
+            out_dir,
+            f"dice_{method}",
+            task,
+            answers,
+            cpu,
+            wall,
+            library="dice-ml",
+            version=version("dice-ml"),
+            settings=settings,
+            setup_seconds=setup,
+        )
 
 
 if __name__ == "__main__":

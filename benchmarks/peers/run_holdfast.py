@@ -1,6 +1,6 @@
 """Holdfast on the shared task: the smallest l1 and l2 changes.
 
-    python run_holdfast.py task.npz RESULTS_DIR
+python run_holdfast.py task.npz RESULTS_DIR
 """
 
 import sys
@@ -19,7 +19,10 @@ def main(task_path, out_dir):
     schema = hf.Schema.box([str(c) for c in task["columns"]], 0.0, 1.0)
     model = hf.Model.of(network_from(task), schema, classes=["Bad", "Good"])
     x = torch.tensor(task["X_explain"], dtype=torch.float32)
-    for name, method in {"holdfast_min_cost_l1": hf.MinCost(norm=1), "holdfast_min_cost_l2": hf.MinCost(norm=2)}.items():
+    for name, method in {
+        "holdfast_min_cost_l1": hf.MinCost(norm=1),
+        "holdfast_min_cost_l2": hf.MinCost(norm=2),
+    }.items():
         method.explain(model, x[:8], "Good")  # imports are not part of the work
         cpu, wall = time.process_time(), time.perf_counter()
         cfs = method.explain(model, x, "Good", seed=0)

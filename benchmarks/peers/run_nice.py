@@ -1,6 +1,6 @@
 """Run NICE (package NICEx) on the shared task.
 
-    python run_nice.py task.npz RESULTS_DIR
+python run_nice.py task.npz RESULTS_DIR
 """
 
 import sys
@@ -9,7 +9,6 @@ from importlib.metadata import version
 
 import numpy as np
 from nice import NICE
-
 from score import forward, load_task, record
 
 
@@ -23,16 +22,24 @@ def run(task, optimization):
     """Return the counterfactuals, CPU seconds, wall seconds and the set-up time (not in the other two)."""
     start = time.process_time()
     explainer = NICE(
-        predict_fn=lambda x: probabilities(task, x), X_train=task["X_train"].copy(), y_train=task["y_train"],
-        cat_feat=[], num_feat=list(range(task["X_train"].shape[1])), optimization=optimization,
-        justified_cf=True, distance_metric="HEOM", num_normalization="minmax",
+        predict_fn=lambda x: probabilities(task, x),
+        X_train=task["X_train"].copy(),
+        y_train=task["y_train"],
+        cat_feat=[],
+        num_feat=list(range(task["X_train"].shape[1])),
+        optimization=optimization,
+        justified_cf=True,
+        distance_metric="HEOM",
+        num_normalization="minmax",
     )
     setup = time.process_time() - start
 
     # NICE explains one row at a time; the slice keeps the two dimensions that it wants.
     cpu, wall = time.process_time(), time.perf_counter()
-    answers = [explainer.explain(task["X_explain"][i : i + 1].copy(), target_class=[1])[0]
-               for i in range(len(task["X_explain"]))]
+    answers = [
+        explainer.explain(task["X_explain"][i : i + 1].copy(), target_class=[1])[0]
+        for i in range(len(task["X_explain"]))
+    ]
     return np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup
 
 
@@ -40,10 +47,26 @@ def main(task_path, out_dir):
     task = load_task(task_path)
     for optimization in ("none", "sparsity", "proximity"):
         answers, cpu, wall, setup = run(task, optimization)
-        settings = {"optimization": optimization, "justified_cf": True, "distance_metric": "HEOM",
-                    "num_normalization": "minmax", "target_class": [1], "model": "float64 numpy"}
-        record(out_dir, f"nice_{optimization}", task, answers, cpu, wall, library="NICEx",
-               version=version("NICEx"), settings=settings, setup_seconds=setup)
+        settings = {
+            "optimization": optimization,
+            "justified_cf": True,
+            "distance_metric": "HEOM",
+            "num_normalization": "minmax",
+            "target_class": [1],
+            "model": "float64 numpy",
+        }
+        record(
+            out_dir,
+            f"nice_{optimization}",
+            task,
+            answers,
+            cpu,
+            wall,
+            library="NICEx",
+            version=version("NICEx"),
+            settings=settings,
+            setup_seconds=setup,
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 DIR is the directory that holds heloc/heloc.csv.gz.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -42,7 +43,7 @@ def split_and_scale(features, target):
 def train_network(x, y, epochs=50, batch=128):
     torch.manual_seed(SEED)
     steps = []
-    for n_in, n_out in zip(LAYERS[:-1], LAYERS[1:]):
+    for n_in, n_out in itertools.pairwise(LAYERS):
         steps += [torch.nn.Linear(n_in, n_out), torch.nn.ReLU()]
     network = torch.nn.Sequential(*steps[:-1])
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
@@ -94,9 +95,19 @@ def main(out_path):
         "seed": SEED,
     }
     np.savez(
-        out_path, **weights, X_train=x_train, y_train=y_train, X_test=x_test, y_test=y_test,
-        X_explain=x_explain, columns=np.array(columns), lo=np.zeros(len(columns)), hi=np.ones(len(columns)),
-        raw_min=low, raw_max=high, facts=np.array(json.dumps(facts)),
+        out_path,
+        **weights,
+        X_train=x_train,
+        y_train=y_train,
+        X_test=x_test,
+        y_test=y_test,
+        X_explain=x_explain,
+        columns=np.array(columns),
+        lo=np.zeros(len(columns)),
+        hi=np.ones(len(columns)),
+        raw_min=low,
+        raw_max=high,
+        facts=np.array(json.dumps(facts)),
     )
     print(json.dumps(facts, indent=2))
 

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.version import __version__
 
-
 _PUBLIC = {
     "Counterfactuals": "holdfast.result",
     "Descent": "holdfast.search.descent",
@@ -35,22 +34,22 @@ if TYPE_CHECKING:
     from holdfast import metrics as metrics
     from holdfast import train as train
     from holdfast.errors import HoldfastError as HoldfastError
-    from holdfast.metrics import evaluate as evaluate
     from holdfast.explainer import Explainer as Explainer
     from holdfast.explainer import Query as Query
     from holdfast.feature import Feature as Feature
     from holdfast.feature import Rule as Rule
     from holdfast.methods import list_methods as list_methods
+    from holdfast.metrics import evaluate as evaluate
     from holdfast.model import Model as Model
     from holdfast.report import Report as Report
     from holdfast.result import Counterfactuals as Counterfactuals
-    from holdfast.status import Status as Status
     from holdfast.schema import Schema as Schema
     from holdfast.search.descent import Descent as Descent
     from holdfast.search.minimal import MinCost as MinCost
     from holdfast.search.neighbors import NearestNeighbor as NearestNeighbor
     from holdfast.search.pgd import MinEpsilonPGD as MinEpsilonPGD
     from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
+    from holdfast.status import Status as Status
     from holdfast.target import Target as Target
 
 

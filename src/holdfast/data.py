@@ -118,11 +118,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     except Exception as error:  # parsers raise whatever they like about a file that is not what it claims to be
         raise FileError(f"cannot read {str(path)!r}: {error}") from None
     table.columns = pd.Index([str(name) for name in table.columns])  # Parquet keeps names that are no texts
-    if schema is None:
-        return table
-    if not len(table):
-        return _typed(table, schema)
-    return table if path.suffix.lower() == ".parquet" else _with_fractions(table, schema)
+    return table if len(table) or schema is None else _typed(table, schema)
 
 
 def known_extension(path: Path, doing: str) -> str:
@@ -199,13 +195,6 @@ def _typed(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
         return table
     typed = {f.name: f.values(np.zeros(0), None) for f in schema.features if f.name in names}
     return pd.DataFrame({name: typed.get(name, pd.Series(dtype=object)) for name in names})
-
-
-def _with_fractions(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """A column of real numbers that happen to be whole is read as integers, and would round every answer."""
-    real = [f.name for f in schema.features if f.kind == "real" and "int" not in f.dtype.lower()]
-    whole = [name for name in table.columns if name in real and pd.api.types.is_integer_dtype(table[name].dtype)]
-    return table.astype(dict.fromkeys(whole, "float64"))
 
 
 def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -> None:

@@ -120,6 +120,7 @@ class Explainer(ABC):
 
     def check(self, model: Model) -> None:
         """Raise a `SettingError` if the settings cannot work with this model."""
+        return
 
     @final
     def explain(
@@ -227,9 +228,7 @@ class Explainer(ABC):
             late[batch] = clock.ran_out
         return found, late
 
-    def _reasons(
-        self, status: Any, confidence: Any, stuck: Any, broken: Any, late: Any, clock: Clock
-    ) -> list[str]:
+    def _reasons(self, status: Any, confidence: Any, stuck: Any, broken: Any, late: Any, clock: Clock) -> list[str]:
         out = np.full(len(status), "", dtype=object)
         out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"
         for i in np.flatnonzero(status == Status.NOT_FOUND):

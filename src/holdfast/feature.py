@@ -124,7 +124,8 @@ class Feature:
         except TypeError:
             raise SchemaError(f"feature {self.name!r}: pandas knows no dtype {self.dtype!r}") from None
         dtype = getattr(dtype, "numpy_dtype", dtype)  # of nullable and Arrow columns
-        return dtype if isinstance(dtype, np.dtype) and dtype.kind in "iuf" else np.dtype(np.float64)
+        plain = isinstance(dtype, np.dtype) and cast(Any, dtype).kind in "iuf"
+        return cast(Any, dtype) if plain else np.dtype(np.float64)
 
     def stored(self, values: Array) -> Array:
         """The values as the table will hold them: a column of float32 rounds."""
@@ -249,7 +250,7 @@ class Feature:
             held[rows] = numbers
             return pd.Series(held, index=column.index)
         new = self.values(numbers, column)
-        wide: Any = column.astype(cast(Any, new.dtype)).copy()  # wider where `new` had to be
+        wide: Any = cast(Any, column).astype(new.dtype).copy()  # wider where `new` had to be
         wide.iloc[rows] = new.array
         return wide
 

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import SchemaError, did_you_mean, listed
+from holdfast.errors import SchemaError, did_you_mean
 from holdfast.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
 
 MOST_LEVELS = 1000  # a text column with more distinct values is a name or an id, not a category
@@ -114,7 +114,7 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
 def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     dtype = column.dtype
     found: list[Any] = list(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else column.dropna().unique())
-    levels = [v.item() if isinstance(v, np.generic) else v for v in found]
+    levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:
         raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; convert them to text or numbers")

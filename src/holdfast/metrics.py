@@ -89,9 +89,7 @@ def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tupl
     return pairs
 
 
-def evaluate(
-    cfs: Counterfactuals, X: pd.DataFrame | None = None, y: "pd.Series[Any] | None" = None
-) -> Report:
+def evaluate(cfs: Counterfactuals, X: pd.DataFrame | None = None, y: "pd.Series[Any] | None" = None) -> Report:
     """The usual metrics in one report; those about plausibility need data and its outcomes."""
     values = {"validity": validity(cfs), "confidence": confidence(cfs), "sparsity": sparsity(cfs)}
     values |= {f"cost {n}": cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}

@@ -136,7 +136,7 @@ class Model(ABC):
             raise ModelError(f"the model has {k} classes, but {len(classes)} names were given: {list(classes)}")
         if len(set(classes)) != k:
             raise ModelError(f"class names must differ, got {list(classes)}")
-        self.classes = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
+        self.classes = tuple(cast(Any, c).item() if isinstance(c, np.generic) else c for c in classes)
 
 
 def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
@@ -176,7 +176,9 @@ class TorchModel(Model):
         self.outputs: Outputs = outputs or said or "logits"
         raw = self._probe()
         if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
-            raise ModelError(f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)")
+            raise ModelError(
+                f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)"
+            )
         if not bool(raw.isfinite().all()):
             raise ModelError("the module returned scores that are no numbers; look for NaN or inf in its weights")
         if outputs is None and said is None and looks_like_probabilities(raw):
@@ -355,7 +357,9 @@ class BlackBox(Model):
 
     def fingerprint(self) -> str:
         scores = self._raw(self._probe).numpy().round(10)
-        return hashlib.sha256(f"{type(self.wrapped).__name__} {self.classes}".encode() + scores.tobytes()).hexdigest()[:16]
+        return hashlib.sha256(f"{type(self.wrapped).__name__} {self.classes}".encode() + scores.tobytes()).hexdigest()[
+            :16
+        ]
 
 
 # ---- files

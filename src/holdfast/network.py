@@ -8,6 +8,7 @@ input gradients by hand, which costs about a third of automatic differentiation 
     d scores . v / d h_{i-1} = (d scores . v / d h_i  *  [h_i > 0]) W_i
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
     """A plain ReLU network with logits at the end."""
     layers: list[nn.Module] = []
     sizes = [inputs, *hidden]
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in itertools.pairwise(sizes):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
 
@@ -61,13 +62,12 @@ def describe(module: nn.Module) -> list[Layer]:
         name = type(layer).__name__
         if name not in LAYERS or type(layer) is not LAYERS[name][0]:
             raise ModelError(
-                f"cannot write down a {name} layer; models that can be saved are nn.Sequential of "
-                + ", ".join(LAYERS)
+                f"cannot write down a {name} layer; models that can be saved are nn.Sequential of " + ", ".join(LAYERS)
             )
         entry: Layer = {"layer": name}
         for key in LAYERS[name][1]:
-            value = getattr(layer, key)
-            entry[key] = list(value) if isinstance(value, tuple) else value
+            value: Any = getattr(layer, key)
+            entry[key] = [*value] if isinstance(value, tuple) else value
         if isinstance(layer, nn.Linear) and layer.bias is None:
             entry["bias"] = False
         out.append(entry)
@@ -105,16 +105,14 @@ class Engine:
         """The engine for a module, or None if it is not Linear and ReLU layers in turn (dropout is idle)."""
         layers = [m for m in flat_layers(module) if not isinstance(m, nn.Dropout | nn.Identity)]
         plain = all(type(m) is (nn.ReLU if i % 2 else nn.Linear) for i, m in enumerate(layers))
-        hooked = any(m._forward_hooks or m._forward_pre_hooks for m in module.modules())  # pyright: ignore[reportPrivateUsage]
+        parts: list[Any] = list(module.modules())
+        hooked = any(m._forward_hooks or m._forward_pre_hooks for m in parts)
         if not plain or len(layers) % 2 == 0 or hooked:
             return None
         linear = [m for m in layers if isinstance(m, nn.Linear)]
         zeros = [m.weight.new_zeros(m.out_features) for m in linear]
         return cls(
-            [
-                (m.weight.detach(), z if m.bias is None else m.bias.detach())
-                for m, z in zip(linear, zeros, strict=True)
-            ]
+            [(m.weight.detach(), z if m.bias is None else m.bias.detach()) for m, z in zip(linear, zeros, strict=True)]
         )
 
     def against(self, way: float, level: float) -> "Engine":

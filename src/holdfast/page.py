@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
 
 from pathlib import Path
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd

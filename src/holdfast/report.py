@@ -70,7 +70,10 @@ def interval(values: np.typing.NDArray[np.float64], level: float, seed: int = 0)
     rng = np.random.default_rng(seed)
     # How often each row is drawn is multinomial, so no resample has to be written out.
     means = np.concatenate(
-        [rng.multinomial(len(values), np.full(len(values), 1 / len(values)), 50) @ values for _ in range(RESAMPLES // 50)]
+        [
+            rng.multinomial(len(values), np.full(len(values), 1 / len(values)), 50) @ values
+            for _ in range(RESAMPLES // 50)
+        ]
     ) / len(values)
     tail = (1 - level) / 2
     return float(np.quantile(means, tail)), float(np.quantile(means, 1 - tail))

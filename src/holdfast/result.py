@@ -234,7 +234,7 @@ class Counterfactuals:
 
 
 def _plain_value(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
+    return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
 
 
 Metric = Callable[[Counterfactuals], "pd.Series[float]"]  # one value per row: means and groups come later

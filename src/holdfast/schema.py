@@ -220,8 +220,9 @@ class Schema:
         """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
         moved, numbers = self._moved(y, x), self.decode_numbers(y)
         low, high = self.room(kept)
-        for i in self._places.number.tolist():
-            f = self.features[i]
+        for i, f in enumerate(self.features):
+            if f.is_category:
+                continue
             value = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
             numbers[:, i] = np.minimum(np.maximum(value, low[:, i]), high[:, i])
         numbers = np.where(moved, numbers, kept)
@@ -255,7 +256,10 @@ class Schema:
 
     def _over(self, rule: Rule, numbers: Array) -> Array:
         """(n,) by how much the rule is over its bound."""
-        return sum(w * numbers[:, self.names.index(n)] for n, w in rule.weights.items()) - rule.bound
+        total = np.zeros(len(numbers))
+        for name, weight in rule.weights.items():
+            total = total + weight * numbers[:, self.names.index(name)]
+        return total - rule.bound
 
     def _moved(self, z: Tensor, x: Tensor) -> Mask:
         """(n, features) which features differ between encoded rows."""
@@ -374,9 +378,9 @@ class _Places:
 def _plain(feature: Feature) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for spec in fields(feature):
-        value = getattr(feature, spec.name)
+        value: Any = getattr(feature, spec.name)
         if spec.default is MISSING or value != spec.default:
-            out[spec.name] = list(value) if isinstance(value, tuple) else value
+            out[spec.name] = [*value] if isinstance(value, tuple) else value
     return out
 
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-
 from typing import TYPE_CHECKING
 
 import numpy as np

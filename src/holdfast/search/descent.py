@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.errors import untyped
 from holdfast.explainer import Explainer, Query, need
 from holdfast.network import Pullback
 from holdfast.search.tighten import shift
@@ -77,20 +78,33 @@ class Descent(Explainer):
     @classmethod
     def scfe(cls, **settings: Any) -> "Descent":
         """Squared score loss and squared distance, run to the end."""
-        base = _TO_THE_END | {"loss": "score", "norm": 2, "optimizer": "newton", "lr": 1.0, "steps": 100}
+        base: dict[str, Any] = _TO_THE_END | {
+            "loss": "score",
+            "norm": 2,
+            "optimizer": "newton",
+            "lr": 1.0,
+            "steps": 100,
+        }
         return cls(**(base | settings))
 
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
         """Cross-entropy and l1 by plain gradient descent until the class changes."""
-        base: dict[str, Any] = {"optimizer": "sgd", "lam": 0.001, "lr": 0.1, "steps": 1000, "rounds": 1, "keep": "first"}
+        base: dict[str, Any] = {
+            "optimizer": "sgd",
+            "lam": 0.001,
+            "lr": 0.1,
+            "steps": 1000,
+            "rounds": 1,
+            "keep": "first",
+        }
         return cls(**(base | settings))
 
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
         """VanillaCF: cross-entropy and half the mean square, RMSprop, the last point."""
-        base = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000, "decay": False}
-        base = _TO_THE_END | base
+        base: dict[str, Any] = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000}
+        base = _TO_THE_END | base | {"decay": False}
         return cls(**(base | settings))
 
     def check(self, model: object) -> None:
@@ -152,7 +166,9 @@ class Walk:
         self.how, self.lam, self.z = how, lam, query.reach.clamp(query.x)
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
-        self.back = query.reach.weights * (lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1])
+        self.back = query.reach.weights * (
+            lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1]
+        )
         self.update = _compiled() if how.compile else _update
 
     def only(self, rows: Tensor) -> None:
@@ -217,8 +233,7 @@ def _update(
 
 @cache
 def _compiled() -> Any:
-    build: Any = torch.compile  # pyright cannot see through its overloads
-    return build(_update, dynamic=True)
+    return untyped("torch").compile(_update, dynamic=True)
 
 
 class Cheapest:

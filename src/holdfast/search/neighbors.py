@@ -7,12 +7,13 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.errors import untyped
 from holdfast.explainer import Explainer, Query, need
 from holdfast.geometry import chunks
 from holdfast.model import Model
@@ -48,8 +49,7 @@ class NearestNeighbor(Explainer):
         """Remember the data, encoded, without repeats."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "NearestNeighbor needs at least one data row")
-        distinct: Any = torch.unique
-        self.data_: Tensor = distinct(x, dim=0)
+        self.data_: Tensor = untyped("torch").unique(x, dim=0)
         with model.borrowed():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
@@ -58,8 +58,10 @@ class NearestNeighbor(Explainer):
         d = query.x.shape[1]
         out = query.reach.project(query.x)[:, None].repeat(1, self.answers, 1)
         data, scores = self.data_.to(query.x.dtype), self.scores_
-        for label in set(query.goal.label.tolist()):
+        for label in range(query.goal.k):
             rows = (query.goal.label == label).nonzero().squeeze(1)
+            if not len(rows):
+                continue
             fits = query.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(scores)
             if fits.any():
                 for part in chunks(rows, max(1, CELLS // (int(fits.sum()) * d))):

@@ -12,9 +12,7 @@ def cost_of(delta: Tensor, weight: Tensor, norm: int) -> Tensor:
     return (delta.abs() if norm == 1 else delta.square()) @ weight
 
 
-def tangent_step(
-    reach: Reach, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float
-) -> Tensor:
+def tangent_step(reach: Reach, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float) -> Tensor:
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|. Norm 1:

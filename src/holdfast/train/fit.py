@@ -47,14 +47,15 @@ def network(
     x, labels = schema.encode(X), torch.tensor([place[v] for v in y])
     generator = torch.Generator().manual_seed(seed)
     net = initialised(mlp(schema.width, hidden, len(names)), generator)
-    optimizer = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
+    optimizer: Any = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
     with Progress(progress, "training") as bar, torch.enable_grad(), limited_threads(1):
         bar.total(epochs)
         for _ in range(epochs):
             for rows in chunks(torch.randperm(len(x), generator=generator), batch_size):
                 optimizer.zero_grad()
-                nn.functional.cross_entropy(net(x[rows]), labels[rows]).backward()  # pyright: ignore[reportUnknownMemberType]
-                optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+                loss: Any = nn.functional.cross_entropy(net(x[rows]), labels[rows])
+                loss.backward()
+                optimizer.step()
             bar.step(1)
     return Model.of(net.eval(), schema, classes=names)
 
