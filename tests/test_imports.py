@@ -26,7 +26,7 @@ def test_every_public_name_exists() -> None:
         assert getattr(hf, name) is not None, name
     assert set(dir(hf)) >= set(hf.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Descnt'"):
-        hf.Descnt
+        _ = hf.Descnt
 
 
 def test_typing_names_match_the_lazy_ones() -> None:

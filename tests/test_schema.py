@@ -414,7 +414,8 @@ def test_violations_are_found_one_by_one() -> None:
     was = np.array([[5.0, 1, 4, 3, 0, 1.0]])
     for change, words in {
         (0, 12.0): "outside 0 to 9", (0, 5.5): "between steps", (1, 0.0): "only rise", (2, 5.0): "only fall",
-        (3, 2.0): "fixed", (4, 1.0): "not allowed", (4, 2.0): "became missing", (5, 1.2): "between steps", (1, 4.5): "rule 'u <= d'",
+        (3, 2.0): "fixed", (4, 1.0): "not allowed", (4, 2.0): "became missing", (5, 1.2): "between steps",
+        (1, 4.5): "rule 'u <= d'",
     }.items():  # fmt: skip
         now = was.copy()
         now[0, change[0]] = change[1]

@@ -238,7 +238,7 @@ class Feature:
             return _as_dtype(column, dtype)
         if self.kind == "boolean":
             return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
-        if dtype == np.float64:
+        if dtype in ("float64", np.float64):
             return pd.Series(numbers)
         column = _as_dtype(pd.Series(numbers), dtype)
         return _as_dtype(column, np.dtype(np.int64)) if self.kind == "integer" and column.dtype != dtype else column

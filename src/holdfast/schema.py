@@ -137,12 +137,20 @@ class Schema:
         """The table as numbers (n, features): values, 0/1, ranks, level positions. Anything that does not fit is
         an error that names the column and the fix."""
         self.check_columns(frame)
+        if self._all_floats(frame):
+            values = frame[self.names].to_numpy()
+            if np.isfinite(values).all():  # else the way below says which column is wrong
+                return values
         columns = [f.numbers(frame[f.name]) for f in self.features]
         return np.stack(columns, axis=1) if len(frame) else np.zeros((0, len(columns)))
 
     def write(self, numbers: Array, like: pd.DataFrame, changed: Mask) -> pd.DataFrame:
         """`like` with the numbers of the `changed` cells (n, features): same index, column order and dtypes, and
         every other cell as it was to the last bit."""
+        if self._all_floats(like):
+            order = [self.names.index(name) for name in like.columns]
+            cells = np.where(changed[:, order], numbers[:, order], like.to_numpy())
+            return pd.DataFrame(cells, index=like.index, columns=like.columns)
         out: dict[str, Any] = {}
         for name in like.columns:
             i = self.names.index(name)
@@ -178,6 +186,8 @@ class Schema:
         """(n, width) -> n rows. With `like`, its index, column order and dtypes, and its values in every cell
         that did not change, to the last bit."""
         numbers = self.decode_numbers(z)
+        if like is None and all(f.kind == "real" and f.dtype in ("", "float64") for f in self.features):
+            return pd.DataFrame(numbers, columns=self.names)
         if like is None:
             return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
         x = self.encode(like, z.dtype)
@@ -271,6 +281,10 @@ class Schema:
             raise SchemaError(
                 f"expected encoded rows of shape {tuple(x.shape)}, one for each row, got {tuple(z.shape)}"
             )
+
+    def _all_floats(self, frame: pd.DataFrame) -> bool:
+        """Nothing but real numbers in double precision: such tables are read and written in one go."""
+        return all(f.kind == "real" for f in self.features) and bool((frame.dtypes == np.float64).all())
 
     @cached_property
     def _places(self) -> "_Places":
