@@ -88,15 +88,15 @@ class Query:
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
         """By how much rows `z` miss the goal: u = level - gap (n,), met where u < 0.
 
-        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
-        `Goal`), and the pullback of the latter: weights (n,) -> gradients (n, d).
+        Returns u, the same for the gap to differentiate as a column (n, 1) (it differs with more than two classes
+        and `soft`, see `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
         """
         return self.model.shortfall(z, self.goal, self.level, soft=soft)
 
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
-        u, _, pull = self.shortfall(z)
-        return -u, pull(torch.full_like(u, -1.0))
+        u, v, pull = self.shortfall(z)
+        return -u, pull(torch.full_like(v, -1.0))
 
 
 class Explainer(ABC):

@@ -97,13 +97,13 @@ class Model(ABC):
     def shortfall(
         self, x: Tensor, goal: "Goal", level: float, *, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
-        """level - gap for each row: for the verdict, for the derivative, and the pullback of the latter."""
+        """level - gap for each row: for the verdict (n,), for the derivative (n, 1), and the latter's pullback."""
         scores, pull = self.vjp(x)
         gap, slope = goal.gap_and_slope(scores, soft=soft)
         v = level - gap
         split = goal.k > 2 and soft is not None and soft != goal.soft
         u = level - goal.gap(scores) if split else v
-        return u, v, lambda outer: pull(outer[:, None] * -slope)
+        return u, v[:, None], lambda outer: pull(outer * -slope)
 
     @contextmanager
     def borrowed(self) -> Generator[None]:
@@ -253,12 +253,12 @@ class TorchModel(Model):
         if (way, level) not in self._lines:
             assert self._engine
             self._lines[way, level] = self._engine.against(way, level)
-        n, pad = len(x), -len(x) % ROW_BLOCK
-        u, pull = self._lines[way, level].vjp(pad_rows(x) if pad else x)
-        u = u.squeeze(1)[:n] if pad else u.squeeze(1)
-        if pad:
-            return u, u, lambda outer: pull(pad_rows(outer).unsqueeze(1))[:n]
-        return u, u, lambda outer: pull(outer.unsqueeze(1))
+        n = x.shape[0]
+        if n % ROW_BLOCK == 0:
+            v, pull = self._lines[way, level].vjp(x)
+            return v.squeeze(1), v, pull
+        v, pull = self._lines[way, level].vjp(pad_rows(x))
+        return v[:n, 0], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x

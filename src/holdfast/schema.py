@@ -231,10 +231,10 @@ class Schema:
         moved, numbers = self._moved(y, x), self.decode_numbers(y)
         low, high = self.room(kept)
         for i, f in enumerate(self.features):
-            if f.is_category:
-                continue
-            value = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
-            numbers[:, i] = np.minimum(np.maximum(value, low[:, i]), high[:, i])
+            if f.grid or f.storage != np.float64:
+                numbers[:, i] = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
+        at = self._places.number
+        numbers[:, at] = np.minimum(np.maximum(numbers[:, at], low[:, at]), high[:, at])
         numbers = np.where(moved, numbers, kept)
         self._mend(numbers, kept, low, high)
         return numbers

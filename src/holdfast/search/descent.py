@@ -166,7 +166,7 @@ class Walk:
         self.how, self.lam, self.z = how, lam, query.reach.clamp(query.x)
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
-        self.count = torch.zeros(())
+        self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
         self.back = query.reach.weights * (
             lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1]
         )
@@ -193,7 +193,7 @@ class Walk:
         # The slope of |u| at u = 0 is taken as 0: every search starts there.
         grad = torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
         if how.optimizer == "adam" and not how.compile:
-            self.z = torch.clamp(self._adam(grad, lr), lo, hi)
+            self.z = torch.clamp(self._adam(grad, lr, self.counts[t]), lo, hi)
             return u
         if how.optimizer == "adam":
             lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
@@ -201,12 +201,11 @@ class Walk:
         self.z = self.update(self.z, grad, rate, self.m, self.v, lo, hi, how.optimizer)
         return u
 
-    def _adam(self, grad: Tensor, lr: float) -> Tensor:
+    def _adam(self, grad: Tensor, lr: float, count: Tensor) -> Tensor:
         """One step of Adam by torch's own kernel, a sixth of the calls that spelling it out would take."""
         z = self.z.clone()
-        self.count += 1
         _FUSED_ADAM(
-            [z], [grad], [self.m], [self.v], [], [self.count], lr=lr, beta1=0.9, beta2=0.999,
+            [z], [grad], [self.m], [self.v], [], [count], lr=lr, beta1=0.9, beta2=0.999,
             weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
         return z
@@ -215,7 +214,7 @@ class Walk:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
         x, reach = query.x, query.reach
         g = -pull(torch.ones_like(v))
-        miss = self.how.score - (query.level - v) + (g * (p - x)).sum(1)  # what is to be gained from x
+        miss = self.how.score - (query.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
         up = (g * miss[:, None]) > 0
         room = torch.where(up, reach.hi - x, x - reach.lo)
         move = shift(miss.abs(), g.abs(), reach.weights.clamp_min(1e-6), room, ridge=self.lam)
