@@ -91,7 +91,7 @@ class Query:
         Returns u, the same for the gap to differentiate as a column (n, 1) (it differs with more than two classes
         and `soft`, see `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
         """
-        return self.model.shortfall(z, self.goal, self.level, soft=soft)
+        return self.model.shortfall(z, self.goal, self.level, soft)
 
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""

@@ -95,7 +95,7 @@ class Model(ABC):
         raise ModelError("this model has no gradients")
 
     def shortfall(
-        self, x: Tensor, goal: "Goal", level: float, *, soft: bool | None = None
+        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
         """level - gap for each row: for the verdict (n,), for the derivative (n, 1), and the latter's pullback."""
         scores, pull = self.vjp(x)
@@ -244,20 +244,21 @@ class TorchModel(Model):
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
     def shortfall(
-        self, x: Tensor, goal: "Goal", level: float, *, soft: bool | None = None
+        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
         way = goal.direction if self._engine else 0.0
         if not way:
-            return super().shortfall(x, goal, level, soft=soft)
+            return super().shortfall(x, goal, level, soft)
         # Two classes and the same wish for all: the shortfall is itself a network with one output.
-        if (way, level) not in self._lines:
+        line = self._lines.get((way, level))
+        if line is None:
             assert self._engine
-            self._lines[way, level] = self._engine.against(way, level)
+            line = self._lines[way, level] = self._engine.against(way, level)
         n = x.shape[0]
         if n % ROW_BLOCK == 0:
-            v, pull = self._lines[way, level].vjp(x)
+            v, pull = line.vjp(x)
             return v.squeeze(1), v, pull
-        v, pull = self._lines[way, level].vjp(pad_rows(x))
+        v, pull = line.vjp(pad_rows(x))
         return v[:n, 0], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:

@@ -164,6 +164,7 @@ class Walk:
 
     def __init__(self, how: Descent, query: Query, lam: float) -> None:
         self.how, self.lam, self.z = how, lam, query.reach.clamp(query.x)
+        self.level, self.soft = query.level, True if how.loss == "cross_entropy" else None
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
         self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
@@ -178,7 +179,7 @@ class Walk:
     def step(self, query: Query, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
         how = self.how
-        u, v, pull = query.shortfall(p, soft=True if how.loss == "cross_entropy" else None)
+        u, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
         lr = how.lr * (1 - t / how.steps) if how.decay else how.lr
         if how.optimizer == "newton":
             self.z = query.reach.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
@@ -186,7 +187,7 @@ class Walk:
         if how.loss == "cross_entropy":
             outer = torch.sigmoid(v)
         elif how.loss == "score":
-            outer = 2 * (v + (how.score - query.level))
+            outer = 2 * (v + (how.score - self.level))
         else:
             outer = (v > 0).to(v.dtype)
         delta, lo, hi = p - query.x, query.reach.lo, query.reach.hi
@@ -214,7 +215,7 @@ class Walk:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
         x, reach = query.x, query.reach
         g = -pull(torch.ones_like(v))
-        miss = self.how.score - (query.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
+        miss = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
         up = (g * miss[:, None]) > 0
         room = torch.where(up, reach.hi - x, x - reach.lo)
         move = shift(miss.abs(), g.abs(), reach.weights.clamp_min(1e-6), room, ridge=self.lam)
@@ -252,7 +253,7 @@ class Cheapest:
         self.x, self.weight, self.norm = query.x, query.reach.layout.weight, norm
         self.kept, self.price = query.x.clone(), query.x.new_full((len(query),), math.inf)
         self.points, self.shorts = list[Tensor](), list[Tensor]()
-        self.block = 16 if query.x.numel() < 4096 else 1
+        self.block = 64 if query.x.numel() < 4096 else 1
 
     def see(self, p: Tensor, u: Tensor) -> None:
         self.points.append(p)
