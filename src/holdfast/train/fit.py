@@ -46,7 +46,9 @@ def network(
         raise SettingError(f"outcomes {strange or names} do not make at least two known classes {names}")
     x, labels = schema.encode(X), torch.tensor([place[v] for v in y])
     generator = torch.Generator().manual_seed(seed)
-    net = initialised(mlp(schema.width, hidden, len(names)), generator)
+    with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
+        shape = mlp(schema.width, hidden, len(names))
+    net = initialised(shape.to_empty(device="cpu"), generator)
     optimizer: Any = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
     with Progress(progress, "training") as bar, torch.enable_grad(), limited_threads(1):
         bar.total(epochs)
