@@ -45,7 +45,7 @@ def test_missing_data_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(FileError, match="set HOLDFAST_DATA"):
         hf.data.load("heloc")
     monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
-    with pytest.raises(FileError, match="no file 'heloc/heloc""):
+    with pytest.raises(FileError, match="no file 'heloc/heloc"):
         hf.data.load("heloc")
     with pytest.raises(FileError, match="did you mean 'heloc'"):
         hf.data.load("helok")
