@@ -193,7 +193,7 @@ class Walk:
         delta, lo, hi = p - query.x, query.reach.lo, query.reach.hi
         # The slope of |u| at u = 0 is taken as 0: every search starts there.
         grad = torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
-        if how.optimizer == "adam" and not how.compile:
+        if how.optimizer == "adam" and _FUSED_ADAM and not how.compile:
             self.z = torch.clamp(self._adam(grad, lr, self.counts[t]), lo, hi)
             return u
         if how.optimizer == "adam":
@@ -234,7 +234,7 @@ def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi:
     return torch.clamp(z - lr * g, lo, hi)
 
 
-_FUSED_ADAM: Any = untyped("torch")._fused_adam_  # what torch.optim.Adam(fused=True) calls
+_FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 
 
 @cache
