@@ -45,10 +45,11 @@ class Clock:
     def steps(self, count: int) -> Iterator[int]:
         """0 .. count - 1, cut short when the time is used up; at least one step is always made."""
         for i in range(count):
-            if i and self.over():
+            if i and self.budget is not None and self.over():
                 return
             yield i
-            self.bar.step(1 / count)
+            if self.bar.shown:
+                self.bar.step(1 / count)
 
     def over(self) -> bool:
         self.ran_out |= self.budget is not None and time.perf_counter() - self.start > self.budget
@@ -86,17 +87,17 @@ class Query:
         return self.goal.met(self.model(z), SLACK)
 
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
-        """By how much rows `z` miss the goal: u = level - gap (n,), met where u < 0.
+        """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
 
-        Returns u, the same for the gap to differentiate as a column (n, 1) (it differs with more than two classes
-        and `soft`, see `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
+        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
+        `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
         """
         return self.model.shortfall(z, self.goal, self.level, soft)
 
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
         u, v, pull = self.shortfall(z)
-        return -u, pull(torch.full_like(v, -1.0))
+        return -u.squeeze(1), pull(torch.full_like(v, -1.0))
 
 
 class Explainer(ABC):

@@ -97,13 +97,13 @@ class Model(ABC):
     def shortfall(
         self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
-        """level - gap for each row: for the verdict (n,), for the derivative (n, 1), and the latter's pullback."""
+        """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's pullback."""
         scores, pull = self.vjp(x)
         gap, slope = goal.gap_and_slope(scores, soft=soft)
-        v = level - gap
+        v = (level - gap)[:, None]
         split = goal.k > 2 and soft is not None and soft != goal.soft
-        u = level - goal.gap(scores) if split else v
-        return u, v[:, None], lambda outer: pull(outer * -slope)
+        u = (level - goal.gap(scores))[:, None] if split else v
+        return u, v, lambda outer: pull(outer * -slope)
 
     @contextmanager
     def borrowed(self) -> Generator[None]:
@@ -257,9 +257,9 @@ class TorchModel(Model):
         n = x.shape[0]
         if n % ROW_BLOCK == 0:
             v, pull = line.vjp(x)
-            return v.squeeze(1), v, pull
+            return v, v, pull
         v, pull = line.vjp(pad_rows(x))
-        return v[:n, 0], v[:n], lambda outer: pull(pad_rows(outer))[:n]
+        return v[:n], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x

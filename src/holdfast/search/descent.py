@@ -147,7 +147,7 @@ class Descent(Explainer):
         rows, walk = torch.arange(len(query)), Walk(self, query, lam)
         for t in query.steps(self.steps + 1):
             p = query.reach.project(walk.z)
-            met = walk.step(query, p, t) < 0
+            met = walk.step(query, p, t).squeeze(1) < 0
             answer[rows] = p  # the latest attempt, in case it is the last
             if met.any():
                 found[rows[met]] = True
@@ -265,10 +265,10 @@ class Cheapest:
         p, u = self.points[0], self.shorts[0]
         many = len(self.points) > 1
         if many:
-            p, u = torch.stack(self.points), torch.stack(self.shorts)  # (block, n, d), (block, n)
+            p, u = torch.stack(self.points), torch.stack(self.shorts)  # (block, n, d), (block, n, 1)
         delta = p - self.x
         price = (delta.abs_() if self.norm == 1 else delta.square_()) @ self.weight
-        price.masked_fill_(u >= 0, math.inf)
+        price.masked_fill_(u.squeeze(-1) >= 0, math.inf)
         if many:
             price, at = price.min(0)
             p = p[at, torch.arange(len(at))]
