@@ -73,9 +73,9 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
 
 
 def test_method_lists() -> None:
-    assert set(hf.list_methods(gradients=False)) == {"growing-spheres", "nearest-neighbor"}
-    assert set(hf.list_methods(data=True)) == {"nearest-neighbor"}
-    assert len(hf.list_methods()) == 5
+    assert set(hf.list_methods(gradients=False)) == {"growing-spheres", "nearest-neighbor", "latent-search"}
+    assert set(hf.list_methods(data=True)) == {"nearest-neighbor", "latent-search", "prototype"}
+    assert len(hf.list_methods()) == 7
     for cls in hf.list_methods().values():
         assert cls.title
         assert cls.paper

@@ -12,10 +12,12 @@ _PUBLIC = {
     "Feature": "holdfast.feature",
     "GrowingSpheres": "holdfast.search.spheres",
     "HoldfastError": "holdfast.errors",
+    "LatentSearch": "holdfast.search.latent",
     "MinCost": "holdfast.search.minimal",
     "MinEpsilonPGD": "holdfast.search.pgd",
     "Model": "holdfast.model",
     "NearestNeighbor": "holdfast.search.neighbors",
+    "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
     "Report": "holdfast.report",
     "Rule": "holdfast.feature",
@@ -45,9 +47,11 @@ if TYPE_CHECKING:
     from holdfast.result import Counterfactuals as Counterfactuals
     from holdfast.schema import Schema as Schema
     from holdfast.search.descent import Descent as Descent
+    from holdfast.search.latent import LatentSearch as LatentSearch
     from holdfast.search.minimal import MinCost as MinCost
     from holdfast.search.neighbors import NearestNeighbor as NearestNeighbor
     from holdfast.search.pgd import MinEpsilonPGD as MinEpsilonPGD
+    from holdfast.search.prototype import Prototype as Prototype
     from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
     from holdfast.status import Status as Status
     from holdfast.target import Target as Target

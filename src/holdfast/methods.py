@@ -14,6 +14,8 @@ METHODS = {
     "min-epsilon-pgd": ("holdfast.search.pgd", "MinEpsilonPGD"),
     "growing-spheres": ("holdfast.search.spheres", "GrowingSpheres"),
     "nearest-neighbor": ("holdfast.search.neighbors", "NearestNeighbor"),
+    "latent-search": ("holdfast.search.latent", "LatentSearch"),
+    "prototype": ("holdfast.search.prototype", "Prototype"),
 }
 
 

@@ -19,6 +19,7 @@ place of logits with kappa = 0.5, and no distance gradient once the margin excee
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -90,6 +91,10 @@ class Best:
     def found(self) -> Tensor:
         return self.cost < math.inf
 
+    def price(self, delta: Tensor) -> Tensor:
+        """(n, d) changes -> (n,) what they cost."""
+        return cost_of(delta, self.weight, self.norm)
+
     def take(self, other: "Best", rows: Tensor) -> None:
         """Keep what another search found for `rows` of it, where that is better."""
         cost, miss = other.cost[rows], other.miss[rows]
@@ -100,7 +105,7 @@ class Best:
     def offer(self, p: Tensor, gap: Tensor) -> Tensor:
         """Keep rows p where they are valid and cheaper, or the nearest miss; returns which are valid."""
         met = gap > 0
-        cost = torch.where(met, cost_of(p - self.x, self.weight, self.norm), math.inf)
+        cost = torch.where(met, self.price(p - self.x), math.inf)
         take = torch.where(met, cost < self.cost, ~self.found & (gap > self.miss))
         self.z = torch.where(take[:, None], p, self.z)
         self.cost = torch.minimum(self.cost, cost)
@@ -125,7 +130,7 @@ def linearised(query: Query, best: Best, steps: int) -> None:
         gap, grad = many.gap_and_gradient(p)
         tried.offer(p, gap)
         u = tangent_step(reach, p, gap, grad, wide * 0.003 ** (k / steps), best.norm, aim=1e-3)
-    tried.offer(*_scored(many, reach.project(u)))
+    tried.offer(*scored(many, reach.project(u)))
     for i in range(s):
         best.take(tried, torch.arange(n) * s + i)
 
@@ -147,8 +152,40 @@ def switches(query: Query, z: Tensor) -> Tensor:
     return torch.cat([z[:, None], moved], 1)
 
 
-def _scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
+def scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows p, and by how much they exceed the goal: what `Best.offer` takes."""
     return p, query.goal.gap(query.model(p)) - query.goal.margin - SLACK
+
+
+Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+
+
+def bisected(query: Query, c: Tensor, rounds: int, steps: int, step: Step) -> None:
+    """Accelerated proximal steps from x (FISTA), again and again, with a weight c per row found by bisection.
+
+    `step(v, c, k)` gives the next point from the extrapolated one, and which rows have an answer at this step.
+    A row that had one tries a smaller weight in the next round, the others a larger one.
+    """
+    x = query.x
+    low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
+    for r in range(rounds):
+        if r and query.clock.over():
+            return
+        old = v = x
+        hit = torch.zeros(len(x), dtype=torch.bool)
+        for k in query.steps(steps):
+            new, met = step(v, c, k)
+            hit |= met
+            v = new + k / (k + 3) * (new - old)
+            old = new
+        high = torch.where(hit, torch.minimum(high, c), high)
+        low = torch.where(hit, low, torch.maximum(low, c))
+        c = torch.where(high < math.inf, (low + high) / 2, c * 10)
+
+
+def shrink(moved: Tensor, threshold: Tensor | float) -> Tensor:
+    """Changes made smaller by the threshold, and none where they are below it."""
+    return torch.sign(moved) * (moved.abs() - threshold).clamp_min(0)
 
 
 def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
@@ -157,37 +194,34 @@ def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, ka
     weight = reach.layout.weight
     wide = reach.widths
     rate = lr * wide  # each column in units of its own range
-    low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
     _, grad = query.gap_and_gradient(reach.project(x))
     # The weight at which the strongest column just outweighs its own cost: below it nothing moves at all.
     c = 2 / ((grad.abs() * wide) / (weight * wide).clamp_min(1e-6)).amax(1).clamp_min(1e-6)
-    for r in range(rounds):
-        if r and query.clock.over():
-            return
-        old = v = x
-        hit = torch.zeros(len(x), dtype=torch.bool)
-        for k in query.steps(steps):
-            p = reach.project(v)
-            gap, grad = query.gap_and_gradient(p)
-            hit |= best.offer(p, gap)
-            a = rate * math.sqrt(1 - k / steps)
-            push = torch.where(gap < kappa + 1e-3, c, 0.0)[:, None] * grad
-            if best.norm == 1:
-                moved = v + a * push - x
-                new = x + torch.sign(moved) * (moved.abs() - a * weight).clamp_min(0)
-            else:
-                new = (v + a * push - x) / (1 + 2 * a * weight) + x
-            new = reach.clamp(new)
-            v = new + k / (k + 3) * (new - old)
-            old = new
-        high = torch.where(hit, torch.minimum(high, c), high)
-        low = torch.where(hit, low, torch.maximum(low, c))
-        c = torch.where(high < math.inf, (low + high) / 2, c * 10)
+
+    def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        p = reach.project(v)
+        gap, grad = query.gap_and_gradient(p)
+        met = best.offer(p, gap)
+        a = rate * math.sqrt(1 - k / steps)
+        push = torch.where(gap < kappa + 1e-3, c, 0.0)[:, None] * grad
+        moved = v + a * push - x
+        new = x + shrink(moved, a * weight) if best.norm == 1 else moved / (1 + 2 * a * weight) + x
+        return reach.clamp(new), met
+
+    bisected(query, c, rounds, steps, step)
+
+
+def lead_and_gradient(query: Query, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
+    scores, pull = query.model.vjp(v)
+    u = torch.softmax(scores, 1)
+    lead, slope = query.goal.gap_and_slope(u, soft=False)
+    return scores, lead, pull(u * (slope - (u * slope).sum(1, keepdim=True)))
 
 
 def legacy_elastic_net(query: Query, norm: int, rounds: int, steps: int, lr: float, beta: float) -> Tensor:
     """The elastic net as the library behind the paper's tables runs it; see the top of the file."""
-    x, goal = query.x, query.goal
+    x = query.x
     beta, kappa = (beta, 0.5) if norm == 1 else (0.0, 0.5)
     c, low, high = x.new_full((len(x),), 1e-3), x.new_zeros(len(x)), x.new_full((len(x),), 1e11)
     answer, best = query.reach.project(x), x.new_full((len(x),), math.inf)
@@ -195,10 +229,8 @@ def legacy_elastic_net(query: Query, norm: int, rounds: int, steps: int, lr: flo
         old = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
         for k in query.steps(steps):
-            scores, pull = query.model.vjp(v)
-            u = torch.softmax(scores, 1)
-            lead, slope = goal.gap_and_slope(u, soft=False)
-            grad = -c[:, None] * pull(u * (slope - (u * slope).sum(1, keepdim=True))) + 2 * (v - x)
+            _, lead, push = lead_and_gradient(query, v)
+            grad = -c[:, None] * push + 2 * (v - x)
             grad = torch.where((lead < kappa)[:, None], grad, 0.0)
             z = v - lr * (1 - k / steps) ** 2 * grad
             raised, lowered = (z - beta).clamp_max(1), (z + beta).clamp_min(0)

@@ -1,0 +1,111 @@
+"""Latent search: random points around the code of a row, decoded; the nearest that succeeds is the answer.
+
+    z = enc(x);  if dec(z) has the wanted outcome it is the answer, else
+    z_i = z + r_i u_i,   u_i uniform on the unit sphere,   r_i ~ U(0, radius),   i = 1 .. samples
+    answer = argmin |dec(z_i) - x|_2   over the i with the wanted outcome
+
+Pawelczyk et al. 2020 (C-CHVAE), as "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs it
+with a deterministic autoencoder. Decoded rows are projected to what the person can reach before they are
+judged and compared. The released code divides all directions by one common norm, which makes the radii
+smaller by the root of `samples`; here each direction has norm 1. A row without a hit has no answer.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.explainer import Explainer, Query, need
+from holdfast.geometry import chunks, unit
+from holdfast.model import Model
+from holdfast.search.tighten import cost_of
+from holdfast.train.generative import Autoencoder, Kind, autoencoder
+
+CELLS = 1 << 20  # numbers in drawn points or rows at once; decoding keeps its own limit
+
+
+@dataclass(eq=False, repr=False)
+class LatentSearch(Explainer):
+    """Random search around the latent code of each row, in an autoencoder of the data.
+
+    Args:
+        radius: how far from the code of the row points are drawn.
+        samples: points per draw.
+        repeats: how often to draw at most, for rows without a hit.
+        kind: "autoencoder", or "vae".
+        hidden, latent, epochs, seed: layers, latent numbers, longest training and seed of the autoencoder.
+        autoencoder: a ready `Autoencoder` to use in place of training one.
+    """
+
+    title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
+    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
+    needs_grad: ClassVar[bool] = False
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise radius, samples or repeats, or try NearestNeighbor"
+
+    radius: float = 1.0
+    samples: int = 1280
+    repeats: int = 1
+    kind: Kind = "autoencoder"
+    hidden: tuple[int, ...] = (1024, 128)
+    latent: int = 32
+    epochs: int = 200
+    seed: int = 0
+    autoencoder: Autoencoder | None = None
+
+    def check(self, model: Model) -> None:
+        need(self.radius > 0, f"radius must be positive, got {self.radius}")
+        need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
+        columns, width = self.autoencoder_.width, model.schema.width
+        need(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Train the autoencoder, unless one was given."""
+        self.autoencoder_ = self.autoencoder or autoencoder(
+            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
+        )
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        net = self.autoencoder_
+        z = net.encode(query.x)
+        answer, again = query.reach.project(query.x), query.reach.project(net.decode(z).to(query.x.dtype))
+        met = query.met(again)
+        answer[met] = again[met]
+        size = max(1, CELLS // (max(net.latent, net.width) * self.samples))
+        parts = chunks((~met).nonzero().squeeze(1), size)
+        for i in query.steps(len(parts)):
+            answer[parts[i]] = self._around(query[parts[i]], z[parts[i]])
+        return answer
+
+    def _around(self, query: Query, z: Tensor) -> Tensor:
+        """The nearest hit of the first draw that has one; the row itself where none has."""
+        answer, rows = query.reach.project(query.x), torch.arange(len(query))
+        for draw in range(self.repeats):
+            near, cost = self._nearest(query, z, draw)
+            hit = cost.isfinite()
+            answer[rows[hit]] = near[hit]
+            stay = (~hit).nonzero().squeeze(1)
+            rows, query, z = rows[stay], query[stay], z[stay]
+            if not len(rows) or query.clock.over():
+                break
+        return answer
+
+    def _nearest(self, query: Query, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
+        """Per row the nearest hit of one draw and its squared distance (inf, and any point, if there is none)."""
+        n, m = len(query), self.samples
+        drawn = around(query, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
+        many = query[torch.arange(n).repeat_interleave(m)]
+        p = many.reach.project(self.autoencoder_.decode(drawn).to(query.x.dtype))  # (n m, d)
+        cost = cost_of(p - many.x, many.reach.layout.weight, 2)
+        best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
+        return p.reshape(n, m, -1)[torch.arange(n), at], best
+
+
+def around(query: Query, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
+    """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
+    u = unit(query.random.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
+    r = radius * query.random.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
+    return z[:, None] + r[..., None] * u.reshape(len(z), samples, -1)
