@@ -1,4 +1,4 @@
-"""The command line: `holdfast demo`, `holdfast explain`, `holdfast methods`.
+"""The command line: `holdfast demo`, `holdfast explain`, `holdfast methods`, `holdfast datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
 that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
@@ -455,3 +455,28 @@ def describe_method(name: str, kind: "type[hf.Explainer]") -> dict[str, Any]:
         "paper": kind.paper,
         "settings": defaults,
     }
+
+
+# ---- datasets
+
+
+@app.command("datasets")
+def list_datasets(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the datasets with size, licence and source, and whether each is at hand."""
+    import holdfast as hf
+
+    about = hf.data.describe()
+    if as_json:
+        print_json(about)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    names = ["name", "rows", "columns", "classes", "licence", "source", "at_hand"]
+    table = Table(*(name.replace("_", " ") for name in names))
+    for entry in about:
+        cells = (entry[name] for name in names)
+        table.add_row(*(Text(f"{c:,}" if isinstance(c, int) else c) for c in cells))
+    _print_rich(table)

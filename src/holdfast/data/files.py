@@ -1,100 +1,17 @@
-"""Tables: files by extension, and datasets that come with their schema."""
+"""Tables as files, by extension."""
 
 import json
-import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import FileError, did_you_mean
+from holdfast.errors import FileError
 from holdfast.feature import Feature
 from holdfast.schema import Schema
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A table, its outcome, and what may change in it."""
-
-    name: str
-    X: pd.DataFrame
-    y: "pd.Series[Any]"
-    schema: Schema
-    licence: str
-    citation: str
-
-    def split(self, test: float = 0.25, seed: int = 0) -> tuple["Dataset", "Dataset"]:
-        """A random split into a part to learn from and a part to ask about."""
-        order = np.random.default_rng(seed).permutation(len(self.X))
-        cut = round(len(order) * (1 - test))
-        return self.take(order[:cut]), self.take(order[cut:])
-
-    def take(self, rows: Any) -> "Dataset":
-        X = cast(pd.DataFrame, self.X.iloc[rows])
-        return Dataset(self.name, X, self.y.iloc[rows], self.schema, self.licence, self.citation)
-
-
-def german_credit() -> Dataset:
-    """1,000 German loan applicants (shipped with the library): good risks are approved, bad ones denied."""
-    with (files("holdfast") / "bundled" / "german_credit.csv.gz").open("rb") as file:
-        table = pd.read_csv(file, compression="gzip", keep_default_na=False)
-    y = table.pop("class").map({"bad": "denied", "good": "approved"})
-    schema = Schema.infer(
-        table,
-        fixed=["credit_history", "purpose", "personal_status", "age", "num_dependents", "foreign_worker", "job"],
-        up=["employment", "residence_since"],
-        down=["credit_amount"],
-        ordered={"employment": ["unemployed", "<1", "1<=X<4", "4<=X<7", ">=7"]},
-        bounds={"credit_amount": (250, 20000), "duration": (4, 72)},
-        words={
-            "duration": {"label": "the loan", "unit": "months", "verbs": ("lengthen", "shorten")},
-            "credit_amount": {"label": "the amount", "unit": "DM"},
-            "installment_commitment": {"label": "instalments", "unit": "% of income"},
-        },
-    )
-    return Dataset(
-        "german_credit", table, y, schema, "CC BY 4.0", "H. Hofmann, Statlog (German Credit Data), UCI, 1994"
-    )
-
-
-def heloc() -> Dataset:
-    """FICO's home equity lines of credit; rows without any bureau record (-9 throughout) are left out."""
-    table = pd.read_csv(data_file("heloc/heloc.csv.gz"))
-    y = table.pop("RiskPerformance")
-    known = ~(table == -9).all(axis=1)
-    past = ["ExternalRiskEstimate", "MSinceOldestTradeOpen", "AverageMInFile", "PercentTradesNeverDelq", "MaxDelqEver"]
-    schema = Schema.infer(table[known], fixed=past, scaling="minmax")
-    citation = "FICO, Explainable Machine Learning Challenge, 2018"
-    return Dataset("heloc", table[known], y[known], schema, "FICO challenge terms", citation)
-
-
-DATASETS: dict[str, Callable[[], Dataset]] = {"german_credit": german_credit, "heloc": heloc}
-
-
-def load(name: str) -> Dataset:
-    """A dataset by name."""
-    if name not in DATASETS:
-        raise FileError(f"unknown dataset {name!r}; {did_you_mean(name, DATASETS)}")
-    return DATASETS[name]()
-
-
-def data_file(relative: str) -> Path:
-    """A file in the data directory, which the environment variable HOLDFAST_DATA names."""
-    root = os.environ.get("HOLDFAST_DATA")
-    if not root:
-        raise FileError(f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it")
-    path = Path(root) / relative
-    if not path.is_file():
-        raise FileError(f"no file {relative!r} in the data directory {root!r} (HOLDFAST_DATA)")
-    return path
-
-
-# ---- files
 
 # Before pandas 3.1 a number read from CSV could be off in its last digit, which may cost an answer its outcome.
 EXACT: dict[str, Any] = (
