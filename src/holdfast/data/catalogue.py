@@ -1,6 +1,7 @@
 """What is known about each dataset before it is loaded: a decorator over the function that loads it."""
 
 import io
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -96,6 +97,12 @@ def stored_table(path: str, **settings: Any) -> pd.DataFrame:
     """A CSV file of the data directory, the cache or the public source, with its checksum checked."""
     read: Any = pd.read_csv
     return read(io.BytesIO(content(FILES[path])), **settings)
+
+
+def from_zero(X: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Bounds for the columns of numbers without a negative value: amounts, counts and durations stay so."""
+    numbers = X.select_dtypes("number")
+    return {str(name): (0.0, math.inf) for name in numbers.columns if numbers[name].min() >= 0}
 
 
 def describe() -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from holdfast.data.catalogue import About, dataset, stored_table
+from holdfast.data.catalogue import About, dataset, from_zero, stored_table
 from holdfast.data.dataset import Dataset
 from holdfast.schema import Schema
 
@@ -92,8 +92,9 @@ def south_german(about: About) -> Dataset:
 def _decoded(about: About, ordered: dict[str, list[str]], up: list[str]) -> Dataset:
     table = stored_table(about.files[0], keep_default_na=False)
     y = table.pop("credit_risk").map(OUTCOME)
-    bounds = {"amount": (250, 20000), "duration": (4, 72)}
-    schema = Schema.infer(table, fixed=PAST, up=up, down=["amount"], ordered=ordered, bounds=bounds)
+    bounds = from_zero(table) | {"amount": (250, 20000), "duration": (4, 72)}
+    coded = {name: (1, 4) for name in ("installment_rate", "present_residence") if name not in ordered}
+    schema = Schema.infer(table, fixed=PAST, up=up, down=["amount"], ordered=ordered, bounds=bounds | coded)
     return about.dataset(table, y, schema)
 
 
@@ -138,5 +139,8 @@ def _rocoursenet(about: About) -> Dataset:
     y = own.pop("GoodCustomer (label)").map({0: "denied", 1: "approved"})
     both = pd.concat(pair).astype("int64").drop(columns="GoodCustomer (label)")
     codes = ["Present residence", "Status", "History"]
-    schema = Schema.infer(both, fixed=["Age", "Number people", "History"], categories=codes, scaling="minmax")
+    low, high = both.min(), both.max()
+    bounds = {name: (float(low[name]), float(high[name])) for name in both.columns if name not in codes}
+    fixed = ["Age", "Number people", "History"]
+    schema = Schema.infer(both, fixed=fixed, categories=codes, bounds=bounds, scaling="minmax")
     return about.dataset(own, y, schema)

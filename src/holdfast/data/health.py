@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast.data.catalogue import About, dataset, stored_table
+from holdfast.data.catalogue import About, dataset, from_zero, stored_table
 from holdfast.data.dataset import Dataset
 from holdfast.schema import Schema
 
@@ -26,7 +26,7 @@ def ctg(about: About) -> Dataset:
     table = stored_table(about.files[0])
     y = pd.Series(np.where(table["NSP"] > 1, "suspect", "healthy"), index=table.index)
     X = table.drop(columns=["recording", "CLASS", "NSP"])
-    return about.dataset(X, y, Schema.infer(X, scaling="minmax"), groups=table["recording"])
+    return about.dataset(X, y, Schema.infer(X, bounds=from_zero(X), scaling="minmax"), groups=table["recording"])
 
 
 @dataset(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast.data.catalogue import About, dataset, stored_table
+from holdfast.data.catalogue import About, dataset, from_zero, stored_table
 from holdfast.data.dataset import Dataset
 from holdfast.schema import Schema
 
@@ -67,7 +67,8 @@ def taiwan_credit(about: About) -> Dataset:
     y = table.pop("default payment next month").map({0: "paid", 1: "default"})
     who = ["SEX", "EDUCATION", "MARRIAGE"]
     past = [f"{kind}{month}" for kind in ("PAY_", "BILL_AMT") for month in range(2, 7)]
-    schema = Schema.infer(table, fixed=[*who, "AGE", *past], categories=who, scaling="minmax")
+    bounds = {name: zero for name, zero in from_zero(table).items() if name not in who}
+    schema = Schema.infer(table, fixed=[*who, "AGE", *past], categories=who, scaling="minmax", bounds=bounds)
     return about.dataset(table, y, schema)
 
 
@@ -93,7 +94,9 @@ def give_me_some_credit(about: About) -> Dataset:
     late = [name for name in table.columns if "Late" in name or "PastDue" in name]
     whole = {"MonthlyIncome": "int64", "NumberOfDependents": "int64"}
     table = table.astype(whole)
-    return about.dataset(table, y, Schema.infer(table, fixed=["age", "NumberOfDependents", *late]))
+    return about.dataset(
+        table, y, Schema.infer(table, fixed=["age", "NumberOfDependents", *late], bounds=from_zero(table))
+    )
 
 
 @dataset(
@@ -113,7 +116,13 @@ def lending_club(about: About) -> Dataset:
     grades = [f"{letter}{number}" for letter in "ABCDEFG" for number in range(1, 6)]
     past = ["addr_state", "delinq_2yrs", "acc_now_delinq", "delinq_amnt", "inq_last_6mths", "inq_last_12m", "inq_fi"]
     known = sorted(set(table["emp_length"]) - {"emp_unk"})
-    schema = Schema.infer(table, fixed=past, ordered={"sub_grade": grades}, allowed={"emp_length": known})
+    schema = Schema.infer(
+        table,
+        fixed=past,
+        ordered={"sub_grade": grades},
+        allowed={"emp_length": known},
+        bounds=from_zero(table) | {"revol_util": (0, 200), "all_util": (0, 200)},
+    )
     return about.dataset(table, y, schema)
 
 
@@ -147,7 +156,9 @@ def sba_loan(about: About, *, rocoursenet: bool = False) -> Dataset:
     if rocoursenet:
         table[dollars] = np.log(table[dollars])
     fixed = ["State", "UrbanRural", "Sector_Points", "NewExist"]
-    schema = Schema.infer(table, fixed=fixed, categories=codes, scaling="minmax" if rocoursenet else "standard")
+    bounds = from_zero(table.drop(columns=codes))
+    scaling = "minmax" if rocoursenet else "standard"
+    schema = Schema.infer(table, fixed=fixed, categories=codes, bounds=bounds, scaling=scaling)
     return about.dataset(table, y, schema, parts=year)
 
 
@@ -174,6 +185,7 @@ def sba_california(about: About) -> Dataset:
     X["Sector"] = whole["NAICS"] // 10000
     y = whole["Default"].map({0: "paid", 1: "charged off"})
     codes = ["NewExist", "UrbanRural", "Sector"]
-    schema = Schema.infer(X, fixed=[*codes, "Franchise"], categories=codes)
+    bounds = from_zero(X.drop(columns=codes))
+    schema = Schema.infer(X, fixed=[*codes, "Franchise"], categories=codes, bounds=bounds)
     parts = pd.Series(np.where(whole["Selected"] == 1, "train", "test"), index=X.index)
     return about.dataset(X, y, schema, parts=parts)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast.data.catalogue import About, dataset, stored_table
+from holdfast.data.catalogue import About, dataset, from_zero, stored_table
 from holdfast.data.dataset import Dataset
 from holdfast.infer import Settings
 from holdfast.schema import Schema
@@ -182,7 +182,9 @@ def bank_marketing(about: About) -> Dataset:
     economy = ["emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"]
     past = ["age", "marital", "education", "pdays", "previous", "poutcome"]
     levels = {name: sorted(set(table[name]) - {"unknown"}) for name in ("job", "default", "housing", "loan")}
-    return about.dataset(table, y, Schema.infer(table, fixed=[*past, *economy], allowed=levels))
+    return about.dataset(
+        table, y, Schema.infer(table, fixed=[*past, *economy], allowed=levels, bounds=from_zero(table))
+    )
 
 
 @dataset(
@@ -205,4 +207,6 @@ def california_housing(about: About) -> Dataset:
     X = table[known].astype({"total_bedrooms": "int64"}).reset_index(drop=True)
     place = ["latitude", "longitude", "ocean_proximity", "housing_median_age"]
     rules = ["total_bedrooms <= total_rooms"]
-    return about.dataset(X, y[known].reset_index(drop=True), Schema.infer(X, fixed=place, rules=rules))
+    return about.dataset(
+        X, y[known].reset_index(drop=True), Schema.infer(X, fixed=place, rules=rules, bounds=from_zero(X))
+    )
