@@ -23,7 +23,7 @@ from holdfast.model import Model
 from holdfast.search.tighten import cost_of
 from holdfast.train.generative import Autoencoder, Kind, autoencoder
 
-CELLS = 1 << 20  # numbers in drawn points or rows at once; decoding keeps its own limit
+CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
 
 @dataclass(eq=False, repr=False)
@@ -36,7 +36,7 @@ class LatentSearch(Explainer):
         repeats: how often to draw at most, for rows without a hit.
         kind: "autoencoder", or "vae".
         hidden, latent, epochs, seed: layers, latent numbers, longest training and seed of the autoencoder.
-        autoencoder: a ready `Autoencoder` to use in place of training one.
+        autoencoder: a ready `Autoencoder` (see `holdfast.train.generative`) in place of training one.
     """
 
     title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"

@@ -14,7 +14,7 @@ with the least loss on rows held out. A VAE encodes a row as the mean m, so noth
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -223,47 +223,77 @@ def autoencoder(
             raise SettingError(f"need at least 2 rows of {schema.width} columns, got {tuple(x.shape)}")
         twice = 2 if kind == "vae" else 1
         with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
-            nets = mlp(schema.width, hidden, twice * latent), mlp(latent, [*hidden][::-1], schema.width)
-        encoder, decoder = (initialised(net.to_empty(device="cpu"), generator) for net in nets)
+            shapes = mlp(schema.width, hidden, twice * latent), mlp(latent, [*hidden][::-1], schema.width)
+        nets = [initialised(net.to_empty(device="cpu"), generator) for net in shapes]
         groups = schema.layout().groups if kind == "vae" else torch.zeros(0, 0, dtype=torch.int64)
-
-        def loss(rows: Tensor, random: bool) -> Tensor:
-            code = encoder(rows)
-            if kind == "autoencoder":
-                return reconstruction(decoder(code), rows, groups).mean() / rows.shape[1]
-            m, v = code[:, :latent], code[:, latent:]
-            z = m + (v / 2).exp() * torch.randn(m.shape, generator=generator) if random else m
-            return (reconstruction(decoder(z), rows, groups) + beta * divergence(m, v)).mean() / rows.shape[1]
-
         order = torch.randperm(len(x), generator=generator)
         held = min(len(x) - 1, max(1, round(held_out * len(x))))
-        test, train = x[order[:held]], x[order[held:]]
-        optimizer: Any = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=lr)
-        history: list[tuple[float, float]] = []
-        best, since = math.inf, 0
-        kept: list[dict[str, Tensor]] = []
-        bar.total(epochs)
-        for _ in range(epochs):
-            total = 0.0
-            for rows in chunks(torch.randperm(len(train), generator=generator), batch_size):
-                optimizer.zero_grad()
-                value: Any = loss(train[rows], random=True)
-                value.backward()
-                optimizer.step()
-                total += float(value.detach()) * len(rows)
-            with torch.no_grad():
-                now = float(loss(test, random=False))
-            history.append((total / len(train), now))
-            bar.step(1)
-            since += 1
-            if now < best:
-                best, since = now, 0
-                kept = [{k: v.clone() for k, v in net.state_dict().items()} for net in (encoder, decoder)]
-            if since >= patience:
-                break
+        history = _train(
+            nets, x[order[held:]], x[order[:held]], _objective(nets, groups, beta, generator), bar, generator,
+            epochs=epochs, batch_size=batch_size, lr=lr, patience=patience,
+        )  # fmt: skip
+    return Autoencoder(nets[0], nets[1], groups, history)
+
+
+Objective = Callable[[Tensor, bool], Tensor]
+
+
+def _objective(nets: Sequence[nn.Sequential], groups: Tensor, beta: float, generator: torch.Generator) -> Objective:
+    """The loss of rows (n, d); with noise while training, and at the mean when rows held out are judged."""
+    encoder, decoder = nets
+    latent: int = cast(nn.Linear, decoder[0]).in_features
+
+    def loss(x: Tensor, noisy: bool) -> Tensor:
+        code = encoder(x)
+        if code.shape[1] == latent:
+            return reconstruction(decoder(code), x, groups).mean() / x.shape[1]
+        m, v = code[:, :latent], code[:, latent:]
+        z = m + (v / 2).exp() * torch.randn(m.shape, generator=generator) if noisy else m
+        return (reconstruction(decoder(z), x, groups) + beta * divergence(m, v)).mean() / x.shape[1]
+
+    return loss
+
+
+def _train(
+    nets: Sequence[nn.Sequential],
+    train: Tensor,
+    test: Tensor,
+    loss: Objective,
+    bar: Progress,
+    generator: torch.Generator,
+    *,
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    patience: int,
+) -> tuple[tuple[float, float], ...]:
+    """Adam until the loss on `test` has not fallen for `patience` epochs; the best weights stay in `nets`."""
+    optimizer: Any = torch.optim.Adam([p for net in nets for p in net.parameters()], lr=lr)
+    history: list[tuple[float, float]] = []
+    best, since = math.inf, 0
+    kept: list[dict[str, Tensor]] = []
+    bar.total(epochs)
+    for _ in range(epochs):
+        total = 0.0
+        for rows in chunks(torch.randperm(len(train), generator=generator), batch_size):
+            optimizer.zero_grad()
+            value: Any = loss(train[rows], True)
+            value.backward()
+            optimizer.step()
+            total += float(value.detach()) * len(rows)
+        with torch.no_grad():
+            now = float(loss(test, False))
+        history.append((total / len(train), now))
+        bar.step(1)
+        since += 1
+        if now < best:
+            best, since = now, 0
+            kept = [{k: v.clone() for k, v in net.state_dict().items()} for net in nets]
+        if since >= patience:
+            break
     if not kept:
-        raise SettingError(f"training the {kind} diverged; lower lr ({lr:g})")
-    for net, state in zip((encoder, decoder), kept, strict=True):
+        raise SettingError(f"training the autoencoder diverged; lower lr ({lr:g})")
+    for net, state in zip(nets, kept, strict=True):
         net.load_state_dict(state)
         net.eval().requires_grad_(False)
-    return Autoencoder(encoder, decoder, groups, tuple(history))
+    return tuple(history)
