@@ -21,7 +21,7 @@ from holdfast.explainer import Explainer, Query, need
 from holdfast.geometry import chunks, unit
 from holdfast.model import Model
 from holdfast.search.tighten import cost_of
-from holdfast.train.generative import Autoencoder, Kind, autoencoder
+from holdfast.train.generative import HIDDEN, Autoencoder, Kind, autoencoder
 
 CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
@@ -35,7 +35,8 @@ class LatentSearch(Explainer):
         samples: points per draw.
         repeats: how often to draw at most, for rows without a hit.
         kind: "autoencoder", or "vae".
-        hidden, latent, epochs, seed: layers, latent numbers, longest training and seed of the autoencoder.
+        hidden: widths of the autoencoder's layers before the latent one; None takes (1024, 128).
+        latent, epochs, seed: its latent numbers, longest training and seed.
         autoencoder: a ready `Autoencoder` (see `holdfast.train.generative`) in place of training one.
     """
 
@@ -49,7 +50,7 @@ class LatentSearch(Explainer):
     samples: int = 1280
     repeats: int = 1
     kind: Kind = "autoencoder"
-    hidden: tuple[int, ...] = (1024, 128)
+    hidden: tuple[int, ...] | None = None
     latent: int = 32
     epochs: int = 200
     seed: int = 0
@@ -63,8 +64,9 @@ class LatentSearch(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train the autoencoder, unless one was given."""
+        hidden = HIDDEN if self.hidden is None else self.hidden
         self.autoencoder_ = self.autoencoder or autoencoder(
-            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
+            X, model.schema, kind=self.kind, hidden=hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
         )
         return self
 

@@ -32,6 +32,7 @@ from holdfast.schema import Schema
 from holdfast.train.fit import initialised
 
 Kind = Literal["autoencoder", "vae"]
+HIDDEN = (1024, 128)  # as Black et al. 2022 have it
 BLOCK_CELLS = 1 << 19  # numbers in the widest layer while decoding: 2 MB, which stay in the cache
 
 
@@ -184,7 +185,7 @@ def autoencoder(
     schema: Schema,
     *,
     kind: Kind = "autoencoder",
-    hidden: Sequence[int] = (1024, 128),
+    hidden: Sequence[int] = HIDDEN,
     latent: int = 32,
     beta: float = 0.3,
     epochs: int = 200,
