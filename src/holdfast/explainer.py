@@ -152,7 +152,8 @@ class Explainer(ABC):
             n rows (n x k for methods with k answers), each with its status and, if not found, the reason.
         """
         clock = Clock(time_budget, Progress(progress, type(self).__name__))
-        self._check_call(model, seed, batch_size, time_budget)
+        self.check_call(model)
+        _check_limits(seed, batch_size, time_budget)
         before = _as_frame(model, X)
         wish = Target.of(target)
         schema = model.schema
@@ -185,7 +186,8 @@ class Explainer(ABC):
             before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run
         )
 
-    def _check_call(self, model: Model, seed: int, batch_size: int, time_budget: float | None) -> None:
+    def check_call(self, model: Model) -> None:
+        """Raise an error if this method, as set and fitted, cannot work on this model."""
         name = type(self).__name__
         if not isinstance(model, Model):
             raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
@@ -194,14 +196,6 @@ class Explainer(ABC):
                 f"{name} follows gradients, and this model has none; methods that work on it: "
                 + ", ".join(without_gradients())
             )
-        if batch_size < 1:
-            raise SettingError(f"batch_size must be at least 1, got {batch_size}")
-        if time_budget is not None and not time_budget > 0:
-            raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
-        if not isinstance(seed, int):
-            raise SettingError(f"seed must be a whole number, got {seed!r}")
-        if not -(1 << 63) <= seed < 1 << 63:
-            raise SettingError(f"seed must fit into 64 bits, got {seed}")
         for key, value in self.get_params(deep=False).items():
             if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
                 raise SettingError(f"{key} must be a finite number, got {value}")
@@ -278,6 +272,17 @@ def need(holds: bool, message: str) -> None:
     """Raise a `SettingError` unless it holds."""
     if not holds:
         raise SettingError(message)
+
+
+def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None:
+    if batch_size < 1:
+        raise SettingError(f"batch_size must be at least 1, got {batch_size}")
+    if time_budget is not None and not time_budget > 0:
+        raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
+    if not isinstance(seed, int):
+        raise SettingError(f"seed must be a whole number, got {seed!r}")
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise SettingError(f"seed must fit into 64 bits, got {seed}")
 
 
 def _as_frame(model: Model, X: Any) -> pd.DataFrame:

@@ -94,6 +94,11 @@ class Model(ABC):
         """Scores, and the function from weights on the scores to gradients by the rows."""
         raise ModelError("this model has no gradients")
 
+    @property
+    def engine(self) -> Engine | None:
+        """While borrowed: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
+        return None
+
     def shortfall(
         self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
@@ -220,6 +225,10 @@ class TorchModel(Model):
                 p.requires_grad_(True)
             for m, mode in training.items():
                 m.training = mode
+
+    @property
+    def engine(self) -> Engine | None:
+        return self._engine
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = pad_rows(x)

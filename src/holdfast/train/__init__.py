@@ -1,5 +1,5 @@
 """Training models."""
 
-from holdfast.train.fit import network
+from holdfast.train.recipe import Recipe, network
 
-__all__ = ["network"]
+__all__ = ["Recipe", "network"]

@@ -1,73 +1,193 @@
-"""The plain training loop: a ReLU network on encoded rows, cross-entropy, Adam."""
+"""The plain training loop, for one model or a stack: mini-batches, cross-entropy, Adam.
 
-from collections.abc import Sequence
-from typing import Any
+What retrained models differ in is written down in a `Plan`: initial weights, order of the rows, rows left
+out, weights and labels of rows, number of epochs. Weights and order have generators of their own, so a plan
+changes the one and not the other; rows that are left out drop out of an order that stays the same.
+"""
 
-import pandas as pd
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import SettingError
-from holdfast.geometry import chunks, limited_threads
-from holdfast.model import Model
-from holdfast.network import mlp
+from holdfast.geometry import limited_threads
 from holdfast.progress import Progress
-from holdfast.schema import Schema
+from holdfast.stack import Adam, Members, ModuleStack, stack_of
+
+CELLS = 1 << 18  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
 
-def network(
-    X: pd.DataFrame,
-    y: "pd.Series[Any]",
-    schema: Schema,
-    *,
-    classes: Sequence[Any] | None = None,
-    hidden: Sequence[int] = (64, 32),
-    epochs: int = 50,
-    batch_size: int = 64,
-    lr: float = 1e-3,
-    weight_decay: float = 0.0,
-    seed: int = 0,
-    progress: bool = False,
-) -> Model:
-    """Train a classifier and wrap it.
+@dataclass(frozen=True)
+class Plan:
+    """How M models differ. Everything not given is as in the first model."""
+
+    weights: tuple[int, ...]  # M seeds of the initial weights
+    order: tuple[int, ...]  # M seeds of the order of the rows
+    kept: Tensor | None = None  # (M, n) which rows each model sees; as many for each
+    emphasis: Tensor | None = None  # (M, n) how much each row counts
+    labels: Tensor | None = None  # (M, n)
+    epochs: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.order):
+            raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
+        if self.kept is not None and len(self.kept.sum(1).unique()) > 1:
+            raise SettingError("models of one plan must leave out equally many rows")
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __getitem__(self, models: slice) -> "Plan":
+        parts = {name: getattr(self, name) for name in ("weights", "order", "kept", "emphasis", "labels", "epochs")}
+        return replace(self, **{name: None if v is None else v[models] for name, v in parts.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """The settings of the loop."""
+
+    epochs: int = 50
+    batch_size: int = 64
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    adam_eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.lr > 0 or not self.adam_eps > 0 or not self.weight_decay >= 0:
+            raise SettingError("lr and adam_eps must be positive and weight_decay at least 0")
+
+
+def fit_stack(
+    module: nn.Module,
+    start: Callable[[int], dict[str, Tensor]],
+    x: Tensor,
+    labels: Tensor,
+    plan: Plan,
+    loop: Loop,
+    bar: Progress,
+) -> Members:
+    """Train the models of a plan.
 
     Args:
-        X, y: the rows and their classes.
-        schema: how the rows become numbers.
-        classes: the class names in the order of the scores; None sorts what is in `y`.
-        seed: initial weights and the order of the rows come from it; the caller's generators stay as they are.
+        module: the architecture.
+        start: seed -> named initial tensors.
+        x, labels: all rows (n, d) and their classes (n,).
+
+    Returns:
+        All M trained models. Model i is the same whatever else is in the plan.
     """
-    if len(X) != len(y) or not len(X):
-        raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
-    names = list(classes) if classes is not None else sorted(y.unique())
-    place = {name: i for i, name in enumerate(names)}
-    strange = [v for v in y.unique() if v not in place]
-    if strange or len(names) < 2:
-        raise SettingError(f"outcomes {strange or names} do not make at least two known classes {names}")
-    x, labels = schema.encode(X), torch.tensor([place[v] for v in y])
-    generator = torch.Generator().manual_seed(seed)
-    with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
-        shape = mlp(schema.width, hidden, len(names))
-    net = initialised(shape.to_empty(device="cpu"), generator)
-    optimizer: Any = torch.optim.Adam(net.parameters(), lr=lr, weight_decay=weight_decay)
-    with Progress(progress, "training") as bar, torch.enable_grad(), limited_threads(1):
-        bar.total(epochs)
-        for _ in range(epochs):
-            for rows in chunks(torch.randperm(len(x), generator=generator), batch_size):
-                optimizer.zero_grad()
-                loss: Any = nn.functional.cross_entropy(net(x[rows]), labels[rows])
-                loss.backward()
-                optimizer.step()
-            bar.step(1)
-    return Model.of(net.eval(), schema, classes=names)
+    size = together(module, loop.batch_size, len(plan))
+    whole = stack_of(module, len(plan))
+    out = {name: torch.empty_like(value) for name, value in whole.state().items()}
+    with torch.no_grad(), limited_threads(1):
+        for at in range(0, len(plan), size):
+            part = plan[at : at + size]
+            state = _fit(stack_of(module, len(part)), start, x, labels, part, loop, bar)
+            for name, value in state.items():
+                out[name][at : at + size] = value
+        whole.load(out)
+    return whole
+
+
+def together(module: nn.Module, batch_size: int, models: int) -> int:
+    """How many models to train at once: small stacks stay in the cache, and gain most of what there is to gain."""
+    if ModuleStack.trains_alone(module):
+        return 1
+    parameters = sum(p.numel() for p in module.parameters())
+    widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
+    return max(1, min(models, 50, max(8, CELLS // (batch_size * max(widths, 1) + 2 * parameters))))
+
+
+def _fit(
+    models: Members,
+    start: Callable[[int], dict[str, Tensor]],
+    x: Tensor,
+    labels: Tensor,
+    plan: Plan,
+    loop: Loop,
+    bar: Progress,
+) -> dict[str, Tensor]:
+    first = {seed: models.named(start(seed)) for seed in dict.fromkeys(plan.weights)}
+    models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
+    epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
+    done = {name: value.clone() for name, value in models.state().items()}
+    adam = Adam(models.theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
+    orders = Orders(plan, len(x))
+    # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
+    with torch.random.fork_rng(devices=[], enabled=(lone := ModuleStack.trains_alone(models.module(0)))):
+        if lone:
+            torch.manual_seed(plan.weights[0])
+        for epoch in range(int(epochs.max())):
+            order = orders.next()  # (M, n) or (1, n)
+            for rows in order.split(loop.batch_size, 1):
+                flat = rows.reshape(-1)
+                y = labels.index_select(0, flat).view(rows.shape) if plan.labels is None else _own(plan.labels, rows)
+                w = None if plan.emphasis is None else _own(plan.emphasis, rows)
+                adam.step(models.gradient(x.index_select(0, flat).view(*rows.shape, -1), y, w))
+            models.keep((epochs == epoch + 1).nonzero().squeeze(1), done)
+            bar.step(len(plan) / int(epochs.max()))
+    return done
+
+
+def _own(values: Tensor, rows: Tensor) -> Tensor:
+    """(M, b) each model's own values for rows (M, b) or (1, b)."""
+    return values.gather(1, rows.expand(len(values), -1))
+
+
+class Orders:
+    """The order of the rows, epoch by epoch; drawn once for all models that share a seed."""
+
+    def __init__(self, plan: Plan, n: int) -> None:
+        seeds = tuple(dict.fromkeys(plan.order))
+        self.generators = [torch.Generator().manual_seed(derived(seed, 1)) for seed in seeds]
+        self.mine = torch.tensor([seeds.index(s) for s in plan.order])
+        self.kept, self.n = plan.kept, n
+
+    def next(self) -> Tensor:
+        drawn = torch.stack([torch.randperm(self.n, generator=g) for g in self.generators])
+        if self.kept is None:
+            return drawn if len(drawn) == 1 else drawn[self.mine]
+        order = drawn[self.mine]  # (M, n)
+        return order[self.kept.gather(1, order)].view(len(order), -1)
+
+
+def derived(seed: int, purpose: int) -> int:
+    """A seed for one purpose; generators seeded with neighbouring numbers would otherwise meet."""
+    return (seed * 1_000_003 + purpose * 7_919) % (1 << 62)
+
+
+def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:
+    """Glorot-uniform weights and zero biases, from a generator of their own."""
+    generator = torch.Generator().manual_seed(derived(seed, 0))
+    out = dict[str, Tensor]()
+    for name, p in module.named_parameters():
+        value = torch.zeros(p.shape, dtype=p.dtype)
+        out[name] = nn.init.xavier_uniform_(value, generator=generator) if p.ndim > 1 else value
+    return out
+
+
+def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
+    """The tensors of a module whose layers have drawn their initial weights anew, each in its own way."""
+    net = copy.deepcopy(module)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived(seed, 0))
+        for layer in net.modules():
+            reset: Callable[[], None] | None = getattr(layer, "reset_parameters", None)
+            if reset is not None:
+                reset()
+    return {name: value.detach() for name, value in net.state_dict().items()}
 
 
 def initialised(net: nn.Sequential, generator: torch.Generator) -> nn.Sequential:
     """Glorot-uniform weights and zero biases from our own generator."""
-    weights: list[Tensor] = [m.weight for m in net if isinstance(m, nn.Linear)]
-    for w in weights:
-        nn.init.xavier_uniform_(w, generator=generator)
-    for m in net:
-        if isinstance(m, nn.Linear):
-            nn.init.zeros_(m.bias)
+    linear: Sequence[nn.Linear] = [m for m in net if isinstance(m, nn.Linear)]
+    for m in linear:
+        nn.init.xavier_uniform_(m.weight, generator=generator)
+        nn.init.zeros_(m.bias)
     return net

@@ -1,0 +1,364 @@
+"""A bank: many retrained copies of a model, trained together and kept stacked.
+
+    bank = ModelBank.retrain(recipe, X, y, schema, families={"seed": 100, "leave_one_out": 100}, seed=0)
+
+Every network of a family is trained in the same tensor program; estimators are cloned and fitted in a pool of
+processes. Model i of a family is the same whatever else is in the bank.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
+from holdfast.geometry import chunks, limited_threads
+from holdfast.model import Model, to_scores
+from holdfast.network import build, describe
+from holdfast.progress import Progress
+from holdfast.schema import Schema
+from holdfast.stack import Members, Stack, stack_of
+from holdfast.train.families import FOR_ESTIMATORS, Given, Group, family
+from holdfast.train.fit import Plan, fit_stack, glorot
+from holdfast.train.recipe import Recipe, class_names, class_numbers, fitted_estimator
+
+CELLS = 1 << 22  # scores and hidden values held at once
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Models of one family and one architecture: a stack of networks, or fitted estimators."""
+
+    family: str
+    networks: Members | None = None
+    estimators: tuple[Model, ...] = ()
+
+    def __len__(self) -> int:
+        return self.networks.count if self.networks is not None else len(self.estimators)
+
+    def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
+        """(M, n, k) logits."""
+        if self.networks is None:
+            return torch.stack([m.judge(frame, x.to(m.dtype)) for m in self.estimators])
+        models, n = self.networks, len(x)
+        x = x.to(models.theta.dtype)
+        size = max(8, CELLS // (models.count * sum(getattr(models, "sizes", (x.shape[1] * 8,)))))
+        with torch.no_grad():
+            raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
+        return to_scores(raw.flatten(0, 1), "logits").unflatten(0, (models.count, n))
+
+
+@dataclass(frozen=True, eq=False)
+class ModelBank:
+    """Retrained copies of a model, by family."""
+
+    shelves: tuple[Shelf, ...]
+    schema: Schema
+    classes: tuple[Any, ...]
+    recipe: Recipe
+    seed: int
+
+    # ---- making one
+
+    @classmethod
+    def retrain(
+        cls,
+        recipe: Any,
+        X: pd.DataFrame,
+        y: "pd.Series[Any]",
+        schema: Schema,
+        *,
+        families: Mapping[str, int | range],
+        classes: Sequence[Any] | None = None,
+        seed: int = 0,
+        pool: Sequence[int] | None = None,
+        workers: int = 1,
+        progress: bool = False,
+    ) -> "ModelBank":
+        """Make the model of a recipe again and again.
+
+        Args:
+            recipe: a `Recipe`, or a torch module or estimator to take one from.
+            X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
+            families: how many models of each family, see `holdfast.train.families`; range(25, 50) makes just those.
+            pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
+            workers: processes for estimators.
+            progress: show a bar on stderr.
+        """
+        recipe = Recipe.of(recipe)
+        names = class_names(X, y, classes)
+        wanted = {name: range(models) if isinstance(models, int) else models for name, models in families.items()}
+        for name, models in wanted.items():
+            family(name)
+            if not len(models) or models.start < 0 or models.step != 1:
+                raise SettingError(f"family {name!r} needs at least one model, got {families[name]}")
+        labels = class_numbers(y, names)
+        given = Given(recipe, labels, len(names), seed, _pool(pool, len(X), seed))
+        with Progress(progress, "retraining") as bar:
+            bar.total(sum(len(models) for models in wanted.values()))
+            if recipe.estimator is not None:
+                shelves = [
+                    _estimators(name, models, given, X, y, schema, names, workers) for name, models in wanted.items()
+                ]
+            else:
+                x = schema.encode(X)
+                shelves = [
+                    Shelf(name, _networks(group, given, x, bar))
+                    for name, models in wanted.items()
+                    for group in family(name)(given, models)
+                ]
+        return cls(tuple(shelves), schema, tuple(names), recipe, seed)
+
+    @classmethod
+    def from_tables(
+        cls,
+        recipe: Any,
+        tables: Mapping[str, tuple[pd.DataFrame, "pd.Series[Any]"]],
+        schema: Schema,
+        *,
+        classes: Sequence[Any] | None = None,
+        models: int = 1,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> "ModelBank":
+        """One family per table, each with `models` seeds: what real data of another year or place would have made."""
+        if not tables:
+            raise SettingError("from_tables needs at least one table")
+        outcomes = pd.concat([y for _, y in tables.values()])
+        names = list(classes) if classes is not None else sorted(outcomes.unique())
+        parts = [
+            cls.retrain(
+                recipe, X, y, schema, families={"seed": models}, classes=names, seed=seed, progress=progress
+            ).renamed(str(name))
+            for name, (X, y) in tables.items()
+        ]
+        return parts[0].join(*parts[1:])
+
+    def renamed(self, name: str) -> "ModelBank":
+        """The same models as one family of this name."""
+        return replace(self, shelves=tuple(replace(shelf, family=name) for shelf in self.shelves))
+
+    def join(self, *others: "ModelBank") -> "ModelBank":
+        """One bank of all models; schemas and classes must agree."""
+        for other in others:
+            if other.classes != self.classes:
+                raise ModelError(f"these banks have other classes: {list(self.classes)} and {list(other.classes)}")
+            if other.schema.fingerprint() != self.schema.fingerprint():
+                raise SchemaError("these banks were made with other schemas")
+        return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.shelves))
+
+    # ---- looking at it
+
+    def __len__(self) -> int:
+        return sum(len(shelf) for shelf in self.shelves)
+
+    @property
+    def families(self) -> dict[str, int]:
+        """How many models there are of each family."""
+        out = dict[str, int]()
+        for shelf in self.shelves:
+            out[shelf.family] = out.get(shelf.family, 0) + len(shelf)
+        return out
+
+    @property
+    def family(self) -> np.ndarray[Any, Any]:
+        """(M,) the family of each model."""
+        return np.array([shelf.family for shelf in self.shelves for _ in range(len(shelf))], dtype=object)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name}: {count}" for name, count in self.families.items())
+        return f"ModelBank({len(self)} models; {kinds})"
+
+    def scores(self, X: pd.DataFrame | Tensor) -> Tensor:
+        """Scores (M, n, k) that every model gives to every row."""
+        frame, x = (X, self.schema.encode(X)) if isinstance(X, pd.DataFrame) else (None, X)
+        if frame is None:
+            frame = self.schema.decode(x) if any(shelf.networks is None for shelf in self.shelves) else pd.DataFrame()
+        with limited_threads(1):
+            return torch.cat([shelf.scores(frame, x) for shelf in self.shelves])
+
+    def predict(self, X: pd.DataFrame | Tensor) -> np.ndarray[Any, Any]:
+        """(M, n) the class that every model gives to every row."""
+        return np.array(self.classes, dtype=object)[self.scores(X).argmax(2).numpy()]
+
+    def model(self, i: int) -> Model:
+        """Model i alone, in the order of `family`."""
+        if not -len(self) <= i < len(self):
+            raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
+        i %= len(self)
+        for shelf in self.shelves:
+            if i < len(shelf):
+                if shelf.networks is None:
+                    return shelf.estimators[i]
+                return Model.of(shelf.networks.module(i), self.schema, classes=self.classes)
+            i -= len(shelf)
+        raise AssertionError
+
+    def fingerprint(self) -> str:
+        """A short hash of every model, by which a search remembers what it has seen."""
+        digest = hashlib.sha256(repr(self.classes).encode())
+        for shelf in self.shelves:
+            digest.update(shelf.family.encode())
+            if shelf.networks is not None:
+                for name, value in shelf.networks.state().items():
+                    digest.update(name.encode() + value.contiguous().numpy().tobytes())
+            for model in shelf.estimators:
+                digest.update(model.fingerprint().encode())
+        return digest.hexdigest()[:16]
+
+    def members(self) -> frozenset[str]:
+        """A short hash of each model: two banks overlap when they share one."""
+        out = set[str]()
+        for shelf in self.shelves:
+            for i in range(len(shelf)):
+                if shelf.networks is None:
+                    out.add(shelf.estimators[i].fingerprint())
+                else:
+                    parts = [v[i].contiguous().numpy().tobytes() for v in shelf.networks.state().values()]
+                    out.add(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
+        return frozenset(out)
+
+    # ---- files
+
+    def save(self, path: str | Path) -> None:
+        """All models, the recipe and the schema in one safetensors file that runs no code."""
+        if any(shelf.networks is None for shelf in self.shelves):
+            raise ModelError("a bank of estimators cannot be saved; keep its recipe and make it again from the seed")
+        tensors, shelves = dict[str, Tensor](), list[dict[str, Any]]()
+        for i, shelf in enumerate(self.shelves):
+            assert shelf.networks is not None
+            layers = describe(shelf.networks.module(0))
+            shelves.append({"family": shelf.family, "architecture": layers, "models": len(shelf)})
+            tensors |= {f"{i}/{name}": value.contiguous() for name, value in shelf.networks.state().items()}
+        content = {
+            "shelves": shelves,
+            "schema": self.schema.to_dict(),
+            "classes": list(self.classes),
+            "recipe": self.recipe.to_dict(),
+            "seed": self.seed,
+        }
+        try:
+            untyped("safetensors.torch").save_file(tensors, path, metadata={"holdfast_bank": json.dumps(content)})
+        except Exception as error:  # safetensors has an error of its own, which is no OSError
+            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ModelBank":
+        """Read a bank written by `save`."""
+        safetensors = untyped("safetensors")
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                metadata = cast(dict[str, str], file.metadata() or {})
+                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
+            content = json.loads(metadata["holdfast_bank"])
+            shelves = [_shelf(entry, i, tensors) for i, entry in enumerate(content["shelves"])]
+            schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
+            return cls(tuple(shelves), schema, tuple(content["classes"]), recipe, int(content["seed"]))
+        except FileNotFoundError:
+            raise FileError(f"no bank at {str(path)!r}") from None
+        except Exception as error:  # the file may say anything
+            what = f"{type(error).__name__}: {error}"
+            raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+
+
+def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> Shelf:
+    with torch.device("meta"):  # the sizes are only a claim of the file
+        module = build(entry["architecture"])
+    mine = {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == str(i)}
+    expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
+    for name, shape in expected.items():
+        if name not in mine or tuple(mine[name].shape) != shape:
+            raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
+    models = stack_of(module.to_empty(device="cpu"), int(entry["models"]))
+    models.load(mine)
+    return Shelf(str(entry["family"]), models)
+
+
+def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:
+    if pool is None:
+        return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
+    if len(rows) != len(rows.unique()) or bool(((rows < 0) | (rows >= n)).any()):
+        raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
+    return rows
+
+
+def _networks(group: Group, given: Given, x: Tensor, bar: Progress) -> Members:
+    """The trained networks of one group."""
+    recipe, labels = group.recipe, given.labels
+    if not group.last_layer:
+        return recipe.train(x, labels, given.classes, group.plan, bar)
+    # Only the last layer is trained: a linear model on what the layers below make of the rows.
+    base = recipe.train(x, labels, given.classes, Plan((given.seed,), (given.seed,)), Progress(False, ""))
+    if not isinstance(base, Stack) or len(base.sizes) < 3:
+        raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
+    with torch.no_grad():
+        features = base.hidden(x)[0].clone()
+    with torch.device("meta"):
+        head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1])).to_empty(device="cpu")
+    heads = fit_stack(head, lambda seed: glorot(head, seed), features, labels, group.plan, recipe, bar)
+    whole = Stack(base.sizes, len(group.plan), base.theta.dtype)
+    tensors = {name: v.expand(len(group.plan), *v.shape[1:]) for name, v in base.state().items()}
+    last = list(tensors)[-2:]
+    whole.load({**tensors, **dict(zip(last, heads.state().values(), strict=True))})
+    return whole
+
+
+# ---- estimators
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One estimator to fit: all a worker process needs."""
+
+    recipe: Recipe
+    X: pd.DataFrame
+    y: "pd.Series[Any]"
+    schema: Schema
+    names: list[Any]
+    seed: int
+
+    def __call__(self) -> Model:
+        return fitted_estimator(self.recipe, self.X, self.y, self.schema, self.names, self.seed)
+
+
+def _estimators(
+    name: str,
+    models: range,
+    given: Given,
+    X: pd.DataFrame,
+    y: "pd.Series[Any]",
+    schema: Schema,
+    names: list[Any],
+    workers: int,
+) -> Shelf:
+    """Clones of the estimator; each family says which rows, labels and seed a clone gets."""
+    if name not in FOR_ESTIMATORS:
+        raise SettingError(f"family {name!r} needs a network; for estimators there are {listed(FOR_ESTIMATORS)}")
+    plan = family(name)(given, models)[0].plan
+    jobs = list[_Job]()
+    for i in range(len(plan)):
+        rows = np.arange(len(X))
+        if plan.kept is not None:
+            rows = np.flatnonzero(plan.kept[i].numpy())
+        if plan.emphasis is not None:
+            rows = np.repeat(rows, plan.emphasis[i].long().numpy())
+        outcome = y if plan.labels is None else pd.Series(np.array(names)[plan.labels[i].numpy()], index=y.index)
+        part = cast(pd.DataFrame, X.iloc[rows])
+        jobs.append(_Job(given.recipe, part, outcome.iloc[rows], schema, names, plan.weights[i]))
+    if workers > 1:
+        with ProcessPoolExecutor(min(workers, len(jobs))) as processes:
+            return Shelf(name, estimators=tuple(processes.map(_run, jobs)))
+    return Shelf(name, estimators=tuple(_run(job) for job in jobs))
+
+
+def _run(job: _Job) -> Model:
+    return job()

@@ -1,0 +1,1 @@
+"""Experiments of papers, run again: what was reported beside what was measured."""

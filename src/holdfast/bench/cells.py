@@ -1,0 +1,68 @@
+"""Long experiments as cells on disk: a run that was killed goes on where it stopped.
+
+A cell is one file, written under another name first and renamed when complete, so that it is there whole or
+not at all. Its name holds a hash of everything that went into it; with other settings it is another cell.
+"""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is never seen half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@dataclass
+class Cells:
+    """The cells of one experiment.
+
+    Args:
+        directory: where they are.
+        settings: all that decides their contents.
+    """
+
+    directory: Path
+    settings: dict[str, Any]
+    said: Callable[[str], None] = field(default=lambda _: None)
+
+    def arrays(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """The arrays of a cell, read or made; `seconds` tells how long making them took."""
+        path = self.path(name)
+        if not path.is_file():
+            self.said(name)
+            start = time.perf_counter()
+            made = make()
+            made["seconds"] = np.array(time.perf_counter() - start)
+            room = io.BytesIO()
+            np.savez_compressed(room, **made)  # pyright: ignore[reportArgumentType]
+            write_whole(path, room.getvalue())
+        with np.load(path, allow_pickle=False) as file:
+            return {key: file[key] for key in file.files}
+
+    def path(self, name: str) -> Path:
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True, default=str).encode()).hexdigest()[:10]
+        return self.directory / f"{name}-{digest}.npz"

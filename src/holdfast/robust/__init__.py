@@ -1,0 +1,1 @@
+"""Answers that survive a change of the model."""

@@ -1,0 +1,274 @@
+"""Many networks of one architecture in one tensor: scored together, trained together.
+
+`Stack` holds Linear/ReLU networks and computes their gradients by hand, layer by layer, with one batched
+product where a loop over models would make M small ones. `ModuleStack` does the same for any torch module
+through `torch.func`. Both keep all parameters in one flat vector, so that one call of Adam, which works
+element by element, updates every model exactly as if it were trained alone.
+"""
+
+import copy
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from holdfast.errors import ModelError
+from holdfast.geometry import pad_rows
+from holdfast.network import Engine, flat_layers, mlp
+
+_FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
+BETAS = (0.9, 0.999)
+
+
+class Members(ABC):
+    """M models of one architecture."""
+
+    theta: Tensor  # all parameters of all models
+    count: int
+
+    @abstractmethod
+    def scores(self, x: Tensor) -> Tensor:
+        """Raw outputs (M, n, k) for rows (n, d), or (M, n, d) when each model has rows of its own."""
+
+    @abstractmethod
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`.
+
+        Args:
+            x: rows (M, n, d); labels: (M, n); weights: (M, n) or None. A leading 1 means: the same for all.
+        """
+
+    @abstractmethod
+    def module(self, i: int) -> nn.Module:
+        """Model i alone."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Named tensors (M, ...), as a module's `state_dict` would hold them with M = 1."""
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over named tensors (M, ...)."""
+        for name, value in self.state().items():
+            value.copy_(state[name])
+
+    def keep(self, models: Tensor, state: dict[str, Tensor]) -> None:
+        """Write the present parameters of some models into `state`."""
+        for name, value in self.state().items():
+            state[name][models] = value[models]
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A module's own tensors under the names used here."""
+        return tensors
+
+
+class Adam:
+    """Adam on one flat vector; a step is a few passes over it, whatever the number of models."""
+
+    def __init__(self, theta: Tensor, *, lr: float, eps: float, weight_decay: float) -> None:
+        self.theta, self.settings = theta, (lr, eps, weight_decay)
+        self.m, self.v = torch.zeros_like(theta), torch.zeros_like(theta)
+        self.count = 0
+
+    def step(self, g: Tensor) -> None:
+        lr, eps, decay = self.settings
+        (b1, b2), self.count = BETAS, self.count + 1
+        if _FUSED_ADAM is not None:
+            _FUSED_ADAM(
+                [self.theta], [g], [self.m], [self.v], [], [torch.tensor(float(self.count))],
+                lr=lr, beta1=b1, beta2=b2, weight_decay=decay, eps=eps, amsgrad=False, maximize=False,
+            )  # fmt: skip
+            return
+        if decay:
+            g = g + decay * self.theta
+        self.m.lerp_(g, 1 - b1)
+        self.v.mul_(b2).addcmul_(g, g, value=1 - b2)
+        size = lr / (1 - b1**self.count)
+        root = (self.v / (1 - b2**self.count)).sqrt_().add_(eps)
+        self.theta.addcdiv_(self.m, root, value=-size)
+
+
+class Stack(Members):
+    """Linear and ReLU layers in turn."""
+
+    def __init__(self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32) -> None:
+        self.sizes, self.count = tuple(sizes), count
+        pairs = list(itertools.pairwise(self.sizes))
+        self.theta = torch.zeros(count * sum(a * b + b for a, b in pairs), dtype=dtype)
+        self.grad = torch.zeros_like(self.theta)
+        self.rooms = dict[int, list[tuple[Tensor, Tensor]]]()
+        self.layers, self.slopes = self._views(self.theta, pairs), self._views(self.grad, pairs)
+
+    def _views(self, flat: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[Tensor, Tensor]]:
+        """The flat vector as weights (M, a, b) and biases (M, 1, b) of each layer."""
+        out, at, m = list[tuple[Tensor, Tensor]](), 0, self.count
+        for a, b in pairs:
+            w = flat[at : at + m * a * b].view(m, a, b)
+            at += m * a * b
+            out.append((w, flat[at : at + m * b].view(m, 1, b)))
+            at += m * b
+        return out
+
+    @classmethod
+    def like(cls, module: nn.Module, count: int) -> "Stack | None":
+        """Room for `count` networks of a module's architecture; None if it is not Linear and ReLU in turn."""
+        engine = Engine.of(module)
+        layers = flat_layers(module)
+        if engine is None or any(isinstance(m, nn.Dropout) for m in layers):  # idle when scoring, not when training
+            return None
+        if any(isinstance(m, nn.Linear) and m.bias is None for m in layers):
+            return None
+        sizes = [engine.inputs, *[len(w) for w, _ in engine.weights]]
+        return cls(sizes, count, engine.weights[0][0].dtype)
+
+    def scores(self, x: Tensor) -> Tensor:
+        n = x.shape[-2]
+        h = x if x.ndim == 3 else pad_rows(x).expand(self.count, -1, -1)
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+        w, b = self.layers[-1]
+        return torch.baddbmm(b, h, w)[:, :n]
+
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        n = x.shape[1]
+        room = self._room(n)
+        inputs = [x.expand(self.count, -1, -1), *[h for h, _ in room]]
+        for i, (w, b) in enumerate(self.layers[:-1]):
+            torch.baddbmm(b, inputs[i], w, out=inputs[i + 1]).relu_()
+        g = self._output_slope(inputs[-1], labels, weights, n)
+        for i in range(len(self.layers) - 2, -1, -1):
+            h, (gw, gb) = inputs[i + 1], self.slopes[i]
+            g = torch.ops.aten.threshold_backward.grad_input(g, h, 0, grad_input=g)
+            torch.bmm(inputs[i].transpose(1, 2), g, out=gw)
+            torch.sum(g, 1, keepdim=True, out=gb)
+            if i:
+                g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=room[i - 1][1])
+        return self.grad
+
+    def _room(self, n: int) -> list[tuple[Tensor, Tensor]]:
+        """Memory for the hidden values of n rows and their slopes, kept from step to step."""
+        if n not in self.rooms:
+            shapes = [(self.count, n, h) for h in self.sizes[1:-1]]
+            self.rooms[n] = [(self.theta.new_empty(s), self.theta.new_empty(s)) for s in shapes]
+        return self.rooms[n]
+
+    def _output_slope(self, h: Tensor, labels: Tensor, weights: Tensor | None, n: int) -> Tensor:
+        """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
+        (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
+        k = self.sizes[-1]
+        if k > 2:
+            g = torch.softmax(torch.baddbmm(b, h, w), 2)
+            g -= nn.functional.one_hot(labels, k)
+        else:  # one logit, or two of which only the difference counts: a sigmoid and half the products
+            line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
+            g = torch.sigmoid_(torch.baddbmm(bias, h, line))
+            g -= labels[..., None]
+        g *= 1 / n if weights is None else weights[..., None] / n
+        if k == 2:
+            torch.bmm(h.transpose(1, 2), g, out=(one := torch.empty_like(line)))
+            total = g.sum(1, keepdim=True)
+            gw[..., 1:], gw[..., :1] = one, -one
+            gb[..., 1:], gb[..., :1] = total, -total
+            return g * line.transpose(1, 2)
+        torch.bmm(h.transpose(1, 2), g, out=gw)
+        torch.sum(g, 1, keepdim=True, out=gb)
+        return torch.bmm(g, w.transpose(1, 2))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """(M, n, h) what the last layer sees."""
+        h = x.expand(self.count, -1, -1)
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+        return h
+
+    def module(self, i: int) -> nn.Sequential:
+        with torch.device("meta"):
+            net = mlp(self.sizes[0], self.sizes[1:-1], self.sizes[-1])
+        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, assign=True)
+        return net.eval()
+
+    def state(self) -> dict[str, Tensor]:
+        out = dict[str, Tensor]()
+        for i, (w, b) in enumerate(self.layers):
+            out[f"{2 * i}.weight"], out[f"{2 * i}.bias"] = w.transpose(1, 2), b.squeeze(1)
+        return out
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A nested Sequential names its layers otherwise, but in the same order."""
+        return dict(zip(self.state(), tensors.values(), strict=True))
+
+
+class ModuleStack(Members):
+    """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics trains alone."""
+
+    def __init__(self, module: nn.Module, count: int) -> None:
+        self.template, self.count = copy.deepcopy(module), count
+        for p in self.template.parameters():
+            p.requires_grad_(False)
+        self.alone = count == 1
+        shapes = {name: p.shape for name, p in self.template.named_parameters()}
+        if not shapes:
+            raise ModelError(f"a {type(module).__name__} has no parameters to train")
+        dtype = next(self.template.parameters()).dtype
+        self.theta = torch.zeros(count * sum(s.numel() for s in shapes.values()), dtype=dtype)
+        self.parts, at = dict[str, Tensor](), 0
+        for name, shape in shapes.items():
+            self.parts[name] = self.theta[at : at + count * shape.numel()].view(count, *shape)
+            at += count * shape.numel()
+        self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
+
+    @staticmethod
+    def trains_alone(module: nn.Module) -> bool:
+        """Layers whose training draws from the global generator or updates buffers cannot be batched over models."""
+        random = (nn.Dropout, nn.AlphaDropout, nn.RReLU)
+        return any(isinstance(m, random) for m in module.modules()) or any(True for _ in module.buffers())
+
+    def scores(self, x: Tensor) -> Tensor:
+        net, each = self.template.eval(), 0 if x.ndim == 3 else None
+
+        def one(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor) -> Tensor:
+            out = functional_call(net, (parts, statistics), (rows,))
+            return out[:, None] if out.ndim == 1 else out
+
+        n = x.shape[-2]
+        rows = x if x.ndim == 3 else pad_rows(x)
+        return vmap(one, in_dims=(0, 0, each))(self.parts, self.statistics, rows)[:, :n]
+
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        net, m = self.template.train(), self.count
+        weights = torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
+
+        def loss(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
+            return (w * cross_entropy(functional_call(net, (parts, statistics), (rows,)), y)).mean()
+
+        given = (x.expand(m, *x.shape[1:]), labels.expand(m, -1), weights.expand(m, -1))
+        slope: Any = grad(loss)
+        if self.alone:
+            here = [{k: v[0] for k, v in part.items()} for part in (self.parts, self.statistics)]
+            slopes: dict[str, Tensor] = slope(*here, *[v[0] for v in given])
+        else:
+            slopes = vmap(slope)(self.parts, self.statistics, *given)
+        return torch.cat([slopes[name].reshape(-1) for name in self.parts])
+
+    def module(self, i: int) -> nn.Module:
+        net = copy.deepcopy(self.template)
+        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()})
+        return net.eval()
+
+    def state(self) -> dict[str, Tensor]:
+        return {**self.parts, **self.statistics}
+
+
+def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:
+    """(n,) the loss of raw outputs: one logit, or one per class."""
+    if raw.ndim == 1 or raw.shape[1] == 1:
+        return nn.functional.binary_cross_entropy_with_logits(raw.reshape(-1), y.to(raw.dtype), reduction="none")
+    return nn.functional.cross_entropy(raw, y, reduction="none")
+
+
+def stack_of(module: nn.Module, count: int) -> Members:
+    """Room for `count` models like this one, by hand where possible."""
+    return Stack.like(module, count) or ModuleStack(module, count)

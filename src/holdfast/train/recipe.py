@@ -1,0 +1,248 @@
+"""A recipe: how a model is made, so that it can be made again.
+
+A network's recipe is its layers and the settings of the training loop; an estimator's recipe is the estimator
+itself, unfitted. `recipe.fit(X, y, schema)` makes the model, `ModelBank.retrain(recipe, ...)` makes many.
+"""
+
+import copy
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+import tomli_w
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.model import BlackBox, Inputs, Model, TorchModel
+from holdfast.network import build, describe, flat_layers, mlp
+from holdfast.progress import Progress
+from holdfast.schema import Schema
+from holdfast.stack import Members
+from holdfast.train.fit import Loop, Plan, fit_stack, glorot, redrawn
+
+_LOOP = tuple(f.name for f in fields(Loop))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Loop):
+    """How a model is made.
+
+    Args:
+        hidden: widths of a plain ReLU network (Glorot-uniform weights, zero biases).
+        module: layers of your own instead; every layer draws its initial weights in its own way.
+        estimator: a scikit-learn-style estimator instead; it is cloned, never fitted itself.
+        inputs: what the estimator takes: the raw table ("frame") or encoded rows.
+        epochs, batch_size, lr, weight_decay, adam_eps: the training loop of networks.
+    """
+
+    hidden: tuple[int, ...] = (64, 32)
+    module: nn.Module | None = None
+    estimator: Any = None
+    inputs: Inputs = "frame"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if self.module is not None and self.estimator is not None:
+            raise SettingError("a recipe has a module or an estimator, not both")
+        if any(h < 1 for h in self.hidden):
+            raise SettingError(f"hidden widths must be at least 1, got {list(self.hidden)}")
+
+    @classmethod
+    def of(cls, model: Any, **settings: Any) -> "Recipe":
+        """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
+        if isinstance(model, Recipe):
+            return replace(model, **settings)
+        if isinstance(model, BlackBox):
+            settings = {"inputs": model.inputs, **settings}
+            model = model.wrapped
+        model = model.module if isinstance(model, TorchModel) else model
+        if isinstance(model, nn.Module):
+            return cls(module=model, **settings)
+        if hasattr(model, "fit") and hasattr(model, "get_params"):
+            return cls(estimator=model, **settings)
+        raise SettingError(
+            f"cannot make a {type(model).__name__} again: a recipe needs a torch module, or an estimator with fit"
+        )
+
+    def network(self, inputs: int, classes: int) -> nn.Module:
+        """The architecture for rows of `inputs` columns; its tensors are still to be filled."""
+        if self.module is not None:
+            return self.module
+        with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
+            return mlp(inputs, self.hidden, classes).to_empty(device="cpu")
+
+    def start(self, module: nn.Module) -> Callable[[int], dict[str, Tensor]]:
+        """Seed -> initial tensors."""
+        return (lambda seed: glorot(module, seed)) if self.module is None else (lambda seed: redrawn(module, seed))
+
+    def train(self, x: Tensor, labels: Tensor, classes: int, plan: Plan, bar: Progress) -> Members:
+        """The networks of a plan."""
+        module = self.network(x.shape[1], classes)
+        return fit_stack(module, self.start(module), x, labels, plan, self, bar)
+
+    def fit(
+        self,
+        X: pd.DataFrame,
+        y: "pd.Series[Any]",
+        schema: Schema,
+        *,
+        classes: Sequence[Any] | None = None,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> Model:
+        """Make the model.
+
+        Args:
+            X, y: the rows and their classes.
+            schema: how the rows become numbers.
+            classes: the class names in the order of the scores; None sorts what is in `y`.
+            seed: initial weights and the order of the rows come from it; your own generators stay as they are.
+        """
+        names = class_names(X, y, classes)
+        if self.estimator is not None:
+            return fitted_estimator(self, X, y, schema, names, seed)
+        with Progress(progress, "training") as bar:
+            bar.total(1)
+            x = schema.encode(X)
+            models = self.train(x, class_numbers(y, names), len(names), Plan((seed,), (seed,)), bar)
+        return Model.of(self.as_module(models, 0), schema, classes=names)
+
+    def as_module(self, models: Members, i: int) -> nn.Module:
+        """Model i of a stack; layers of your own come back as they were."""
+        if self.module is None:
+            return models.module(i)
+        net = copy.deepcopy(self.module)
+        own = dict(zip(net.state_dict(), models.module(i).state_dict().values(), strict=True))
+        net.load_state_dict(own)
+        return net.eval()
+
+    # ---- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as in a recipe file."""
+        if self.estimator is not None:
+            name, settings = type(self.estimator).__name__, self.estimator.get_params()
+            plain = {k: v for k, v in settings.items() if isinstance(v, bool | int | float | str)}
+            return {"estimator": name, "settings": plain}
+        shape: dict[str, Any] = {"hidden": list(self.hidden)}
+        if self.module is not None:
+            shape = {"layers": describe(self.module)}
+        return {**shape, **{name: getattr(self, name) for name in _LOOP}}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> "Recipe":
+        known = (*_LOOP, "hidden", "layers", "estimator", "settings")
+        strange = [key for key in content if key not in known]
+        if strange:
+            raise SettingError(f"unknown setting {strange[0]!r} in the recipe; {did_you_mean(strange[0], known)}")
+        settings = dict(content)
+        try:
+            if "estimator" in settings:
+                made = named_estimator(settings["estimator"], settings.get("settings", {}))
+                return cls(estimator=made, inputs="encoded")
+            if "layers" in settings:
+                settings["module"] = build(settings.pop("layers"))
+            return cls(**settings)
+        except TypeError as error:
+            raise SettingError(f"the recipe cannot be read: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """A TOML file."""
+        try:
+            Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recipe":
+        """Read a TOML file with `hidden` (or `layers`), `epochs`, `batch_size`, `lr`; or `estimator`, `settings`."""
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FileError(f"cannot read {str(path)!r}: {error}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise FileError(f"{str(path)!r} is no TOML: {error}") from None
+        return cls.from_dict(content)
+
+    def widened(self, factor: float) -> "Recipe":
+        """The same recipe with hidden layers `factor` times as wide."""
+        if self.estimator is not None:
+            raise SettingError("only networks can be made wider; this recipe is an estimator's")
+
+        def wide(h: int) -> int:
+            return max(1, round(h * factor))
+
+        if self.module is None:
+            return replace(self, hidden=tuple(wide(h) for h in self.hidden))
+        layers = flat_layers(self.module)
+        linear = [m for m in layers if isinstance(m, nn.Linear)]
+        if any(list(m.parameters()) and not isinstance(m, nn.Linear) for m in layers):
+            raise SettingError("only networks whose parameters are all in Linear layers can be made wider")
+        out = list[nn.Module]()
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                a = layer.in_features if layer is linear[0] else wide(layer.in_features)
+                b = layer.out_features if layer is linear[-1] else wide(layer.out_features)
+                layer = nn.Linear(a, b, bias=layer.bias is not None, device="meta").to_empty(device="cpu")
+            out.append(copy.deepcopy(layer))
+        return replace(self, module=nn.Sequential(*out))
+
+
+def class_names(X: pd.DataFrame, y: "pd.Series[Any]", classes: Sequence[Any] | None) -> list[Any]:
+    """The classes in the order of the scores."""
+    if len(X) != len(y) or not len(X):
+        raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
+    names = list(classes) if classes is not None else sorted(y.unique())
+    strange = [v for v in y.unique() if v not in names]
+    if strange or len(names) < 2:
+        raise SettingError(f"outcomes {strange or names} do not make at least two known classes {names}")
+    return names
+
+
+def class_numbers(y: "pd.Series[Any]", names: Sequence[Any]) -> Tensor:
+    place = {name: i for i, name in enumerate(names)}
+    return torch.tensor([place[v] for v in y])
+
+
+def fitted_estimator(
+    recipe: Recipe, X: pd.DataFrame, y: "pd.Series[Any]", schema: Schema, names: Sequence[Any], seed: int
+) -> Model:
+    """A clone of the estimator, seeded wherever it has a `random_state`, and fitted."""
+    clone = untyped("sklearn.base").clone(recipe.estimator)
+    states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
+    clone.set_params(**dict.fromkeys(states, seed % (1 << 32)))
+    rows: Any = X if recipe.inputs == "frame" else schema.encode(X, torch.float64).numpy()
+    clone.fit(rows, y.to_numpy())
+    own = [c.item() if hasattr(c, "item") else c for c in clone.classes_]
+    if own != list(names):
+        raise SettingError(f"the estimator learnt the classes {own}, expected {list(names)}")
+    return Model.of(clone, schema, inputs=recipe.inputs)
+
+
+def named_estimator(name: str, settings: dict[str, Any]) -> Any:
+    """One of scikit-learn's own classifiers; a file cannot name anything else."""
+    known = dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter="classifier")))
+    if name not in known:
+        raise SettingError(f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
+    return known[name](**settings)
+
+
+def network(
+    X: pd.DataFrame,
+    y: "pd.Series[Any]",
+    schema: Schema,
+    *,
+    classes: Sequence[Any] | None = None,
+    hidden: Sequence[int] = (64, 32),
+    seed: int = 0,
+    progress: bool = False,
+    **loop: Any,
+) -> Model:
+    """Train a plain ReLU network and wrap it: `Recipe(hidden=hidden, **loop).fit(...)`."""
+    recipe = Recipe(hidden=tuple(hidden), **loop)
+    return recipe.fit(X, y, schema, classes=classes, seed=seed, progress=progress)
