@@ -149,11 +149,15 @@ class ModelBank:
     def join(self, *others: "ModelBank") -> "ModelBank":
         """One bank of all models; schemas and classes must agree."""
         for other in others:
-            if other.classes != self.classes:
-                raise ModelError(f"these banks have other classes: {list(self.classes)} and {list(other.classes)}")
-            if other.schema.fingerprint() != self.schema.fingerprint():
-                raise SchemaError("these banks were made with other schemas")
+            self.check_fits(other)
         return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.shelves))
+
+    def check_fits(self, other: Any) -> None:
+        """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
+        if tuple(other.classes) != self.classes:
+            raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}")
+        if other.schema.fingerprint != self.schema.fingerprint:
+            raise SchemaError("the bank was made with another schema; retrain it with the schema of the answers")
 
     # ---- looking at it
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 import typer
 
 from holdfast import __version__
+from holdfast.cli_bench import bench
 from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError, did_you_mean
 
 if TYPE_CHECKING:
@@ -480,3 +481,8 @@ def list_datasets(
         cells = (entry[name] for name in names)
         table.add_row(*(Text(f"{c:,}" if isinstance(c, int) else c) for c in cells))
     _print_rich(table)
+
+
+# ---- commands with a file of their own
+
+app.command("bench")(bench)

@@ -111,6 +111,11 @@ class Explainer(ABC):
 
     answers = 1  # how many answers a row gets; a setting of the methods that can give several
 
+    @property
+    def searched(self) -> frozenset[str]:
+        """Short hashes of the models, besides the one asked, that help to find the answers."""
+        return frozenset()
+
     @abstractmethod
     def search(self, query: Query) -> Tensor:
         """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""

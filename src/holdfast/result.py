@@ -21,6 +21,7 @@ from holdfast.target import Goal, Target
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
+    from holdfast.explainer import Explainer
     from holdfast.model import Model
 
 NORMS = {"l0": 0.0, "l1": 1.0, "l2": 2.0, "linf": float("inf")}
@@ -39,12 +40,15 @@ class Run:
     schema: str
     version: str
     created: str
+    searched: tuple[str, ...] = ()  # fingerprints of further models that helped to find the answers
 
     @classmethod
-    def of(cls, explainer: object, model: "Model", target: Target, seed: int, seconds: float) -> "Run":
+    def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
-        return cls(type(explainer).__name__, repr(explainer), str(target), seed, seconds, *prints, __version__, now)
+        searched = tuple(sorted(explainer.searched))
+        facts = str(target), seed, seconds, *prints, __version__, now, searched
+        return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -229,7 +233,7 @@ class Counterfactuals:
             table["holdfast:source"].to_numpy(np.int64),
             schema,
             tuple(content["classes"]),
-            Run(**content["run"]),
+            Run(**{**content["run"], "searched": tuple(content["run"].get("searched", ()))}),
         )
 
 

@@ -9,7 +9,8 @@ element by element, updates every model exactly as if it were trained alone.
 import copy
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -119,7 +120,8 @@ class Stack(Members):
         layers = flat_layers(module)
         if engine is None or any(isinstance(m, nn.Dropout) for m in layers):  # idle when scoring, not when training
             return None
-        if any(isinstance(m, nn.Linear) and m.bias is None for m in layers):
+        linear = [m for m in layers if isinstance(m, nn.Linear)]
+        if any(m.bias is None for m in linear) or len(set(linear)) < len(linear):  # no bias; one layer used twice
             return None
         sizes = [engine.inputs, *[len(w) for w, _ in engine.weights]]
         return cls(sizes, count, engine.weights[0][0].dtype)
@@ -220,11 +222,14 @@ class ModuleStack(Members):
             at += count * shape.numel()
         self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
 
-    @staticmethod
-    def trains_alone(module: nn.Module) -> bool:
-        """Layers whose training draws from the global generator or updates buffers cannot be batched over models."""
-        random = (nn.Dropout, nn.AlphaDropout, nn.RReLU)
-        return any(isinstance(m, random) for m in module.modules()) or any(True for _ in module.buffers())
+    def trains_alone(self, rows: Tensor) -> bool:
+        """A module that draws from the global generator or updates buffers cannot be batched over models."""
+        if self.statistics:
+            return True
+        with lent_generator(0):
+            before = torch.get_rng_state()
+            self.template.train()(rows)
+            return not torch.equal(before, torch.get_rng_state())
 
     def scores(self, x: Tensor) -> Tensor:
         net, each = self.template.eval(), 0 if x.ndim == 3 else None
@@ -255,11 +260,23 @@ class ModuleStack(Members):
 
     def module(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.template)
-        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()})
-        return net.eval()
+        # A tensor that has two names in the module, or none in its files, is in place already.
+        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, strict=False)
+        return net.requires_grad_(True).eval()
 
     def state(self) -> dict[str, Tensor]:
         return {**self.parts, **self.statistics}
+
+
+@contextmanager
+def lent_generator(seed: int) -> Generator[None]:
+    """The global generator of the CPU, seeded; it is given back as it was."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
 
 
 def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:

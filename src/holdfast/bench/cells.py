@@ -65,4 +65,4 @@ class Cells:
 
     def path(self, name: str) -> Path:
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True, default=str).encode()).hexdigest()[:10]
-        return self.directory / f"{name}-{digest}.npz"
+        return self.directory / f"{name.replace(' ', '_')}-{digest}.npz"

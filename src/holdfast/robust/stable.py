@@ -7,6 +7,10 @@ Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep Models",
 
 x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's; after each
 the point returns to the ball and to what the person can reach. A row with no acceptable move keeps x0.
+
+With a bank the objective is the mean over the model and the models of the bank, and a row stops as soon as each
+of them gives y the probability `enough`: it pays for what the models disagree about, and no more. Answers found
+with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass, field
@@ -16,14 +20,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.bank import ModelBank
+from holdfast.errors import ModelError
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.geometry import ROW_BLOCK, chunks, clip_norm, row_norm
 from holdfast.model import Model
-from holdfast.robust.path import path_value
+from holdfast.robust.path import Path, Value, path_value, stack_value
 from holdfast.search.minimal import MinCost
+from holdfast.target import Target
 
-ROWS = 256  # rows refined at once: the points of their paths stay in a core's cache
-AUTO = 0.25  # of the typical spread of the data, see `auto_radius`
+CELLS = 1 << 18  # hidden values of all points on the lines: what stays in a core's cache
+EVERY = 10  # steps between looks at which rows are done
+# Multiples of the typical distance of data from the boundary: how deep the ball reaches.
+DEPTH, DEPTH_WITH_BANK = 2.0, 8.0
+# The same of the length of the data's range, where no data were given to measure that distance.
+OF_RANGE, OF_RANGE_WITH_BANK = 0.05, 0.2
 
 
 class OfStart:
@@ -42,7 +53,11 @@ class StableNeighborSearch(Explainer):
 
     Args:
         start: the method whose answers are moved.
-        radius: how far, in encoded units (l2); "auto" takes it from the range of the data, see `auto_radius`.
+        radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from the boundary
+            (eight times with a bank, where rows stop on their own) if `fit` was given data, and else a share of
+            the range of the data that the schema knows.
+        bank: retrained models to agree with the model.
+        enough: with a bank, the probability that each model must give.
         steps, points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
@@ -59,6 +74,8 @@ class StableNeighborSearch(Explainer):
 
     start: Explainer = field(default_factory=lambda: MinCost(norm=2))
     radius: float | Literal["auto"] = "auto"
+    bank: ModelBank | None = None
+    enough: float = 0.75
     steps: int = 200
     points: int = 10
     step_size: float | None = None
@@ -74,15 +91,29 @@ class StableNeighborSearch(Explainer):
         need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
         need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
+        need(0 < self.enough < 1, f"enough must lie between 0 and 1, got {self.enough}")
         need(isinstance(self.start, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
         need(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
+        if self.bank is not None:
+            self.bank.check_fits(model)
+            if any(shelf.networks is None for shelf in self.bank.shelves):
+                raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
         self.start.check_call(model)
 
+    @property
+    def searched(self) -> frozenset[str]:
+        """The models of the bank: they have helped to find the answers and may not certify them."""
+        return self.start.searched | (self.bank.members() if self.bank is not None else frozenset())
+
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
-        """Fit the method it starts from."""
+        """Fit the method it starts from, and measure how far data typically are from the boundary."""
         self.start.fit(X, model)
+        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+        need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
+        if model.has_grad:
+            self.depth_ = typical_distance(model, x)
         return self
 
     def search(self, query: Query) -> Tensor:
@@ -90,31 +121,67 @@ class StableNeighborSearch(Explainer):
         found = self.start.search(query).reshape(len(query) * m, -1)
         many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
         x0 = torch.where(found.isfinite().all(1, keepdim=True), many.reach.project(found), many.x)
-        radius = auto_radius(query) if self.radius == "auto" else float(self.radius)
         rows = many.met(x0).nonzero().squeeze(1)
         out = x0.clone()
-        for part in chunks(rows, ROWS):
+        for part in chunks(rows, self._together(query.model)):
             # Filled up with copies of the last row: the same row then gets the same bits in any company.
-            full = torch.cat([part, part[-1:].repeat(-len(part) % ROW_BLOCK)])
-            out[part] = self._refine(many[full], x0[full], radius)[: len(part)]
+            full = _filled(part)
+            out[part] = self._refine(many[full], x0[full], self._radius(query))[: len(part)]
         return out.reshape(len(query), m, -1) if m > 1 else out
+
+    def _radius(self, query: Query) -> float:
+        if self.radius != "auto":
+            return float(self.radius)
+        guided = self.bank is not None
+        if hasattr(self, "depth_"):
+            return (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
+        return (OF_RANGE_WITH_BANK if guided else OF_RANGE) * query.reach.layout.diagonal
+
+    def _together(self, model: Model) -> int:
+        """How many rows to move at once."""
+        engine = model.engine
+        width = max((len(w) for w, _ in engine.weights), default=64) if engine else 64
+        models = 1 + (len(self.bank) if self.bank is not None else 0)
+        return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.points * width))
+
+    def _value(self, query: Query, y: Tensor, path: Path) -> Any:
+        """One pass over the model and the bank."""
+        base = path_value(query.model, y, path)
+        if self.bank is None:
+            return base
+        others = [stack_value(shelf.networks, y, path) for shelf in self.bank.shelves if shelf.networks is not None]
+
+        def value(z: Tensor) -> Value:
+            total, least, slope, scores = base(z)
+            for other in others:
+                more = other(z)
+                total, slope = total + more.total, slope + more.slope
+                least = torch.minimum(least, more.least)
+            return Value(total, least, slope, scores)
+
+        return value
 
     def _refine(self, query: Query, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
-        reach, size = query.reach, self.step_size or 2 * radius / max(self.steps, 1)
-        y = query.model(x0).argmax(1)
-        baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
-        value = path_value(query.model, y, baseline, self.points, self.end)
-        free = reach.movable.to(x0.dtype)
-        z, best = x0, x0
+        size = self.step_size or 2 * radius / max(self.steps, 1)
+        path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.points, self.end)
+        y, out = query.model(x0).argmax(1), x0.clone()
+        z = x0
         if self.noise:
-            shift = self.noise * free * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = reach.clamp(x0 + clip_norm(shift, radius))
-        highest = x0.new_full((len(x0),), -torch.inf)
+            shift = self.noise * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
+            z = query.reach.clamp(x0 + clip_norm(shift, radius))
+        rows, value = torch.arange(len(x0)), self._value(query, y, path)
+        best, highest = x0, x0.new_full((len(x0),), -torch.inf)
+        done = torch.zeros(len(x0), dtype=torch.bool)
         for i in range(self.steps + 1):
             p = self._hand_in(query, z, x0, radius)
-            J, scores, g = value(p)
-            ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y)
+            J, least, g, scores = value(p)
+            ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
+            if self.bank is not None:
+                agreed = ok & (least >= self.enough)
+                highest = torch.where(agreed, torch.inf, highest)  # the first such point is the one to keep
+                best, done = torch.where(agreed[:, None], p, best), done | agreed
+                ok &= ~agreed
             if self.keep == "best":
                 ok &= highest < J
                 highest = torch.where(ok, J, highest)
@@ -122,8 +189,18 @@ class StableNeighborSearch(Explainer):
                 best = torch.where(ok[:, None], p, best)
             if i == self.steps or (i and query.clock.over()):
                 break
-            z = reach.clamp(x0 + clip_norm(z + size * direction(g * free) - x0, radius))
-        return best
+            z = query.reach.clamp(x0 + clip_norm(z + size * direction(g * query.reach.movable) - x0, radius))
+            if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
+                out[rows] = best
+                stay = (~done).nonzero().squeeze(1)
+                if not len(stay):
+                    return out
+                stay = _filled(stay)
+                rows, query, y = rows[stay], query[stay], y[stay]
+                x0, z, best, highest, done = x0[stay], z[stay], best[stay], highest[stay], done[stay]
+                value = self._value(query, y, path)
+        out[rows] = best
+        return out
 
     def _hand_in(self, query: Query, z: Tensor, x0: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
@@ -134,6 +211,11 @@ class StableNeighborSearch(Explainer):
         return torch.where(outside[:, None], x0, p)
 
 
+def _filled(rows: Tensor) -> Tensor:
+    """Row numbers, the last one repeated up to whole blocks."""
+    return torch.cat([rows, rows[-1:].repeat(-len(rows) % ROW_BLOCK)])
+
+
 def direction(g: Tensor) -> Tensor:
     """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would vanish."""
     tiny = torch.finfo(g.dtype).tiny
@@ -141,6 +223,16 @@ def direction(g: Tensor) -> Tensor:
     return g / row_norm(g, 2).clamp_min(tiny)[:, None]
 
 
-def auto_radius(query: Query) -> float:
-    """A radius from the range of the data alone."""
-    return AUTO * query.reach.layout.diagonal
+def typical_distance(model: Model, x: Tensor) -> float:
+    """The median over rows of |gap| / |gradient of the gap|: how far they are from the boundary, if it were flat."""
+    out = list[Tensor]()
+    with model.borrowed():
+        for part in chunks(x, 1 << 14):
+            goal = Target(None).bind(model, model(part))
+            gap, _, pull = model.shortfall(part, goal, 0.0)
+            slope = row_norm(pull(torch.ones_like(gap)), 2)
+            out.append(gap.squeeze(1).abs() / slope.clamp_min(torch.finfo(x.dtype).tiny))
+    distance = torch.cat(out)
+    distance = distance[distance.isfinite()]
+    need(len(distance) > 0, "no data row has a slope to measure; give a radius")
+    return float(distance.median())

@@ -6,8 +6,11 @@ changes the one and not the other; rows that are left out drop out of an order t
 """
 
 import copy
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.errors import SettingError
 from holdfast.geometry import limited_threads
 from holdfast.progress import Progress
-from holdfast.stack import Adam, Members, ModuleStack, stack_of
+from holdfast.stack import Adam, Members, ModuleStack, lent_generator, stack_of
 
 CELLS = 1 << 18  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
@@ -36,6 +39,8 @@ class Plan:
             raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
         if self.kept is not None and len(self.kept.sum(1).unique()) > 1:
             raise SettingError("models of one plan must leave out equally many rows")
+        if self.kept is not None and not bool(self.kept.any(1).all()):
+            raise SettingError("no row is left to train on")
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -57,10 +62,13 @@ class Loop:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.lr > 0 or not self.adam_eps > 0 or not self.weight_decay >= 0:
-            raise SettingError("lr and adam_eps must be positive and weight_decay at least 0")
+            value: Any = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for name in ("lr", "adam_eps", "weight_decay"):
+            value, least = getattr(self, name), "at least 0" if name == "weight_decay" else "positive"
+            if not isinstance(value, Real) or not math.isfinite(value) or value < 0 or (value == 0 and least[0] == "p"):
+                raise SettingError(f"{name} must be a number and {least}, got {value!r}")
 
 
 def fit_stack(
@@ -82,8 +90,11 @@ def fit_stack(
     Returns:
         All M trained models. Model i is the same whatever else is in the plan.
     """
-    size = together(module, loop.batch_size, len(plan))
     whole = stack_of(module, len(plan))
+    x = x.to(whole.theta.dtype)
+    _check_batches(module, len(x) if plan.kept is None else int(plan.kept[0].sum()), loop.batch_size)
+    alone = isinstance(whole, ModuleStack) and whole.trains_alone(x[:2])
+    size = 1 if alone else together(module, loop.batch_size, len(plan))
     out = {name: torch.empty_like(value) for name, value in whole.state().items()}
     with torch.no_grad(), limited_threads(1):
         for at in range(0, len(plan), size):
@@ -97,11 +108,17 @@ def fit_stack(
 
 def together(module: nn.Module, batch_size: int, models: int) -> int:
     """How many models to train at once: small stacks stay in the cache, and gain most of what there is to gain."""
-    if ModuleStack.trains_alone(module):
-        return 1
     parameters = sum(p.numel() for p in module.parameters())
     widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
     return max(1, min(models, 50, max(8, CELLS // (batch_size * max(widths, 1) + 2 * parameters))))
+
+
+def _check_batches(module: nn.Module, n: int, batch_size: int) -> None:
+    single = min(n, batch_size) == 1 or n % batch_size == 1
+    if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
+        raise SettingError(
+            f"batch_size {batch_size} leaves a batch of one of {n} rows, on which BatchNorm1d cannot be trained; change it"
+        )
 
 
 def _fit(
@@ -120,15 +137,13 @@ def _fit(
     adam = Adam(models.theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
     orders = Orders(plan, len(x))
     # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
-    with torch.random.fork_rng(devices=[], enabled=(lone := ModuleStack.trains_alone(models.module(0)))):
-        if lone:
-            torch.manual_seed(plan.weights[0])
+    with lent_generator(plan.weights[0]):
         for epoch in range(int(epochs.max())):
             order = orders.next()  # (M, n) or (1, n)
-            for rows in order.split(loop.batch_size, 1):
+            for rows in torch.split(order, loop.batch_size, 1):
                 flat = rows.reshape(-1)
                 y = labels.index_select(0, flat).view(rows.shape) if plan.labels is None else _own(plan.labels, rows)
-                w = None if plan.emphasis is None else _own(plan.emphasis, rows)
+                w = None if plan.emphasis is None else _own(plan.emphasis, rows).to(x.dtype)
                 adam.step(models.gradient(x.index_select(0, flat).view(*rows.shape, -1), y, w))
             models.keep((epochs == epoch + 1).nonzero().squeeze(1), done)
             bar.step(len(plan) / int(epochs.max()))
@@ -164,7 +179,11 @@ def derived(seed: int, purpose: int) -> int:
 
 def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:
     """Glorot-uniform weights and zero biases, from a generator of their own."""
-    generator = torch.Generator().manual_seed(derived(seed, 0))
+    return glorot_tensors(module, torch.Generator().manual_seed(derived(seed, 0)))
+
+
+def glorot_tensors(module: nn.Module, generator: torch.Generator) -> dict[str, Tensor]:
+    """Glorot-uniform weights and zero biases from a generator that goes on."""
     out = dict[str, Tensor]()
     for name, p in module.named_parameters():
         value = torch.zeros(p.shape, dtype=p.dtype)
@@ -175,19 +194,19 @@ def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:
 def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
     """The tensors of a module whose layers have drawn their initial weights anew, each in its own way."""
     net = copy.deepcopy(module)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived(seed, 0))
+    with lent_generator(derived(seed, 0)):
         for layer in net.modules():
-            reset: Callable[[], None] | None = getattr(layer, "reset_parameters", None)
+            reset: Any = getattr(layer, "reset_parameters", getattr(layer, "_reset_parameters", None))
             if reset is not None:
                 reset()
-    return {name: value.detach() for name, value in net.state_dict().items()}
+            elif any(True for _ in layer.parameters(recurse=False)):
+                raise SettingError(
+                    f"cannot draw the weights of a {type(layer).__name__} anew; give it a method reset_parameters()"
+                )
+    return {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
 
 
 def initialised(net: nn.Sequential, generator: torch.Generator) -> nn.Sequential:
-    """Glorot-uniform weights and zero biases from our own generator."""
-    linear: Sequence[nn.Linear] = [m for m in net if isinstance(m, nn.Linear)]
-    for m in linear:
-        nn.init.xavier_uniform_(m.weight, generator=generator)
-        nn.init.zeros_(m.bias)
+    """The network with Glorot-uniform weights and zero biases."""
+    net.load_state_dict(glorot_tensors(net, generator))
     return net

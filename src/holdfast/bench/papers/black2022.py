@@ -6,8 +6,10 @@ Rows are encoded first and every encoded column may change freely, as in the pap
 the number of epochs are the paper's.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +35,9 @@ from holdfast.version import __version__
 
 FAMILIES = {"LOO": "leave_one_out", "RS": "seed"}
 MODELS_PER_CELL = 25
+POOL = 100  # rows that are left out in turn
+STARTS = ("Min l1", "Min l2", "Min eps PGD")
+SEARCH_MODELS, SEARCH_SEED = 10, 10_000  # the bank that guides the search
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,12 @@ SETTINGS = {
     "german_credit": Setting("german_statlog", "standard", 200, (128, 64, 16), 100, 32, 3.0, latent_radius=0.3),
     "seizure": Setting("seizure", "standard", 3450, (128, 64, 16), 100, 128, 3.0),
     "ctg": Setting("ctg", "minmax", 425, (100, 32, 16), 100, 16, 0.2),
-    "warfarin": Setting("warfarin", "numbers", 1200, (100,), 100, 128, 0.5, low="low"),
+    "warfarin": Setting("warfarin", "numbers", 1096, (100,), 100, 128, 0.5, low="low"),
     "heloc": Setting(
         "heloc_full", "minmax", 2615, (100, 32), 50, 128, 2.1, ("MaxDelq2PublicRecLast12M", "MaxDelqEver")
     ),
     "taiwan_credit": Setting("taiwan_credit", "standard", 7500, (32, 16), 100, 512, 5.0, ("EDUCATION", "MARRIAGE")),
 }
-POOL = 100  # rows that are left out in turn
 
 
 @dataclass(frozen=True)
@@ -111,37 +115,50 @@ def prepare(setting: Setting, rows: int | None, seed: int) -> Task:
     return Task(schema, frames[0], y, cast(pd.DataFrame, frames[1][:rows]), classes, pool, truth, setting.low)
 
 
-def methods(setting: Setting) -> dict[str, Callable[[], Explainer]]:
-    """The paper's eight, with its settings."""
+def methods(setting: Setting, search_bank: Callable[[], ModelBank]) -> dict[str, Callable[[], Explainer]]:
+    """The paper's eight, with its settings; then what goes beyond it: the same search guided by a small bank."""
     eps = setting.eps_max
     starts: dict[str, Callable[[], Explainer]] = {
         "Min l1": lambda: MinCost(norm=1),
         "Min l2": lambda: MinCost(norm=2),
         "Min eps PGD": lambda: MinEpsilonPGD(radius=eps),
     }
-    moved: dict[str, Callable[[], Explainer]] = {
-        f"{name} + SNS": (lambda make=make: StableNeighborSearch(start=make(), radius=0.8 * eps))
-        for name, make in starts.items()
-    }
-    return {
-        **starts,
-        **moved,
-        "Looveren": lambda: Prototype(),
-        "Pawelczyk": lambda: LatentSearch(radius=setting.latent_radius, seed=2021),
-    }
+    out = dict(starts)
+    for name, make in starts.items():
+        out[f"{name} + SNS"] = lambda make=make: StableNeighborSearch(start=make(), radius=0.8 * eps)
+    out["Looveren"] = lambda: Prototype()
+    out["Pawelczyk"] = lambda: LatentSearch(radius=setting.latent_radius, seed=2021)
+    for name, make in starts.items():
+        out[f"{name} + SNS with a bank"] = lambda make=make: StableNeighborSearch(start=make(), bank=search_bank())
+    return out
 
 
 def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, seed: int = 0) -> dict[str, Any]:
     """One dataset: everything of Tables 1 to 4, and how long it took."""
     setting = SETTINGS[name]
-    cells = replace(cells, settings={"dataset": name, "rows": rows, "seed": seed, **vars(setting)})
+    cells = replace(cells, settings={"rows": rows, "seed": seed, "version": __version__, **vars(setting)})
     task = prepare(setting, rows, seed)
     recipe = Recipe(hidden=setting.hidden, epochs=setting.epochs, batch_size=setting.batch_size, adam_eps=1e-7)
-    model = recipe.fit(task.train, task.y, task.schema, classes=task.classes, seed=seed)
+
+    def retrained(wanted: range, family: str, seed: int) -> ModelBank:
+        return ModelBank.retrain(
+            recipe, task.train, task.y, task.schema,
+            families={family: wanted}, classes=task.classes, seed=seed, pool=task.pool,
+        )  # fmt: skip
+
+    @cache
+    def base() -> Model:
+        return recipe.fit(task.train, task.y, task.schema, classes=task.classes, seed=seed)
+
+    @cache
+    def search_bank() -> ModelBank:  # none of its models is among those that judge
+        return retrained(range(SEARCH_MODELS), "seed", seed + SEARCH_SEED)
+
     answers = {
-        label: cells.arrays(f"{name}/{label.replace(' ', '')}", lambda make=make: answer(make(), model, task))
-        for label, make in methods(setting).items()
+        label: cells.arrays(f"{name}/{label}", lambda make=make: answer(make(), base(), task))
+        for label, make in methods(setting, search_bank).items()
     }
+    accuracy = cells.arrays(f"{name}/accuracy", lambda: {"test": np.array(hit_rate(base(), task))})
     survived = dict[str, dict[str, np.ndarray[Any, Any]]]()
     retraining = 0.0
     for short, family in FAMILIES.items():
@@ -150,34 +167,34 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
             wanted = range(at, min(at + MODELS_PER_CELL, models))
 
             def make(family: str = family, wanted: range = wanted) -> Arrays:
-                bank = ModelBank.retrain(
-                    recipe, task.train, task.y, task.schema,
-                    families={family: wanted}, classes=task.classes, seed=seed, pool=task.pool,
-                )  # fmt: skip
+                bank = retrained(wanted, family, seed)
                 return {label: kept(bank, a, task) for label, a in answers.items()}
 
             parts.append(cells.arrays(f"{name}/{short}-{wanted.start}-{wanted.stop}", make))
         retraining += sum(float(part["seconds"]) for part in parts)
         survived[short] = {label: np.concatenate([part[label] for part in parts]) for label in answers}
-    accuracy = float((model.predict(task.test).to_numpy() == task.truth).mean())
+    finding = sum(float(a["seconds"]) for a in answers.values())
     return summary(name, answers, survived) | {
-        "accuracy": accuracy,
+        "accuracy": float(accuracy["test"]),
         "columns": len(task.schema.features),
         "training_rows": len(task.train),
         "test_rows": len(task.test),
-        "models": {short: models for short in FAMILIES},
+        "models": dict.fromkeys(FAMILIES, models),
+        "search_models": SEARCH_MODELS,
+        "scaling": setting.scaling,
         "seed": seed,
-        "seconds": {
-            "methods": round(sum(float(a["seconds"]) for a in answers.values()), 1),
-            "retraining": round(retraining, 1),
-        },
+        "seconds": {"methods": round(finding, 1), "retraining and judging": round(retraining, 1)},
         "version": __version__,
     }
 
 
+def hit_rate(model: Model, task: Task) -> float:
+    return float((model.predict(task.test).to_numpy() == task.truth).mean())
+
+
 def answer(method: Explainer, model: Model, task: Task) -> Arrays:
     """Any other class is asked for; with three classes, the other side of `low`."""
-    X = task.test
+    X, start = task.test, time.perf_counter()
     method.fit(task.train, model)
     low = (model.predict(X) == task.low).to_numpy()
     x_cf, found = np.zeros(X.shape), np.zeros(len(X), bool)
@@ -185,9 +202,10 @@ def answer(method: Explainer, model: Model, task: Task) -> Arrays:
     for rows, target in parts:
         cfs = method.explain(model, cast(pd.DataFrame, X[rows]), target)
         x_cf[rows], found[rows] = cfs.x_cf.double().numpy(), cfs.found
+    took = np.array(time.perf_counter() - start)
     with model.borrowed():
         side = task.side(model(torch.as_tensor(x_cf, dtype=model.dtype)))
-    return {"x_cf": x_cf[found], "x": X.to_numpy()[found], "found": found, "side": side.numpy()[found]}
+    return {"x_cf": x_cf[found], "x": X.to_numpy()[found], "found": found, "side": side.numpy()[found], "took": took}
 
 
 def kept(bank: ModelBank, answers: Arrays, task: Task) -> np.ndarray[Any, Any]:
@@ -211,7 +229,7 @@ def summary(
             **{f"IV {short}": spread(iv) for short, iv in by_family.items()},
             "l1": spread(np.abs(delta).sum(1)),
             "l2": spread(costs[label]),
-            "seconds": round(float(a["seconds"]), 2),
+            "seconds": round(float(a["took"]), 2),
         }
     base = [label for label in answers if "SNS" not in label]
     return {
@@ -236,3 +254,79 @@ def r_squared(costs: dict[str, Any], rates: dict[str, Any], labels: list[str]) -
     """Of a line through (cost, invalidation) of every answer of these methods."""
     x, y = (np.concatenate([part[label] for label in labels]) for part in (costs, rates))
     return round(float(np.corrcoef(x, y)[0, 1] ** 2), 4)
+
+
+# ---- pages
+
+FIGURES = {
+    "IV LOO": "Invalidation when one training row is left out",
+    "IV RS": "Invalidation when the initial weights change",
+    "l2": "Cost, l2",
+    "l1": "Cost, l1",
+    "success": "Share of rows with an answer",
+}
+
+
+def page(results: list[dict[str, Any]]) -> str:
+    """Tables 1 to 4 as markdown: measured, and the paper's figure in brackets."""
+    names = [r["dataset"] for r in results]
+    lines = ["# Consistent Counterfactuals for Deep Models (Black et al., ICLR 2022)", ""]
+    lines += ["Measured, and in brackets what the paper reports; mean ± standard deviation.", ""]
+    for figure, title in FIGURES.items():
+        lines += [f"## {title}", "", f"| method | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+        for label in results[0]["measured"]:
+            cells = [_cell(r["measured"][label].get(figure), r["reported"].get(label, {}).get(figure)) for r in results]
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += ["## Does a dearer answer hold better?", "", "R² of invalidation against l2 cost over all answers.", ""]
+    lines += [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for key in results[0]["r2"]:
+        values = [f"{r['r2'][key]:.2f}" for r in results]
+        lines.append(f"| {key} | {' | '.join(values)} |")
+    lines += ["", "## Means over datasets", "", "Rise: l2 cost above that of the start. Paper: its own rows.", ""]
+    lines += ["| | LOO | RS | rise | times the start's cost |", "|---|---|---|---|---|"]
+    for label, row in means(results).items():
+        lines.append(f"| {label} | {row['LOO']:.4f} | {row['RS']:.4f} | {row['rise']:.3f} | {row['times']:.2f} |")
+    lines += ["", "## What was run", ""]
+    lines += [
+        "| dataset | columns | training rows | test rows | models | test accuracy | seconds |",
+        "|---|" + "---|" * 6,
+    ]
+    for r in results:
+        models = " + ".join(str(m) for m in r["models"].values())
+        facts = r["columns"], r["training_rows"], r["test_rows"], models, f"{r['accuracy']:.3f}"
+        lines.append(f"| {r['dataset']} | {' | '.join(map(str, facts))} | {total(r):.0f} |")
+    return "\n".join([*lines, ""])
+
+
+def total(result: dict[str, Any]) -> float:
+    """Seconds that all cells of a dataset took, whenever they were made."""
+    return sum(value for key, value in result["seconds"].items() if key != "this call")
+
+
+def means(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Over datasets and starts: invalidation, and what the move costs, measured and as reported."""
+    out = dict[str, dict[str, float]]()
+    for title, source, suffix in (
+        ("measured, + SNS", "measured", " + SNS"),
+        ("measured, + SNS with a bank", "measured", " + SNS with a bank"),
+        ("reported, + SNS", "reported", " + SNS"),
+    ):
+        rows = list[list[float]]()
+        for r in results:
+            for start in STARTS:
+                moved, base = r[source].get(start + suffix), r[source].get(start)
+                if moved and base and moved.get("l2") and base.get("l2"):
+                    now, was = moved["l2"][0], base["l2"][0]
+                    rows.append([moved["IV LOO"][0], moved["IV RS"][0], now - was, now / was])
+        out[title] = dict(zip(("LOO", "RS", "rise", "times"), np.mean(rows, 0).tolist(), strict=True))
+    return out
+
+
+def _cell(measured: Any, reported: Any) -> str:
+    def text(value: Any) -> str:
+        if value is None or value == []:
+            return "-"
+        return f"{value[0]:.2f} ± {value[1]:.2f}" if isinstance(value, list) else f"{value:.2f}"
+
+    return text(measured) if reported is None else f"{text(measured)} ({text(reported)})"

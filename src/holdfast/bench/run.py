@@ -1,0 +1,74 @@
+"""Run a paper's experiments: cells on disk, one JSON file per dataset, then pages and pictures of all of them."""
+
+import importlib
+import json
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.bench.cells import Cells, write_whole
+from holdfast.errors import SettingError, did_you_mean
+
+PAPERS = {"black2022": "holdfast.bench.papers.black2022"}
+QUICK_MODELS, QUICK_ROWS = 20, 200
+
+
+def paper(name: str) -> Any:
+    """The module of a paper."""
+    if name not in PAPERS:
+        raise SettingError(f"unknown paper {name!r}; {did_you_mean(name, PAPERS)}")
+    return importlib.import_module(PAPERS[name])
+
+
+def run_paper(
+    name: str,
+    datasets: Sequence[str],
+    *,
+    out: Path,
+    work: Path,
+    models: int = 100,
+    rows: int | None = None,
+    seed: int = 0,
+    said: Callable[[str], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """Measure datasets one after the other; what is in `work` already is not measured again.
+
+    Args:
+        datasets: names; none means all of the paper's.
+        out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
+        work: directory of the cells; delete it to start anew.
+        models: retrained models per family.
+        rows: test rows; None takes all.
+
+    Returns:
+        One result per dataset, as in the files.
+    """
+    source = paper(name)
+    for dataset in datasets:
+        if dataset not in source.SETTINGS:
+            raise SettingError(f"{name} has no dataset {dataset!r}; {did_you_mean(dataset, source.SETTINGS)}")
+    results = list[dict[str, Any]]()
+    for dataset in datasets or list(source.SETTINGS):
+        start = time.perf_counter()
+        cells = Cells(work / name, {}, said)
+        result = source.run(dataset, cells, models=models, rows=rows, seed=seed)
+        result["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, one thread"
+        result["seconds"]["this call"] = round(time.perf_counter() - start, 1)
+        write_whole(out / name / f"{dataset}.json", (json.dumps(result, indent=1) + "\n").encode())
+        results.append(result)
+    write_page(name, out)
+    return results
+
+
+def write_page(name: str, out: Path) -> Path:
+    """The markdown page over all results of a paper that there are."""
+    source = paper(name)
+    found = [out / name / f"{dataset}.json" for dataset in source.SETTINGS]
+    results = [json.loads(path.read_text()) for path in found if path.is_file()]
+    page = out / name / "README.md"
+    write_whole(page, source.page(results).encode())
+    return page

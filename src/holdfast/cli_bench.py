@@ -1,0 +1,40 @@
+"""`holdfast bench`: the experiments of a paper, run again."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022.")],
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="German Credit, 200 rows, 20 models a family.")] = False,
+    models: Annotated[int, typer.Option("--models", min=1, help="Retrained models a family.")] = 100,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Directory of the results.")] = Path("bench_results"),
+    work: Annotated[
+        Path, typer.Option("--work", help="Directory of what is done so far; a run that was stopped goes on there.")
+    ] = Path(".holdfast-bench"),
+) -> None:
+    """Run a paper's experiments again: reported beside measured, as JSON and markdown."""
+    from holdfast.bench.run import QUICK_MODELS, QUICK_ROWS, run_paper
+
+    datasets = dataset or (["german_credit"] if quick else [])
+    if quick:
+        models, rows, out = min(models, QUICK_MODELS), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
+
+    def said(cell: str) -> None:
+        if sys.stderr.isatty():
+            typer.echo(cell, err=True)
+
+    results = run_paper(paper, datasets, out=out, work=work, models=models, rows=rows, seed=seed, said=said)
+    if sys.stdout.isatty():
+        typer.echo((out / paper / "README.md").read_text(encoding="utf-8"))
+    else:
+        typer.echo(json.dumps(results, indent=1))
