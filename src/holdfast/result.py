@@ -233,7 +233,7 @@ class Counterfactuals:
             table["holdfast:source"].to_numpy(np.int64),
             schema,
             tuple(content["classes"]),
-            Run(**{**content["run"], "searched": tuple(content["run"].get("searched", ()))}),
+            Run(**dict[str, Any](content["run"], searched=tuple(content["run"].get("searched", ())))),
         )
 
 

@@ -8,13 +8,16 @@ line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from holdfast.errors import untyped
 from holdfast.model import Model, to_scores
 from holdfast.stack import Members, Stack
+
+_tensordot: Any = untyped("torch").tensordot
 
 
 class Value(NamedTuple):
@@ -67,12 +70,12 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     def value(z: Tensor) -> Value:
         line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
         scores, pull = model.vjp(line.flatten(0, 1))
-        p = torch.softmax(scores, 1).unflatten(0, line.shape[:2])  # (P, n, k)
+        p = torch.softmax(scores, 1).reshape(len(t), len(z), -1)  # (P, n, k)
         mine = (p * own).sum(2, keepdim=True)
         slope = w[:, None, None] * mine * (own - p)
-        g = pull(slope.flatten(0, 1)).unflatten(0, line.shape[:2])
+        g = pull(slope.flatten(0, 1)).reshape(line.shape)
         mine = mine.squeeze(2)
-        return Value(w @ mine, mine[-1], torch.tensordot(t, g, 1), scores[-len(z) :])
+        return Value(w @ mine, mine[-1], _tensordot(t, g, 1), scores[-len(z) :])
 
     return value
 
@@ -84,12 +87,13 @@ def _any_stack(models: Members, y: Tensor, path: Path) -> PathValue:
         line = torch.lerp(b, z, t[:, None, None]).detach().requires_grad_()  # (P, n, d)
         with torch.enable_grad():
             raw = models.scores(line.flatten(0, 1))
-            scores = to_scores(raw.flatten(0, 1), "logits").unflatten(0, (models.count, len(t), len(z)))
-            p = torch.softmax(scores, 3).gather(3, y.expand(*scores.shape[:3])[..., None]).squeeze(3)  # (M, P, n)
-            total = torch.tensordot(p.sum(0), w, ([0], [0]))
+            scores = to_scores(raw.flatten(0, 1), "logits").reshape(models.count, len(t), len(z), -1)
+            mine = y.expand(models.count, len(t), -1)[..., None]
+            p = torch.softmax(scores, 3).gather(3, mine).squeeze(3)  # (M, P, n)
+            total: Tensor = w @ p.sum(0)
             (g,) = torch.autograd.grad(total.sum(), line)
         p = p.detach()
-        return Value(total.detach(), p[:, -1].amin(0), torch.tensordot(t, g, 1), scores[0, -1].detach())
+        return Value(total.detach(), p[:, -1].amin(0), _tensordot(t, g, 1), scores[0, -1].detach())
 
     return value
 

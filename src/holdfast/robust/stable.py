@@ -35,6 +35,7 @@ EVERY = 10  # steps between looks at which rows are done
 DEPTH, DEPTH_WITH_BANK = 2.0, 8.0
 # The same of the length of the data's range, where no data were given to measure that distance.
 OF_RANGE, OF_RANGE_WITH_BANK = 0.05, 0.2
+SWITCH = 1.5  # a category that takes another level moves by the root of 2: less, and none could
 
 
 class OfStart:
@@ -105,7 +106,7 @@ class StableNeighborSearch(Explainer):
     @property
     def searched(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
-        return self.start.searched | (self.bank.members() if self.bank is not None else frozenset())
+        return self.start.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
@@ -132,10 +133,12 @@ class StableNeighborSearch(Explainer):
     def _radius(self, query: Query) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided = self.bank is not None
+        guided, at = self.bank is not None, query.reach.layout
         if hasattr(self, "depth_"):
-            return (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
-        return (OF_RANGE_WITH_BANK if guided else OF_RANGE) * query.reach.layout.diagonal
+            radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
+        else:
+            radius = (OF_RANGE_WITH_BANK if guided else OF_RANGE) * at.diagonal
+        return max(radius, SWITCH) if at.groups.numel() else radius
 
     def _together(self, model: Model) -> int:
         """How many rows to move at once."""

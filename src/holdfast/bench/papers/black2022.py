@@ -106,13 +106,13 @@ def prepare(setting: Setting, rows: int | None, seed: int) -> Task:
     scale[scale == 0] = 1.0
     names = [f"x{i}" for i in range(encoded.shape[1])]
     frames = [pd.DataFrame(((part - center) / scale).numpy(), columns=names) for part in (train, test)]
-    low, high = float(frames[0].min(axis=None)), float(frames[0].max(axis=None))
+    low, high = float(frames[0].to_numpy().min()), float(frames[0].to_numpy().max())
     schema = Schema(tuple(Feature(name, seen=(low, high)) for name in names))
     y = whole.y.iloc[order[:cut]].reset_index(drop=True)
     pool = list(range(cut - POOL, cut))  # the rows that the paper moves from test to training
     truth = whole.y.iloc[order[cut:]].to_numpy()[:rows]
     classes = tuple(sorted(y.unique()))
-    return Task(schema, frames[0], y, cast(pd.DataFrame, frames[1][:rows]), classes, pool, truth, setting.low)
+    return Task(schema, frames[0], y, frames[1][:rows], classes, pool, truth, setting.low)
 
 
 def methods(setting: Setting, search_bank: Callable[[], ModelBank]) -> dict[str, Callable[[], Explainer]]:
@@ -200,7 +200,7 @@ def answer(method: Explainer, model: Model, task: Task) -> Arrays:
     x_cf, found = np.zeros(X.shape), np.zeros(len(X), bool)
     parts = [(slice(None), None)] if task.low is None else [(low, None), (~low, task.low)]
     for rows, target in parts:
-        cfs = method.explain(model, cast(pd.DataFrame, X[rows]), target)
+        cfs = method.explain(model, X[rows], target)
         x_cf[rows], found[rows] = cfs.x_cf.double().numpy(), cfs.found
     took = np.array(time.perf_counter() - start)
     with model.borrowed():
