@@ -10,7 +10,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,12 +23,12 @@ from torch import Tensor, nn
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
 from holdfast.geometry import chunks, limited_threads
 from holdfast.model import Model, to_scores
-from holdfast.network import build, describe
+from holdfast.network import build, describe, flat_layers
 from holdfast.progress import Progress
 from holdfast.schema import Schema
 from holdfast.stack import Members, Stack, stack_of
 from holdfast.train.families import FOR_ESTIMATORS, Given, Group, family
-from holdfast.train.fit import Plan, fit_stack, glorot
+from holdfast.train.fit import Plan, fit_stack
 from holdfast.train.recipe import Recipe, class_names, class_numbers, fitted_estimator
 
 CELLS = 1 << 22  # scores and hidden values held at once
@@ -40,20 +41,25 @@ class Shelf:
     family: str
     networks: Members | None = None
     estimators: tuple[Model, ...] = ()
+    origins: tuple[str, ...] = ()  # a short hash of all that each model was made from
 
     def __len__(self) -> int:
         return self.networks.count if self.networks is not None else len(self.estimators)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.estimators[0].dtype if self.networks is None else self.networks.theta.dtype
+
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
-        """(M, n, k) logits."""
+        """(M, n, k) logits of rows and their encoding."""
         if self.networks is None:
-            return torch.stack([m.judge(frame, x.to(m.dtype)) for m in self.estimators])
+            return torch.stack([m.judge(frame, x) for m in self.estimators])
         models, n = self.networks, len(x)
-        x = x.to(models.theta.dtype)
         size = max(8, CELLS // (models.count * sum(getattr(models, "sizes", (x.shape[1] * 8,)))))
         with torch.no_grad():
             raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
-        return to_scores(raw.flatten(0, 1), "logits").unflatten(0, (models.count, n))
+        scores = to_scores(raw.flatten(0, 1), "logits")
+        return scores.view(models.count, n, scores.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,26 +101,30 @@ class ModelBank:
         """
         recipe = Recipe.of(recipe)
         names = class_names(X, y, classes)
-        wanted = {name: range(models) if isinstance(models, int) else models for name, models in families.items()}
-        for name, models in wanted.items():
-            family(name)
-            if not len(models) or models.start < 0 or models.step != 1:
-                raise SettingError(f"family {name!r} needs at least one model, got {families[name]}")
+        if not families:
+            raise SettingError("a bank needs at least one family of models")
+        wanted = {name: _wanted(name, models) for name, models in families.items()}
+        if workers < 1:
+            raise SettingError(f"workers must be at least 1, got {workers}")
+        recipe.check(schema, names)
         labels = class_numbers(y, names)
         given = Given(recipe, labels, len(names), seed, _pool(pool, len(X), seed))
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
-            if recipe.estimator is not None:
-                shelves = [
-                    _estimators(name, models, given, X, y, schema, names, workers) for name, models in wanted.items()
-                ]
-            else:
-                x = schema.encode(X)
-                shelves = [
-                    Shelf(name, _networks(group, given, x, bar))
-                    for name, models in wanted.items()
-                    for group in family(name)(given, models)
-                ]
+            x = schema.encode(X)
+            shelves = list[Shelf]()
+            for name, models in wanted.items():
+                if recipe.estimator is not None and name not in FOR_ESTIMATORS:
+                    known = listed(FOR_ESTIMATORS)
+                    raise SettingError(f"family {name!r} needs a network; for estimators there are {known}")
+                for group in family(name)(given, models):
+                    origins = _origins(group, given, schema, x)
+                    if recipe.estimator is None:
+                        shelves.append(Shelf(name, _networks(group, given, x, bar), origins=origins))
+                    else:
+                        fitted = _estimators(group.plan, given, X, y, schema, names, workers)
+                        shelves.append(Shelf(name, estimators=fitted, origins=origins))
+                        bar.step(len(fitted))
         return cls(tuple(shelves), schema, tuple(names), recipe, seed)
 
     @classmethod
@@ -183,11 +193,14 @@ class ModelBank:
 
     def scores(self, X: pd.DataFrame | Tensor) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
-        frame, x = (X, self.schema.encode(X)) if isinstance(X, pd.DataFrame) else (None, X)
-        if frame is None:
-            frame = self.schema.decode(x) if any(shelf.networks is None for shelf in self.shelves) else pd.DataFrame()
+        kinds = {shelf.dtype for shelf in self.shelves}
+        if isinstance(X, pd.DataFrame):
+            frame, x = X, {kind: self.schema.encode(X, kind) for kind in kinds}
+        else:
+            read = any(shelf.networks is None for shelf in self.shelves)
+            frame, x = self.schema.decode(X) if read else pd.DataFrame(), {kind: X.to(kind) for kind in kinds}
         with limited_threads(1):
-            return torch.cat([shelf.scores(frame, x) for shelf in self.shelves])
+            return torch.cat([shelf.scores(frame, x[shelf.dtype]) for shelf in self.shelves])
 
     def predict(self, X: pd.DataFrame | Tensor) -> np.ndarray[Any, Any]:
         """(M, n) the class that every model gives to every row."""
@@ -212,23 +225,40 @@ class ModelBank:
         for shelf in self.shelves:
             digest.update(shelf.family.encode())
             if shelf.networks is not None:
-                for name, value in shelf.networks.state().items():
-                    digest.update(name.encode() + value.contiguous().numpy().tobytes())
+                for value in shelf.networks.state().values():
+                    digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
             for model in shelf.estimators:
                 digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 
     def members(self) -> frozenset[str]:
-        """A short hash of each model: two banks overlap when they share one."""
+        """A short hash of each model: two banks overlap when they share one.
+
+        It is one of what the model was made from: trained in other company, its weights differ in the last bits.
+        """
         out = set[str]()
         for shelf in self.shelves:
             for i in range(len(shelf)):
-                if shelf.networks is None:
+                if shelf.origins:
+                    out.add(shelf.origins[i])
+                elif shelf.networks is None:
                     out.add(shelf.estimators[i].fingerprint())
                 else:
                     parts = [v[i].contiguous().numpy().tobytes() for v in shelf.networks.state().values()]
                     out.add(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
         return frozenset(out)
+
+    def checked(self) -> "ModelBank":
+        """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
+        if not self.shelves:
+            raise ModelError("there is no model in it")
+        at = 0
+        for shelf in self.shelves:
+            if not len(shelf) or len(shelf.origins) not in (0, len(shelf)):
+                raise ModelError(f"family {shelf.family!r} has {len(shelf)} models from {len(shelf.origins)} origins")
+            self.model(at)
+            at += len(shelf)
+        return self
 
     # ---- files
 
@@ -239,9 +269,13 @@ class ModelBank:
         tensors, shelves = dict[str, Tensor](), list[dict[str, Any]]()
         for i, shelf in enumerate(self.shelves):
             assert shelf.networks is not None
-            layers = describe(shelf.networks.module(0))
-            shelves.append({"family": shelf.family, "architecture": layers, "models": len(shelf)})
-            tensors |= {f"{i}/{name}": value.contiguous() for name, value in shelf.networks.state().items()}
+            module, state = shelf.networks.module(0), shelf.networks.state()
+            entry = {"family": shelf.family, "architecture": describe(module), "models": len(shelf)}
+            shelves.append(entry | {"origins": list(shelf.origins)})
+            flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
+            tensors |= {
+                f"{i}/{new}": state[old].contiguous() for new, old in zip(flat, module.state_dict(), strict=True)
+            }
         content = {
             "shelves": shelves,
             "schema": self.schema.to_dict(),
@@ -265,7 +299,8 @@ class ModelBank:
             content = json.loads(metadata["holdfast_bank"])
             shelves = [_shelf(entry, i, tensors) for i, entry in enumerate(content["shelves"])]
             schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
-            return cls(tuple(shelves), schema, tuple(content["classes"]), recipe, int(content["seed"]))
+            classes = tuple(content["classes"])
+            return cls(tuple(shelves), schema, classes, recipe, int(content["seed"])).checked()
         except FileNotFoundError:
             raise FileError(f"no bank at {str(path)!r}") from None
         except Exception as error:  # the file may say anything
@@ -281,16 +316,48 @@ def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> Shelf:
     for name, shape in expected.items():
         if name not in mine or tuple(mine[name].shape) != shape:
             raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
-    models = stack_of(module.to_empty(device="cpu"), int(entry["models"]))
+    dtypes = {v.dtype for name, v in mine.items() if name in expected and v.is_floating_point()}
+    if len(dtypes) != 1:
+        raise ModelError(f"family {entry['family']!r} mixes kinds of numbers")
+    models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
     models.load(mine)
-    return Shelf(str(entry["family"]), models)
+    return Shelf(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
+
+
+def _wanted(name: str, models: Any) -> range:
+    """The numbers of the models asked for."""
+    family(name)
+    if not isinstance(models, range | Integral):
+        raise SettingError(f"family {name!r} needs a number or a range of models, got {models!r}")
+    wanted = models if isinstance(models, range) else range(int(models))
+    if not len(wanted) or wanted.start < 0 or wanted.step != 1:
+        raise SettingError(f"family {name!r} needs at least one model, got {models!r}")
+    return wanted
+
+
+def _origins(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str, ...]:
+    """A short hash of all that each model of a group is made from."""
+    recipe, plan = group.recipe, group.plan
+    settings = [(f.name, getattr(recipe, f.name)) for f in fields(recipe) if f.name != "epochs"]
+    base = given.seed if group.last_layer else None
+    common = hashlib.sha256(f"{settings} {schema.fingerprint} {base}".encode())
+    common.update(x.numpy().tobytes() + given.labels.numpy().tobytes())
+    out = list[str]()
+    for i in range(len(plan)):
+        digest = common.copy()
+        epochs = plan.epochs[i] if plan.epochs else recipe.epochs
+        digest.update(f"{plan.weights[i]} {plan.order[i]} {epochs}".encode())
+        for part in (plan.kept, plan.emphasis, plan.labels):
+            digest.update(b"-" if part is None else part[i].numpy().tobytes())
+        out.append(digest.hexdigest()[:16])
+    return tuple(out)
 
 
 def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:
     if pool is None:
         return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
-    if len(rows) != len(rows.unique()) or bool(((rows < 0) | (rows >= n)).any()):
+    if len(rows) != len(set(map(int, pool))) or bool(((rows < 0) | (rows >= n)).any()):
         raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
     return rows
 
@@ -305,10 +372,10 @@ def _networks(group: Group, given: Given, x: Tensor, bar: Progress) -> Members:
     if not isinstance(base, Stack) or len(base.sizes) < 3:
         raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
     with torch.no_grad():
-        features = base.hidden(x)[0].clone()
+        features = base.hidden(x.to(base.theta.dtype))[0].clone()
     with torch.device("meta"):
-        head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1])).to_empty(device="cpu")
-    heads = fit_stack(head, lambda seed: glorot(head, seed), features, labels, group.plan, recipe, bar)
+        head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1], dtype=base.theta.dtype)).to_empty(device="cpu")
+    heads = fit_stack(head, recipe.start(head), features, labels, group.plan, recipe, bar)
     whole = Stack(base.sizes, len(group.plan), base.theta.dtype)
     tensors = {name: v.expand(len(group.plan), *v.shape[1:]) for name, v in base.state().items()}
     last = list(tensors)[-2:]
@@ -335,19 +402,15 @@ class _Job:
 
 
 def _estimators(
-    name: str,
-    models: range,
+    plan: Plan,
     given: Given,
     X: pd.DataFrame,
     y: "pd.Series[Any]",
     schema: Schema,
     names: list[Any],
     workers: int,
-) -> Shelf:
-    """Clones of the estimator; each family says which rows, labels and seed a clone gets."""
-    if name not in FOR_ESTIMATORS:
-        raise SettingError(f"family {name!r} needs a network; for estimators there are {listed(FOR_ESTIMATORS)}")
-    plan = family(name)(given, models)[0].plan
+) -> tuple[Model, ...]:
+    """Clones of the estimator; the plan says which rows, labels and seed a clone gets."""
     jobs = list[_Job]()
     for i in range(len(plan)):
         rows = np.arange(len(X))
@@ -356,12 +419,12 @@ def _estimators(
         if plan.emphasis is not None:
             rows = np.repeat(rows, plan.emphasis[i].long().numpy())
         outcome = y if plan.labels is None else pd.Series(np.array(names)[plan.labels[i].numpy()], index=y.index)
-        part = cast(pd.DataFrame, X.iloc[rows])
+        part = X.iloc[rows]
         jobs.append(_Job(given.recipe, part, outcome.iloc[rows], schema, names, plan.weights[i]))
     if workers > 1:
         with ProcessPoolExecutor(min(workers, len(jobs))) as processes:
-            return Shelf(name, estimators=tuple(processes.map(_run, jobs)))
-    return Shelf(name, estimators=tuple(_run(job) for job in jobs))
+            return tuple(processes.map(_run, jobs))
+    return tuple(_run(job) for job in jobs)
 
 
 def _run(job: _Job) -> Model:

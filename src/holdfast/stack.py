@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from holdfast.errors import ModelError
-from holdfast.geometry import pad_rows
 from holdfast.network import Engine, flat_layers, mlp
 
 _FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 BETAS = (0.9, 0.999)
+SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
 
 
 class Members(ABC):
@@ -100,6 +100,7 @@ class Stack(Members):
         pairs = list(itertools.pairwise(self.sizes))
         self.theta = torch.zeros(count * sum(a * b + b for a, b in pairs), dtype=dtype)
         self.grad = torch.zeros_like(self.theta)
+        self.block = row_block(min(a * b for a, b in pairs))
         self.rooms = dict[int, list[tuple[Tensor, Tensor]]]()
         self.layers, self.slopes = self._views(self.theta, pairs), self._views(self.grad, pairs)
 
@@ -128,7 +129,7 @@ class Stack(Members):
 
     def scores(self, x: Tensor) -> Tensor:
         n = x.shape[-2]
-        h = x if x.ndim == 3 else pad_rows(x).expand(self.count, -1, -1)
+        h = x if x.ndim == 3 else padded(x, self.block).expand(self.count, -1, -1)
         for w, b in self.layers[:-1]:
             h = torch.baddbmm(b, h, w).relu_()
         w, b = self.layers[-1]
@@ -161,12 +162,14 @@ class Stack(Members):
         """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
         (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
         k = self.sizes[-1]
+        # One logit, or two of which only the difference counts: a sigmoid and half the products.
+        line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
+        g = torch.baddbmm(bias, h, line)
         if k > 2:
-            g = torch.softmax(torch.baddbmm(b, h, w), 2)
+            g = torch.softmax(g, 2)
             g -= nn.functional.one_hot(labels, k)
-        else:  # one logit, or two of which only the difference counts: a sigmoid and half the products
-            line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
-            g = torch.sigmoid_(torch.baddbmm(bias, h, line))
+        else:
+            g.sigmoid_()
             g -= labels[..., None]
         g *= 1 / n if weights is None else weights[..., None] / n
         if k == 2:
@@ -216,6 +219,7 @@ class ModuleStack(Members):
             raise ModelError(f"a {type(module).__name__} has no parameters to train")
         dtype = next(self.template.parameters()).dtype
         self.theta = torch.zeros(count * sum(s.numel() for s in shapes.values()), dtype=dtype)
+        self.block = row_block(min(s.numel() for s in shapes.values()))
         self.parts, at = dict[str, Tensor](), 0
         for name, shape in shapes.items():
             self.parts[name] = self.theta[at : at + count * shape.numel()].view(count, *shape)
@@ -239,7 +243,7 @@ class ModuleStack(Members):
             return out[:, None] if out.ndim == 1 else out
 
         n = x.shape[-2]
-        rows = x if x.ndim == 3 else pad_rows(x)
+        rows = x if x.ndim == 3 else padded(x, self.block)
         return vmap(one, in_dims=(0, 0, each))(self.parts, self.statistics, rows)[:, :n]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
@@ -266,6 +270,16 @@ class ModuleStack(Members):
 
     def state(self) -> dict[str, Tensor]:
         return {**self.parts, **self.statistics}
+
+
+def row_block(products: int) -> int:
+    """How many rows make a score independent of n, when a row takes this many products in the smallest layer."""
+    return ROWS * -(-SMALL // (ROWS * products))
+
+
+def padded(x: Tensor, block: int) -> Tensor:
+    """`x` with zero rows appended up to a multiple of `block`."""
+    return nn.functional.pad(x, (0, 0, 0, -len(x) % block))
 
 
 @contextmanager

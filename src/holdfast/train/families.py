@@ -98,7 +98,7 @@ def epochs(given: Given, models: range) -> list[Group]:
 
 
 def width(given: Given, models: range) -> list[Group]:
-    """Hidden layers half, three quarters, one and a half times and twice as wide, with new weights."""
+    """Hidden layers half, three quarters, one and a half times and twice as wide, with new weights; listed by width."""
     factors = (0.5, 1.5, 0.75, 2.0)
     groups = list[Group]()
     for at, factor in enumerate(factors):

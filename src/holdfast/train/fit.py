@@ -37,7 +37,7 @@ class Plan:
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.order):
             raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
-        if self.kept is not None and len(self.kept.sum(1).unique()) > 1:
+        if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
             raise SettingError("models of one plan must leave out equally many rows")
         if self.kept is not None and not bool(self.kept.any(1).all()):
             raise SettingError("no row is left to train on")
@@ -117,7 +117,8 @@ def _check_batches(module: nn.Module, n: int, batch_size: int) -> None:
     single = min(n, batch_size) == 1 or n % batch_size == 1
     if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
         raise SettingError(
-            f"batch_size {batch_size} leaves a batch of one of {n} rows, on which BatchNorm1d cannot be trained; change it"
+            f"batch_size {batch_size} leaves one of {n} rows to a batch of its own, on which BatchNorm1d cannot be "
+            "trained; take another"
         )
 
 

@@ -5,9 +5,11 @@ itself, unfitted. `recipe.fit(X, y, schema)` makes the model, `ModelBank.retrain
 """
 
 import copy
+import inspect
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,14 +18,15 @@ import tomli_w
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
 from holdfast.model import BlackBox, Inputs, Model, TorchModel
 from holdfast.network import build, describe, flat_layers, mlp
 from holdfast.progress import Progress
 from holdfast.schema import Schema
-from holdfast.stack import Members
+from holdfast.stack import Members, lent_generator
 from holdfast.train.fit import Loop, Plan, fit_stack, glorot, redrawn
 
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _LOOP = tuple(f.name for f in fields(Loop))
 
 
@@ -46,11 +49,21 @@ class Recipe(Loop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        widths: Any = self.hidden
+        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
+            raise SettingError(f"hidden must be a list of widths, got {widths!r}")
+        object.__setattr__(self, "hidden", tuple(widths))
+        if self.inputs not in ("frame", "encoded"):
+            raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
         if self.module is not None and self.estimator is not None:
             raise SettingError("a recipe has a module or an estimator, not both")
-        if any(h < 1 for h in self.hidden):
-            raise SettingError(f"hidden widths must be at least 1, got {list(self.hidden)}")
+        if any(not isinstance(h, Integral) or h < 1 for h in self.hidden):
+            raise SettingError(f"hidden widths must be whole numbers of at least 1, got {list(self.hidden)}")
+        last = flat_layers(self.module)[-1:] if self.module is not None else []
+        if any(isinstance(m, nn.Softmax | nn.Sigmoid) for m in last):
+            raise SettingError(
+                f"the module ends in {type(last[0]).__name__}, but is trained on its logits; leave that layer out"
+            )
 
     @classmethod
     def of(cls, model: Any, **settings: Any) -> "Recipe":
@@ -60,10 +73,15 @@ class Recipe(Loop):
         if isinstance(model, BlackBox):
             settings = {"inputs": model.inputs, **settings}
             model = model.wrapped
-        model = model.module if isinstance(model, TorchModel) else model
+        if isinstance(model, TorchModel):
+            if model.outputs != "logits":
+                raise SettingError(
+                    "the model returns probabilities, but is trained on its logits; leave the last step out"
+                )
+            model = model.module
         if isinstance(model, nn.Module):
             return cls(module=model, **settings)
-        if hasattr(model, "fit") and hasattr(model, "get_params"):
+        if not isinstance(model, type) and hasattr(model, "fit") and hasattr(model, "get_params"):
             return cls(estimator=model, **settings)
         raise SettingError(
             f"cannot make a {type(model).__name__} again: a recipe needs a torch module, or an estimator with fit"
@@ -75,6 +93,15 @@ class Recipe(Loop):
             return self.module
         with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
             return mlp(inputs, self.hidden, classes).to_empty(device="cpu")
+
+    def check(self, schema: Schema, classes: Sequence[Any]) -> None:
+        """Raise an error if a module of your own does not take these rows or return these classes."""
+        if self.module is None:
+            return
+        try:
+            Model.of(self.module, schema, classes=classes)
+        except ModelError as error:
+            raise ModelError(f"the recipe's module cannot be trained here: {error}") from None
 
     def start(self, module: nn.Module) -> Callable[[int], dict[str, Tensor]]:
         """Seed -> initial tensors."""
@@ -106,6 +133,7 @@ class Recipe(Loop):
         names = class_names(X, y, classes)
         if self.estimator is not None:
             return fitted_estimator(self, X, y, schema, names, seed)
+        self.check(schema, names)
         with Progress(progress, "training") as bar:
             bar.total(1)
             x = schema.encode(X)
@@ -126,17 +154,24 @@ class Recipe(Loop):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in a recipe file."""
         if self.estimator is not None:
-            name, settings = type(self.estimator).__name__, self.estimator.get_params()
-            plain = {k: v for k, v in settings.items() if isinstance(v, bool | int | float | str)}
-            return {"estimator": name, "settings": plain}
+            return {
+                "estimator": type(self.estimator).__name__,
+                "settings": written(self.estimator),
+                "inputs": self.inputs,
+            }
         shape: dict[str, Any] = {"hidden": list(self.hidden)}
         if self.module is not None:
             shape = {"layers": describe(self.module)}
+            kinds = {p.dtype for p in self.module.parameters()} - {torch.float32}
+            if kinds:
+                shape["dtype"] = str(kinds.pop()).removeprefix("torch.")
         return {**shape, **{name: getattr(self, name) for name in _LOOP}}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Recipe":
-        known = (*_LOOP, "hidden", "layers", "estimator", "settings")
+        known: tuple[str, ...] = ("estimator", "settings", "inputs")
+        if "estimator" not in content:
+            known = (*_LOOP, *(("layers", "dtype") if "layers" in content else ("hidden", "estimator")))
         strange = [key for key in content if key not in known]
         if strange:
             raise SettingError(f"unknown setting {strange[0]!r} in the recipe; {did_you_mean(strange[0], known)}")
@@ -144,17 +179,22 @@ class Recipe(Loop):
         try:
             if "estimator" in settings:
                 made = named_estimator(settings["estimator"], settings.get("settings", {}))
-                return cls(estimator=made, inputs="encoded")
+                return cls(estimator=made, inputs=settings.get("inputs", "encoded"))
             if "layers" in settings:
-                settings["module"] = build(settings.pop("layers"))
+                with lent_generator(0):  # layers draw weights when they are made
+                    settings["module"] = build(settings.pop("layers"))
+                settings["module"].to(DTYPES[settings.pop("dtype", "float32")])
             return cls(**settings)
-        except TypeError as error:
+        except HoldfastError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise SettingError(f"the recipe cannot be read: {error}") from None
 
     def save(self, path: str | Path) -> None:
         """A TOML file."""
+        text = tomli_w.dumps(self.to_dict())
         try:
-            Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+            Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
@@ -188,7 +228,8 @@ class Recipe(Loop):
             if isinstance(layer, nn.Linear):
                 a = layer.in_features if layer is linear[0] else wide(layer.in_features)
                 b = layer.out_features if layer is linear[-1] else wide(layer.out_features)
-                layer = nn.Linear(a, b, bias=layer.bias is not None, device="meta").to_empty(device="cpu")
+                kind, bias = layer.weight.dtype, layer.bias is not None
+                layer = nn.Linear(a, b, bias=bias, device="meta", dtype=kind).to_empty(device="cpu")
             out.append(copy.deepcopy(layer))
         return replace(self, module=nn.Sequential(*out))
 
@@ -197,11 +238,19 @@ def class_names(X: pd.DataFrame, y: "pd.Series[Any]", classes: Sequence[Any] | N
     """The classes in the order of the scores."""
     if len(X) != len(y) or not len(X):
         raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
-    names = list(classes) if classes is not None else sorted(y.unique())
-    strange = [v for v in y.unique() if v not in names]
-    if strange or len(names) < 2:
+    if bool(y.isna().any()):
+        raise SettingError(f"{int(y.isna().sum())} outcomes are missing; leave those rows out")
+    seen = [plain(v) for v in y.unique()]
+    names = [plain(v) for v in (sorted(seen) if classes is None else classes)]
+    strange = [v for v in seen if v not in names]
+    if strange or len(set(names)) < max(2, len(names)):
         raise SettingError(f"outcomes {strange or names} do not make at least two known classes {names}")
     return names
+
+
+def plain(value: Any) -> Any:
+    """A number of Python's own for one of NumPy's."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def class_numbers(y: "pd.Series[Any]", names: Sequence[Any]) -> Tensor:
@@ -217,8 +266,14 @@ def fitted_estimator(
     states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
     clone.set_params(**dict.fromkeys(states, seed % (1 << 32)))
     rows: Any = X if recipe.inputs == "frame" else schema.encode(X, torch.float64).numpy()
-    clone.fit(rows, y.to_numpy())
-    own = [c.item() if hasattr(c, "item") else c for c in clone.classes_]
+    kind = type(clone).__name__
+    try:
+        clone.fit(rows, y.to_numpy())
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"the estimator ({kind}) could not be fitted: {error}") from error
+    if not hasattr(clone, "classes_"):
+        raise ModelError(f"the estimator ({kind}) learns no classes; a recipe needs a classifier")
+    own = [plain(c) for c in clone.classes_]
     if own != list(names):
         raise SettingError(f"the estimator learnt the classes {own}, expected {list(names)}")
     return Model.of(clone, schema, inputs=recipe.inputs)
@@ -226,10 +281,33 @@ def fitted_estimator(
 
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
     """One of scikit-learn's own classifiers; a file cannot name anything else."""
-    known = dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter="classifier")))
+    known = classifiers()
     if name not in known:
         raise SettingError(f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
     return known[name](**settings)
+
+
+def classifiers() -> dict[str, Any]:
+    """scikit-learn's own classifiers by name."""
+    return dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter="classifier")))
+
+
+def written(estimator: Any) -> dict[str, Any]:
+    """The settings of an estimator that a file can hold; an error rather than a file that makes another model."""
+    kind = cast(Any, type(estimator))
+    if classifiers().get(kind.__name__) is not kind:
+        raise SettingError(f"cannot write down a {kind.__name__}; only scikit-learn's own classifiers can be")
+    usual = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
+    out = dict[str, Any]()
+    for name, value in estimator.get_params(deep=False).items():
+        if value is usual[name] or (isinstance(value, str | float | int) and value == usual[name]):
+            continue
+        many = isinstance(value, list | tuple)
+        values = [plain(v) for v in (cast(list[Any], value) if many else [value])]
+        if not all(isinstance(v, bool | int | float | str) for v in values):
+            raise SettingError(f"cannot write down {name}={value!r} of a {kind.__name__}")
+        out[name] = values if many else values[0]
+    return out
 
 
 def network(
