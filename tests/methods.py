@@ -39,6 +39,15 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
         radius=8.0, samples=60, repeats=3, kind="vae", hidden=(16,), latent=4, epochs=5
     ),
     "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
+    "stable-neighbor-search": lambda: hf.StableNeighborSearch(
+        start=hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8), steps=20, points=4
+    ),
+    "stable-neighbor-search paper": lambda: hf.StableNeighborSearch(
+        start=hf.Descent(steps=60, rounds=2), radius=3.0, noise=1e-3, keep="last", end=1.0, steps=20, points=3
+    ),
+    "stable-neighbor-search neighbors": lambda: hf.StableNeighborSearch(
+        start=hf.NearestNeighbor(answers=3), steps=15, points=3
+    ),
 }
 assert {name.split()[0] for name in EXPLAINERS} | {"wachter", "scfe", "generic", "vanilla"} >= set(METHODS)
 

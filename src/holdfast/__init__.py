@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.version import __version__
 
 _PUBLIC = {
+    "Audit": "holdfast.survival",
     "Counterfactuals": "holdfast.result",
     "Descent": "holdfast.search.descent",
     "Explainer": "holdfast.explainer",
@@ -16,14 +17,18 @@ _PUBLIC = {
     "MinCost": "holdfast.search.minimal",
     "MinEpsilonPGD": "holdfast.search.pgd",
     "Model": "holdfast.model",
+    "ModelBank": "holdfast.bank",
     "NearestNeighbor": "holdfast.search.neighbors",
     "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
+    "Recipe": "holdfast.train.recipe",
     "Report": "holdfast.report",
     "Rule": "holdfast.feature",
     "Schema": "holdfast.schema",
+    "StableNeighborSearch": "holdfast.robust.stable",
     "Status": "holdfast.status",
     "Target": "holdfast.target",
+    "audit": "holdfast.survival",
     "evaluate": "holdfast.metrics",
     "list_methods": "holdfast.methods",
 }
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast import data as data
     from holdfast import metrics as metrics
     from holdfast import train as train
+    from holdfast.bank import ModelBank as ModelBank
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.explainer import Explainer as Explainer
     from holdfast.explainer import Query as Query
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     from holdfast.model import Model as Model
     from holdfast.report import Report as Report
     from holdfast.result import Counterfactuals as Counterfactuals
+    from holdfast.robust.stable import StableNeighborSearch as StableNeighborSearch
     from holdfast.schema import Schema as Schema
     from holdfast.search.descent import Descent as Descent
     from holdfast.search.latent import LatentSearch as LatentSearch
@@ -54,7 +61,10 @@ if TYPE_CHECKING:
     from holdfast.search.prototype import Prototype as Prototype
     from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
     from holdfast.status import Status as Status
+    from holdfast.survival import Audit as Audit
+    from holdfast.survival import audit as audit
     from holdfast.target import Target as Target
+    from holdfast.train.recipe import Recipe as Recipe
 
 
 def __getattr__(name: str) -> Any:

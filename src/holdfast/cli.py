@@ -1,4 +1,4 @@
-"""The command line: `holdfast demo`, `holdfast explain`, `holdfast methods`, `holdfast datasets`.
+"""The command line: `holdfast demo`, `explain`, `audit`, `bench`, `methods` and `datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
 that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args
 import typer
 
 from holdfast import __version__
+from holdfast.cli_audit import audit
 from holdfast.cli_bench import bench
 from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError, did_you_mean
 
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     import holdfast as hf
+    from holdfast.data import Dataset
 
 BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
 LONGEST = 1000  # letters of an error: some quote a value from a file
+DEMO_MODELS, DEMO_GUIDES = 30, 10  # retrained models of each family that judge, and those that guide
 MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
 
 EXIT_CODES = """Exit codes: 0 answered (rows without an answer are in the output, with the reason); 2 bad input or
@@ -117,7 +120,7 @@ def demo(
     ),
     method: Annotated[str, typer.Option(metavar="NAME", help="See `holdfast methods`.")] = "min-cost",
 ) -> None:
-    """Train a model on the German Credit data and tell every refused applicant what to change."""
+    """Train a model on the German Credit data, tell every refused applicant what to change, and make that hold."""
     import holdfast as hf
 
     start = time.perf_counter()
@@ -126,14 +129,14 @@ def demo(
     credit = hf.data.german_credit()
     train, test = credit.split()
     classes = ["denied", "approved"]
-    model = hf.train.network(
-        train.X, train.y, credit.schema, classes=classes, epochs=30, weight_decay=1e-3, progress=True
-    )
+    recipe = hf.Recipe(hidden=(64, 32), epochs=30, weight_decay=1e-3)
+    model = recipe.fit(train.X, train.y, credit.schema, classes=classes, progress=True)
     model.save(out / "model.safetensors")
     credit.schema.save(out / "schema.toml")
+    recipe.save(out / "recipe.toml")
+    hf.data.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     if explainer.needs_data:
         explainer.fit(train.X, model)
-        hf.data.write_table(train.X, out / "training.csv")
     decided = model.predict(test.X)
     refused = test.X[(decided == "denied").to_numpy()].reset_index(drop=True)  # numbered as in the file
     hf.data.write_table(refused, out / "applicants.csv")
@@ -146,8 +149,45 @@ def demo(
         f"refuses {len(refused)}; {int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} "
         f"changes on average, in {time.perf_counter() - start:.1f} s."
     )
+    make_it_hold(explainer, cfs, model, recipe, train, out)
     _print(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
     _print(next_command(out, method, explainer.needs_data))
+    _print(audit_command(out))
+
+
+def make_it_hold(
+    explainer: "hf.Explainer",
+    cfs: "hf.Counterfactuals",
+    model: "hf.Model",
+    recipe: "hf.Recipe",
+    train: "Dataset",
+    out: Path,
+) -> None:
+    """Audit the answers on retrained models, then move them to where other retrained models agree."""
+    import holdfast as hf
+
+    def retrained(families: dict[str, int], seed: int) -> "hf.ModelBank":
+        rows = train.X, train.y, train.schema
+        return hf.ModelBank.retrain(recipe, *rows, families=families, classes=model.classes, seed=seed, progress=True)
+
+    bank = retrained({"seed": DEMO_MODELS, "leave_one_out": DEMO_MODELS}, 0)
+    guide = retrained({"seed": DEMO_GUIDES}, 1000)
+    stable = hf.StableNeighborSearch(start=explainer, bank=guide).fit(train.X, model)
+    held = stable.explain(model, cfs.before, "approved", progress=True)
+    held.save(out / "recourse-stable.parquet")
+    for name, answers in (("These answers", cfs), ("Moved to where retrained models agree, they", held)):
+        found = hf.audit(answers, bank)
+        sure, cost = int(found.certified().sum()), float(answers.cost("l2").mean())
+        _print(
+            f"{name} hold on {found.survival().mean():.1%} of {len(bank)} retrained models; {sure} of "
+            f"{int(answers.found.sum())} are certified (95% of such models, 95% sure); l2 cost {cost:.2f}."
+        )
+
+
+def audit_command(out: Path) -> str:
+    """An audit of the moved answers on models of your own making."""
+    words = ["holdfast", "audit", str(out / "recourse-stable.parquet"), "--data", str(out / "training.csv")]
+    return shlex.join([*words, "--recipe", str(out / "recipe.toml"), "--families", "seed=100", "--seed", "7"])
 
 
 def _page(cfs: "hf.Counterfactuals", path: Path) -> bool:
@@ -263,7 +303,7 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
 
 def _learn(explainer: "hf.Explainer", method: str, data: Path | None, model: "hf.Model") -> None:
     """Give a method that looks at data its data, without the columns (such as the outcome) no applicant has."""
-    if not explainer.needs_data:
+    if not explainer.needs_data and not (data and explainer.uses_data):
         if data:
             warnings.warn(f"method {method!r} looks at no data, so --data is not used", stacklevel=2)
         return
@@ -285,22 +325,32 @@ def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
     """A method by name with settings such as 'steps=200', read as the field's type says."""
     from holdfast import methods
 
-    kind = methods.method(method)
-    types = get_type_hints(kind)
-    explainer = kind()
+    explainer = methods.method(method)()
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
-        known = explainer.get_params(deep=False)
-        if name not in known:
-            raise SettingError(f"{method} has no setting {name!r}; {did_you_mean(name, known)}")
-        try:
-            value = parsed(text, types[name])
-        except ValueError:
-            raise SettingError(f"--set {name}={text}: expected {type_words(types[name])}") from None
-        explainer.set_params(**{name: value})
+        _set(explainer, method, name, text)
     return explainer
+
+
+def _set(explainer: "hf.Explainer", method: str, name: str, text: str) -> None:
+    """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
+    name, _, inner = name.partition("__")
+    known = explainer.get_params(deep=False)
+    if name not in known:
+        raise SettingError(f"{method} has no setting {name!r}; {did_you_mean(name, known)}")
+    if inner:
+        if not hasattr(known[name], "get_params"):
+            raise SettingError(f"--set {name}__{inner}={text}: give --set {name}=METHOD first")
+        _set(known[name], f"{method} {name}", inner, text)
+        return
+    kind = get_type_hints(type(explainer))[name]
+    try:
+        value = parsed(text, kind)
+    except ValueError:
+        raise SettingError(f"--set {name}={text}: expected {type_words(kind)}") from None
+    explainer.set_params(**{name: value})
 
 
 def parsed(text: str, kind: Any) -> Any:
@@ -315,7 +365,16 @@ def parsed(text: str, kind: Any) -> Any:
                 return part(text)
             except ValueError:
                 continue
+        if part in (special := _by_name()):
+            return special[part](text)
     raise ValueError(f"{text!r} is not {type_words(kind)}")
+
+
+def _by_name() -> dict[Any, Callable[[str], Any]]:
+    """Settings that are written as a name: another method, or the file of a bank."""
+    import holdfast as hf
+
+    return {hf.Explainer: lambda name: configured(name, ()), hf.ModelBank: hf.ModelBank.load}
 
 
 def _parts(kind: Any) -> list[Any]:
@@ -333,7 +392,16 @@ def _choices(kind: Any) -> dict[str, Any]:
 
 def type_words(kind: Any) -> str:
     """A type as a person would put it."""
-    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", NoneType: "none"}
+    plain: dict[Any, str] = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        NoneType: "none",
+    }
+    import holdfast as hf
+
+    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank"}
     parts = [
         f"one of {', '.join(map(str, get_args(part)))}"
         if get_origin(part) is Literal
@@ -485,4 +553,5 @@ def list_datasets(
 
 # ---- commands with a file of their own
 
+app.command("audit")(audit)
 app.command("bench")(bench)

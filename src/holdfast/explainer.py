@@ -107,6 +107,7 @@ class Explainer(ABC):
     paper: ClassVar[str] = ""
     needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
+    uses_data: ClassVar[bool] = False  # works without, and better with
     advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
     answers = 1  # how many answers a row gets; a setting of the methods that can give several

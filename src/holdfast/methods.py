@@ -15,6 +15,7 @@ METHODS = {
     "growing-spheres": ("holdfast.search.spheres", "GrowingSpheres"),
     "nearest-neighbor": ("holdfast.search.neighbors", "NearestNeighbor"),
     "latent-search": ("holdfast.search.latent", "LatentSearch"),
+    "stable-neighbor-search": ("holdfast.robust.stable", "StableNeighborSearch"),
     "prototype": ("holdfast.search.prototype", "Prototype"),
 }
 

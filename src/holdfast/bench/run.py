@@ -1,5 +1,6 @@
 """Run a paper's experiments: cells on disk, one JSON file per dataset, then pages and pictures of all of them."""
 
+import contextlib
 import importlib
 import json
 import platform
@@ -11,7 +12,8 @@ from typing import Any
 import torch
 
 from holdfast.bench.cells import Cells, write_whole
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.errors import MissingExtraError, SettingError, did_you_mean
+from holdfast.plot import save as save_chart
 
 PAPERS = {"black2022": "holdfast.bench.papers.black2022"}
 QUICK_MODELS, QUICK_ROWS = 20, 200
@@ -71,4 +73,7 @@ def write_page(name: str, out: Path) -> Path:
     results = [json.loads(path.read_text()) for path in found if path.is_file()]
     page = out / name / "README.md"
     write_whole(page, source.page(results).encode())
+    with contextlib.suppress(MissingExtraError):  # pictures need the plot extra; figures do not
+        for dataset, chart in source.charts(results).items():
+            save_chart(chart, page.with_name(f"{dataset}.svg"))
     return page

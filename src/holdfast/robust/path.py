@@ -8,16 +8,14 @@ line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import untyped
+from holdfast.geometry import ROW_BLOCK
 from holdfast.model import Model, to_scores
 from holdfast.stack import Members, Stack
-
-_tensordot: Any = untyped("torch").tensordot
 
 
 class Value(NamedTuple):
@@ -60,7 +58,18 @@ def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
 
 def stack_value(models: Members, y: Tensor, path: Path) -> PathValue:
     """The same, summed over many models."""
-    return _linear_relu(models, y, path) if isinstance(models, Stack) else _any_stack(models, y, path)
+    deep = isinstance(models, Stack) and len(models.layers) > 1
+    return _linear_relu(models, y, path) if deep else _any_stack(models, y, path)
+
+
+def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Of probabilities (.., k): that of the class marked by `own`, and its derivative by the scores (.., k).
+
+    p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before it is small.
+    """
+    rest = p * (1 - own)
+    mine = (p * own).sum(-1, keepdim=True)
+    return mine.squeeze(-1), mine * (own * rest.sum(-1, keepdim=True) - rest)
 
 
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
@@ -71,11 +80,9 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
         line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
         scores, pull = model.vjp(line.flatten(0, 1))
         p = torch.softmax(scores, 1).reshape(len(t), len(z), -1)  # (P, n, k)
-        mine = (p * own).sum(2, keepdim=True)
-        slope = w[:, None, None] * mine * (own - p)
-        g = pull(slope.flatten(0, 1)).reshape(line.shape)
-        mine = mine.squeeze(2)
-        return Value(w @ mine, mine[-1], _tensordot(t, g, 1), scores[-len(z) :])
+        mine, slope = own_and_slope(p, own)
+        g = pull((w[:, None, None] * slope).flatten(0, 1)).reshape(line.shape)
+        return Value(_over_points(w, mine), mine[-1], _over_points(t, g), scores[-len(z) :])
 
     return value
 
@@ -88,14 +95,21 @@ def _any_stack(models: Members, y: Tensor, path: Path) -> PathValue:
         with torch.enable_grad():
             raw = models.scores(line.flatten(0, 1))
             scores = to_scores(raw.flatten(0, 1), "logits").reshape(models.count, len(t), len(z), -1)
-            mine = y.expand(models.count, len(t), -1)[..., None]
-            p = torch.softmax(scores, 3).gather(3, mine).squeeze(3)  # (M, P, n)
-            total: Tensor = w @ p.sum(0)
-            (g,) = torch.autograd.grad(total.sum(), line)
-        p = p.detach()
-        return Value(total.detach(), p[:, -1].amin(0), _tensordot(t, g, 1), scores[0, -1].detach())
+        own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
+        mine, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)  # (M, P, n), (M, P, n, k)
+        (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
+        total = _over_points(w, mine.sum(0))
+        return Value(total, mine[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
 
     return value
+
+
+def _over_points(weights: Tensor, values: Tensor) -> Tensor:
+    """The weighted sum over the first axis, term by term: a product of matrices may add rows in another order."""
+    out = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        out += weight * value
+    return out
 
 
 def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
@@ -110,6 +124,9 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
     m, points, n = models.count, len(t), len(y)
     steps, room = t[:, None, None], torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
     back = wl.transpose(1, 2).contiguous()
+    # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
+    every = w.repeat(m)
+    first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % ROW_BLOCK))
     ops = torch.ops.aten
 
     def value(z: Tensor) -> Value:
@@ -127,16 +144,14 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
             g = (mine * torch.sigmoid(-lead) * sign * w[:, None]).view(m, points * n, 1) * back
             scores = to_scores(raw[0, -1], "logits")
         else:
-            p = torch.softmax(raw, 3)
-            mine = (p * own).sum(3)
-            g = torch.bmm((w[:, None, None] * mine[..., None] * (own - p)).view(m, points * n, -1), back)
+            mine, by_score = own_and_slope(torch.softmax(raw, 3), own)
+            g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), back)
             scores = raw[0, -1]
         for (weight, _), h in zip(reversed(middle), reversed(kept[1:]), strict=True):
             g = torch.bmm(ops.threshold_backward(g, h, 0), weight.transpose(1, 2))
         g = ops.threshold_backward(g, kept[0], 0).view(m, points, -1)
         g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
-        slope = torch.bmm(g, w1.transpose(1, 2)).sum(0) if m > 1 else g[0] @ w1[0].T
-        total = torch.matmul(w, mine).sum(0)
-        return Value(total, mine[:, -1].amin(0), slope, scores)
+        slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]
+        return Value(every @ mine.view(m * points, n), mine[:, -1].amin(0), slope, scores)
 
     return value

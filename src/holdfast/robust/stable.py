@@ -13,7 +13,7 @@ of them gives y the probability `enough`: it pays for what the models disagree a
 with a bank may not be certified with the same models.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import pandas as pd
@@ -45,7 +45,7 @@ class OfStart:
         self.name, self.alone = name, alone
 
     def __get__(self, wrapper: Any, kind: type) -> Any:
-        return self.alone if wrapper is None else getattr(wrapper.start, self.name)
+        return self.alone if wrapper is None else getattr(wrapper.first, self.name, self.alone)
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +53,7 @@ class StableNeighborSearch(Explainer):
     """The answers of another method, moved by at most `radius` to where retrained models agree.
 
     Args:
-        start: the method whose answers are moved.
+        start: the method whose answers are moved; None takes MinCost(norm=2).
         radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from the boundary
             (eight times with a bank, where rows stop on their own) if `fit` was given data, and else a share of
             the range of the data that the schema knows.
@@ -62,7 +62,7 @@ class StableNeighborSearch(Explainer):
         steps, points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
-        noise: standard deviation of a random shift before the first step (the authors' code: 1e-3).
+        noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
         end: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
     """
@@ -71,9 +71,10 @@ class StableNeighborSearch(Explainer):
     paper: ClassVar[str] = "Black et al. 2022"
     advice: ClassVar[str] = "the method it starts from found none: try another start"
     needs_data: ClassVar[Any] = OfStart("needs_data", False)
+    uses_data: ClassVar[bool] = True
     answers: ClassVar[Any] = OfStart("answers", 1)
 
-    start: Explainer = field(default_factory=lambda: MinCost(norm=2))
+    start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
     bank: ModelBank | None = None
     enough: float = 0.75
@@ -85,6 +86,11 @@ class StableNeighborSearch(Explainer):
     keep: Literal["best", "last"] = "best"
     end: float = 0.0
 
+    @property
+    def first(self) -> Explainer:
+        """The method whose answers are moved."""
+        return MinCost(norm=2) if self.start is None else self.start
+
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (not isinstance(self.radius, str) and self.radius >= 0)
         need(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
@@ -93,7 +99,7 @@ class StableNeighborSearch(Explainer):
         need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
         need(0 < self.enough < 1, f"enough must lie between 0 and 1, got {self.enough}")
-        need(isinstance(self.start, Explainer), f"start must be a method, got {self.start!r}")
+        need(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
         need(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
@@ -101,16 +107,16 @@ class StableNeighborSearch(Explainer):
             self.bank.check_fits(model)
             if any(shelf.networks is None for shelf in self.bank.shelves):
                 raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
-        self.start.check_call(model)
+        self.first.check_call(model)
 
     @property
     def searched(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
-        return self.start.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
+        return self.first.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
-        self.start.fit(X, model)
+        self.first.fit(X, model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
         if model.has_grad:
@@ -119,7 +125,7 @@ class StableNeighborSearch(Explainer):
 
     def search(self, query: Query) -> Tensor:
         m = self.answers
-        found = self.start.search(query).reshape(len(query) * m, -1)
+        found = self.first.search(query).reshape(len(query) * m, -1)
         many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
         x0 = torch.where(found.isfinite().all(1, keepdim=True), many.reach.project(found), many.x)
         rows = many.met(x0).nonzero().squeeze(1)
@@ -152,12 +158,16 @@ class StableNeighborSearch(Explainer):
         base = path_value(query.model, y, path)
         if self.bank is None:
             return base
-        others = [stack_value(shelf.networks, y, path) for shelf in self.bank.shelves if shelf.networks is not None]
+        others = [
+            (shelf.dtype, stack_value(shelf.networks, y, Path(*[v.to(shelf.dtype) for v in path])))
+            for shelf in self.bank.shelves
+            if shelf.networks is not None
+        ]
 
         def value(z: Tensor) -> Value:
             total, least, slope, scores = base(z)
-            for other in others:
-                more = other(z)
+            for dtype, other in others:
+                more = Value(*[v.to(z.dtype) for v in other(z.to(dtype))])
                 total, slope = total + more.total, slope + more.slope
                 least = torch.minimum(least, more.least)
             return Value(total, least, slope, scores)
@@ -170,9 +180,6 @@ class StableNeighborSearch(Explainer):
         path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.points, self.end)
         y, out = query.model(x0).argmax(1), x0.clone()
         z = x0
-        if self.noise:
-            shift = self.noise * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = query.reach.clamp(x0 + clip_norm(shift, radius))
         rows, value = torch.arange(len(x0)), self._value(query, y, path)
         best, highest = x0, x0.new_full((len(x0),), -torch.inf)
         done = torch.zeros(len(x0), dtype=torch.bool)
@@ -186,13 +193,16 @@ class StableNeighborSearch(Explainer):
                 best, done = torch.where(agreed[:, None], p, best), done | agreed
                 ok &= ~agreed
             if self.keep == "best":
-                ok &= highest < J
+                ok &= highest <= J  # the later of equals: J is rounded to 1 long before the slope to 0
                 highest = torch.where(ok, J, highest)
             if i or self.keep == "best":
                 best = torch.where(ok[:, None], p, best)
             if i == self.steps or (i and query.clock.over()):
                 break
-            z = query.reach.clamp(x0 + clip_norm(z + size * direction(g * query.reach.movable) - x0, radius))
+            move = size * direction(g * query.reach.movable)
+            if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
+                move += self.noise * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
+            z = query.reach.clamp(x0 + clip_norm(z + move - x0, radius))
             if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
                 out[rows] = best
                 stay = (~done).nonzero().squeeze(1)

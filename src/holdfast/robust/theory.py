@@ -22,6 +22,7 @@ from holdfast.errors import ModelError, untyped
 from holdfast.geometry import row_norm
 from holdfast.model import Model
 from holdfast.network import Engine
+from holdfast.robust.path import own_and_slope
 
 POINTS = 50
 
@@ -36,10 +37,9 @@ def probability_and_slope(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, T
     """s (n,) and its gradient by the row (n, d)."""
     with model.borrowed():
         scores, pull = model.vjp(x)
-        p = torch.softmax(scores, 1)
-        own = torch.nn.functional.one_hot(y, p.shape[1]).to(p.dtype)
-        s = (p * own).sum(1, keepdim=True)
-        return s.squeeze(1), pull(s * (own - p))
+        own = torch.nn.functional.one_hot(y, scores.shape[1]).to(scores.dtype)
+        s, slope = own_and_slope(torch.softmax(scores, 1), own)
+        return s, pull(slope)
 
 
 def _along(model: Model, x: Tensor, y: Tensor, points: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,6 +24,7 @@ from holdfast.bench.papers.black2022_reported import R2, REPORTED
 from holdfast.explainer import Explainer
 from holdfast.feature import Feature
 from holdfast.model import Model
+from holdfast.plot_survival import invalidation_bars
 from holdfast.robust.stable import StableNeighborSearch
 from holdfast.schema import Schema
 from holdfast.search.latent import LatentSearch
@@ -296,7 +297,23 @@ def page(results: list[dict[str, Any]]) -> str:
         models = " + ".join(str(m) for m in r["models"].values())
         facts = r["columns"], r["training_rows"], r["test_rows"], models, f"{r['accuracy']:.3f}"
         lines.append(f"| {r['dataset']} | {' | '.join(map(str, facts))} | {total(r):.0f} |")
+    lines += ["", "## Pictures", "", *[f"![{name}]({name}.svg)" for name in names]]
     return "\n".join([*lines, ""])
+
+
+def charts(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """One picture per dataset: what a retraining breaks, per method and family."""
+    out = dict[str, Any]()
+    for r in results:
+        lines = list[dict[str, Any]]()
+        for label, figures in r["measured"].items():
+            for short in FAMILIES:
+                if figures[f"IV {short}"]:
+                    mean, sd = figures[f"IV {short}"]
+                    low, high = max(0.0, mean - sd), min(1.0, mean + sd)
+                    lines.append({"method": label, "family": short, "mean": mean, "low": low, "high": high})
+        out[r["dataset"]] = invalidation_bars(pd.DataFrame(lines))
+    return out
 
 
 def total(result: dict[str, Any]) -> float:

@@ -1,0 +1,155 @@
+"""`holdfast audit`: do answers hold on retrained models?"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.errors import FileError, SettingError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import holdfast as hf
+
+MOST_ROWS = 20  # in a table on the terminal
+
+
+def audit(
+    answers: Annotated[Path, typer.Argument(help="Answers written by `holdfast explain --out FILE.parquet`.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Training rows with their outcome, to retrain models on.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", help="How the model is made (TOML): hidden, epochs, batch_size, lr.")
+    ] = None,
+    families: Annotated[
+        str, typer.Option("--families", help="What is varied and how often: seed=100,leave_one_out=100.")
+    ] = "seed=100,leave_one_out=100",
+    outcome: Annotated[
+        str | None, typer.Option("--outcome", help="The column of --data that holds the outcome, if it is not clear.")
+    ] = None,
+    bank: Annotated[
+        Path | None, typer.Option("--bank", help="Use the models in this file instead of retraining.")
+    ] = None,
+    save_bank: Annotated[Path | None, typer.Option("--save-bank", help="Keep the retrained models here.")] = None,
+    at_least: Annotated[
+        float, typer.Option("--at-least", help="The share of retrained models a certificate speaks of.")
+    ] = 0.95,
+    confidence: Annotated[float, typer.Option("--confidence", help="How sure a certificate is.")] = 0.95,
+    seed: Annotated[int, typer.Option("--seed", help="Where the retrained models' randomness comes from.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Where the table goes: .csv, .json or .parquet.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Also draw survival against cost: .png, .svg or .html.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if some answer is not certified.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
+) -> None:
+    """Check answers against retrained models: survival with exact intervals, and certificates."""
+    import holdfast as hf
+    from holdfast.plot import EXTENSIONS
+    from holdfast.plot import save as save_chart
+
+    if plot and plot.suffix.lower() not in EXTENSIONS:
+        raise FileError(f"cannot write {str(plot)!r}: the extension must be one of {', '.join(EXTENSIONS)}")
+    if out:
+        hf.data.known_extension(out, "write")
+    cfs = hf.Counterfactuals.load(answers)
+    models = hf.ModelBank.load(bank) if bank else retrained(cfs, data, recipe, families, outcome, seed, quiet)
+    if save_bank:
+        models.save(save_bank)
+    found = hf.audit(cfs, models, progress=not quiet)
+    table = found.table(confidence=confidence)
+    table["certified"] = found.certified(at_least=at_least, confidence=confidence)
+    if out:
+        hf.data.write_table(table, out, index=True)
+    elif sys.stdout.isatty():
+        typer.echo(table.head(MOST_ROWS).to_string(float_format=lambda v: f"{v:.3f}"))
+    else:
+        typer.echo(found.to_json(at_least=at_least, confidence=confidence))
+    if plot:
+        save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
+    if not quiet:
+        typer.echo(words(found, at_least, confidence), err=True)
+    if strict and not table["certified"][cfs.found].all():
+        raise typer.Exit(3)
+
+
+def words(found: "hf.Audit", at_least: float, confidence: float) -> str:
+    """The audit in a few lines."""
+    from holdfast.survival import models_needed
+
+    sure, answers = found.certified(at_least=at_least, confidence=confidence), int(found.cfs.found.sum())
+    lines = [repr(found)]
+    what = f"at least {at_least:.0%} of retrained models accept them, with {confidence:.0%} confidence"
+    lines.append(f"{int(sure.sum())} of {answers} answers are certified: {what}")
+    needed = models_needed(at_least, confidence)
+    if len(found.held) < needed:
+        lines.append(f"a certificate at this level needs at least {needed} models; the bank has {len(found.held)}")
+    return "\n".join(lines)
+
+
+def retrained(
+    cfs: "hf.Counterfactuals",
+    data: Path | None,
+    recipe: Path | None,
+    families: str,
+    outcome: str | None,
+    seed: int,
+    quiet: bool,
+) -> "hf.ModelBank":
+    """The bank that the options describe."""
+    import holdfast as hf
+
+    if data is None or recipe is None:
+        raise SettingError("give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those you have")
+    rows = hf.data.read_table(data)
+    name = outcome or only_outcome(rows, cfs.schema.names, data)
+    if name not in rows.columns:
+        raise FileError(f"{str(data)!r} has no column {name!r}")
+    if name in cfs.schema.names:
+        raise SettingError(f"{name!r} is a feature, so it cannot be the outcome")
+    rows = hf.data.read_table(data, _with_outcome(cfs.schema, rows, name))
+    y = as_classes(rows.pop(name), cfs.classes)
+    X = rows[cfs.schema.names]
+    wanted = parsed_families(families)
+    return hf.ModelBank.retrain(
+        hf.Recipe.load(recipe), X, y, cfs.schema, families=wanted, classes=cfs.classes, seed=seed, progress=not quiet
+    )
+
+
+def _with_outcome(schema: "hf.Schema", rows: "pd.DataFrame", name: str) -> "hf.Schema":
+    """The schema to read the file with: the answers' own, and the outcome as it was guessed."""
+    import holdfast as hf
+
+    return hf.Schema((*schema.features, *hf.Schema.infer(rows[[name]].astype(str)).features))
+
+
+def only_outcome(rows: "pd.DataFrame", known: list[str], path: Path) -> str:
+    """The one column that is no feature."""
+    extra = [str(name) for name in rows.columns if name not in known]
+    if len(extra) != 1:
+        what = f"the columns {extra}" if extra else "no column"
+        raise SettingError(f"{str(path)!r} has {what} besides the features; name the outcome with --outcome COLUMN")
+    return extra[0]
+
+
+def as_classes(y: "pd.Series[Any]", classes: tuple[Any, ...]) -> "pd.Series[Any]":
+    """Outcomes as the model's own classes, which may be numbers where the file has texts."""
+    known = {str(c): c for c in classes}
+    strange = sorted({str(v) for v in y.unique()} - set(known))
+    if strange:
+        raise SettingError(f"the outcome has the value {strange[0]!r}; the model's classes are {list(classes)}")
+    return y.astype(str).map(known)
+
+
+def parsed_families(text: str) -> dict[str, int]:
+    """'seed=100,leave_one_out=20' -> numbers by name."""
+    out = dict[str, int]()
+    for part in text.split(","):
+        name, equals, count = part.strip().partition("=")
+        if not equals or not count.strip().isdigit():
+            raise SettingError(f"--families takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
+        out[name.strip()] = int(count)
+    return out
