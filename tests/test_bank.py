@@ -641,6 +641,9 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
         with both.model(i).borrowed():
             assert torch.allclose(both.model(i).judge(table).double(), scores[i].double(), atol=1e-5)
     assert torch.equal(scores[2:], trees.scores(table))
+    for shelf, part in zip(both.shelves, scores.split(2), strict=True):  # rows in either precision
+        for dtype in (torch.float32, torch.float64):
+            assert torch.allclose(shelf.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
     assert set(both.predict(table).flatten()) <= {"good", "bad"}
     with pytest.raises(ModelError, match="cannot be saved"):
         both.save("nowhere")

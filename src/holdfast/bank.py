@@ -52,6 +52,7 @@ class Shelf:
 
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
+        x = x.to(self.dtype)
         if self.networks is None:
             return torch.stack([m.judge(frame, x) for m in self.estimators])
         models, n = self.networks, len(x)
@@ -198,7 +199,7 @@ class ModelBank:
             frame, x = X, {kind: self.schema.encode(X, kind) for kind in kinds}
         else:
             read = any(shelf.networks is None for shelf in self.shelves)
-            frame, x = self.schema.decode(X) if read else pd.DataFrame(), {kind: X.to(kind) for kind in kinds}
+            frame, x = self.schema.decode(X) if read else pd.DataFrame(), dict.fromkeys(kinds, X)
         with limited_threads(1):
             return torch.cat([shelf.scores(frame, x[shelf.dtype]) for shelf in self.shelves])
 
