@@ -27,7 +27,7 @@ def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float =
         at = at[np.linspace(0, len(at) - 1, MOST_DOTS).astype(np.int64)]
     rows = row_names(cfs.after.index)
     sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[at]
-    yes, no = f"certified: at least {at_least:.0%} of models, {confidence:.0%} sure", "not certified"
+    yes, no = f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure", "not certified"
     dots = pd.DataFrame(
         {
             "row": [rows[i] for i in at],
@@ -55,6 +55,7 @@ def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
     lines = [
         {"method": name, "family": family, "mean": mean, "low": max(0.0, mean - sd), "high": min(1.0, mean + sd)}
         for name, audit in audits.items()
+        if audit.cfs.found.any()
         for family, (mean, sd) in audit.invalidation().items()
     ]
     return invalidation_bars(pd.DataFrame(lines), width=width)
@@ -115,12 +116,18 @@ def disagreement(
     colours = [*[ORANGE, BLUE, GREEN, RED][: len(first.classes)], INK]
     scale = alt.Scale(domain=kinds, range=colours)
     cells["region"] = cells["region"].astype(str)
+    # Neighbours of one region in a column as one rectangle: Altair takes no more than 5,000 rows.
+    new = (cells["region"] != cells["region"].shift()) | (cells["left"] != cells["left"].shift())
+    last = new.shift(-1, fill_value=True)
+    cells = cells[new].assign(top=cells["top"][last].to_numpy())
     alt_x = {"scale": alt.Scale(domain=list(spans[0]), nice=False), "title": names[0]}
     alt_y = {"scale": alt.Scale(domain=list(spans[1]), nice=False), "title": names[1]}
     colour = alt.Color("region:N", scale=scale, title=None)
     shade = alt.Chart(cells).mark_rect(opacity=0.3, stroke=None)
     shade = shade.encode(x=alt.X("left:Q", **alt_x), x2="right", y=alt.Y("bottom:Q", **alt_y), y2="top", color=colour)
     dots = pd.DataFrame({"a": a, "b": b, "region": y.astype(str).to_numpy()})
+    if len(dots) > MOST_DOTS:
+        dots = dots.iloc[np.linspace(0, len(dots) - 1, MOST_DOTS).astype(np.int64)]
     layers = [shade, alt.Chart(dots).mark_circle(size=16).encode(x="a:Q", y="b:Q", color=colour)]
     if steps is not None:
         moves = alt.Chart(steps).mark_rule(color=INK, strokeWidth=1.5)

@@ -107,7 +107,8 @@ class Audit:
     def table(self, *, confidence: float = 0.95) -> pd.DataFrame:
         """One line per row: its status, survival over all models with its interval, then over each family."""
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
-        out = out.join(self.interval(confidence=confidence))
+        bounds = self.interval(confidence=confidence)
+        out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
         out["models"] = len(self.held)
         for name in self.families if len(self.families) > 1 else ():
             out[name] = self.survival(name)
@@ -126,8 +127,9 @@ class Audit:
         proposed = asked & (self.cfs.x_cf != self.cfs.x).any(1).numpy()
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
-            kept = self.held[self._models(None if name == "all" else name)][:, self.cfs.found]
-            per_model = kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
+            held = self.held[self._models(None if name == "all" else name)]
+            kept = held[:, self.cfs.found]
+            per_model = _per_model(kept)
             low, high = mean_interval(per_model, confidence)
             lines[name] = {
                 "coverage": _share(proposed[asked]),
@@ -136,14 +138,14 @@ class Audit:
                 "low": low,
                 "high": high,
                 "worst model": float(per_model.min()),
-                "end to end": _share(self.cfs.found[asked]) * float(per_model.mean()),
+                "end to end": _share(np.where(self.cfs.found[asked], held[:, asked], False)),
                 "models": len(kept),
             }
         return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""
-        lost = {name: 1 - self.held[self._models(name)][:, self.cfs.found].mean(1) for name in self.families}
+        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.cfs.found]) for name in self.families}
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
@@ -239,7 +241,12 @@ def _check_share(name: str, value: float) -> None:
 
 
 def _share(flags: Array) -> float:
-    return float(flags.mean()) if len(flags) else float("nan")
+    return float(flags.mean()) if flags.size else float("nan")
+
+
+def _per_model(kept: Array) -> Array:
+    """(M, answers) -> the share of answers that each model accepts; of no answers there is none."""
+    return kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
 
 
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:

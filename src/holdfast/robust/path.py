@@ -58,8 +58,9 @@ def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
 
 def stack_value(models: Members, y: Tensor, path: Path) -> PathValue:
     """The same, summed over many models."""
-    deep = isinstance(models, Stack) and len(models.layers) > 1
-    return _linear_relu(models, y, path) if deep else _any_stack(models, y, path)
+    if isinstance(models, Stack) and len(models.layers) > 1:
+        return _linear_relu(models, y, path)
+    return _any_stack(models, y, path)
 
 
 def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
