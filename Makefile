@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench clean
+.PHONY: demo test lint types layers tests format bench bench-black2022 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -31,6 +31,11 @@ format: $(VENV)/.dev
 # Ratios measured in one run; needs HOLDFAST_DATA and an otherwise idle machine.
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py bench_results/engine.json
+	$(BIN)/python benchmarks/retraining.py bench_results/retraining.json
+
+# Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
+bench-black2022: $(VENV)/.dev
+	$(BIN)/holdfast bench black2022
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

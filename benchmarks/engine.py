@@ -182,18 +182,23 @@ def imports() -> dict[str, float]:
     }
 
 
+def write(figures: dict[str, float], limits: dict[str, float], path: str | None) -> None:
+    """Show the figures beside their limits, and keep them as JSON."""
+    for name, value in figures.items():
+        limit = limits.get(name)
+        verdict = "" if limit is None else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
+        print(f"{name:60} {value:10.3f}{verdict}")
+    if path:
+        content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": limits}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(json.dumps(content, indent=2) + "\n")
+
+
 def main() -> None:
     torch.set_num_threads(1)
     net, pool = task()
     figures = memory(net, pool) | speed(net, pool) | imports()
-    for name, value in figures.items():
-        limit = LIMITS.get(name)
-        verdict = "" if limit is None else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
-        print(f"{name:40} {value:10.3f}{verdict}")
-    if len(sys.argv) > 1:
-        content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": LIMITS}
-        Path(sys.argv[1]).parent.mkdir(parents=True, exist_ok=True)
-        Path(sys.argv[1]).write_text(json.dumps(content, indent=2) + "\n")
+    write(figures, LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
 
 
 if __name__ == "__main__":

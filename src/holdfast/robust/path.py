@@ -7,6 +7,7 @@ t_P = 1 is the row itself. Black, Wang, Fredrikson and Datta, "Consistent Counte
 line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of once per point, both ways.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,12 +78,22 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
     own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
 
+    sign = (2.0 * y - 1).to(b.dtype)
+    weight = w.repeat_interleave(len(y))
+    signs = sign.repeat(len(t))
+
     def value(z: Tensor) -> Value:
         line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
         scores, pull = model.vjp(line.flatten(0, 1))
-        p = torch.softmax(scores, 1).reshape(len(t), len(z), -1)  # (P, n, k)
-        mine, slope = own_and_slope(p, own)
-        g = pull((w[:, None, None] * slope).flatten(0, 1)).reshape(line.shape)
+        if scores.shape[1] == 2:  # a sigmoid costs a fraction of a softmax over two columns
+            lead = (scores[:, 1] - scores[:, 0]) * signs
+            mine = torch.sigmoid(lead)
+            up = weight * mine * torch.sigmoid(-lead) * signs
+            mine, by_score = mine.view(len(t), -1), torch.stack([-up, up], 1)
+        else:
+            mine, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
+            by_score = (w[:, None, None] * slope).flatten(0, 1)
+        g = pull(by_score).reshape(line.shape)
         return Value(_over_points(w, mine), mine[-1], _over_points(t, g), scores[-len(z) :])
 
     return value
@@ -124,18 +135,24 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
     own = torch.nn.functional.one_hot(y, max(2, models.sizes[-1])).to(b.dtype)
     m, points, n = models.count, len(t), len(y)
     steps, room = t[:, None, None], torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
+    # Memory for hidden values and their slopes, kept from step to step.
+    widths = models.sizes[1:-1]
+    spaces = [
+        (torch.empty(m, points * n, b_, dtype=b.dtype), torch.empty(m, points * n, a, dtype=b.dtype))
+        for a, b_ in itertools.pairwise(widths)
+    ]
     back = wl.transpose(1, 2).contiguous()
     # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
     every = w.repeat(m)
     first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % ROW_BLOCK))
-    ops = torch.ops.aten
+    mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
 
     def value(z: Tensor) -> Value:
         u = torch.matmul(z - b, w1)  # (M, n, h)
-        h = torch.mul(u[:, None], steps, out=room).add_(start).relu_().view(m, points * n, -1)
+        h = torch.addcmul(start, u[:, None], steps, out=room).relu_().view(m, points * n, -1)
         kept = [h]
-        for weight, bias in middle:
-            h = torch.baddbmm(bias, h, weight).relu_()
+        for (weight, bias), (space, _) in zip(middle, spaces, strict=True):
+            h = torch.baddbmm(bias, h, weight, out=space).relu_()
             kept.append(h)
         raw = torch.baddbmm(bl, h, wl).view(m, points, n, -1)
         if two:
@@ -148,9 +165,10 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
             mine, by_score = own_and_slope(torch.softmax(raw, 3), own)
             g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), back)
             scores = raw[0, -1]
-        for (weight, _), h in zip(reversed(middle), reversed(kept[1:]), strict=True):
-            g = torch.bmm(ops.threshold_backward(g, h, 0), weight.transpose(1, 2))
-        g = ops.threshold_backward(g, kept[0], 0).view(m, points, -1)
+        for i in range(len(middle) - 1, -1, -1):
+            mask(g, kept[i + 1], 0, grad_input=g)
+            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=spaces[i][1])
+        g = mask(g, kept[0], 0, grad_input=g).view(m, points, -1)
         g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
         slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]
         return Value(every @ mine.view(m * points, n), mine[:, -1].amin(0), slope, scores)

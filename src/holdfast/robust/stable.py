@@ -29,7 +29,7 @@ from holdfast.robust.path import Path, Value, path_value, stack_value
 from holdfast.search.minimal import MinCost
 from holdfast.target import Target
 
-CELLS = 1 << 18  # hidden values of all points on the lines: what stays in a core's cache
+CELLS = 1 << 19  # hidden values of all points on the lines: what stays in a core's cache
 EVERY = 10  # steps between looks at which rows are done
 # Multiples of the typical distance of data from the boundary: how deep the ball reaches.
 DEPTH, DEPTH_WITH_BANK = 2.0, 8.0

@@ -1,0 +1,124 @@
+"""How fast retraining, Stable Neighbor Search and the audit are, as ratios measured in one run.
+
+    HOLDFAST_DATA=... python benchmarks/retraining.py [OUT.json]
+
+One process, one thread, CPU time, medians of repeats that take turns. The task: HELOC, MLP 23-100-32-2, batches of
+128 rows. The units are plain PyTorch on the same data: one model trained alone with `torch.optim.Adam`, one forward
+and backward pass over the points of all lines, one model's forward pass over all answers.
+"""
+
+import sys
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from engine import AnyModule, medians, write
+from holdfast.network import mlp
+
+EPOCHS, BATCH, MODELS, ROWS, STEPS, POINTS = 2, 128, 100, 1000, 200, 10
+LIMITS = {
+    "100 models together / one alone": 15,
+    "stable neighbors, Linear/ReLU network / bare passes": 0.7,
+    "stable neighbors, any torch module / bare passes": 1.2,
+    "audit of 1,000 answers on 200 models / 200 forward passes": 3,
+}
+
+
+@dataclass(eq=False, repr=False)
+class Given(hf.Explainer):
+    """Answers that are there already, so that only what is done with them is timed."""
+
+    rows: Tensor | None = None
+
+    def search(self, query: hf.Query) -> Tensor:
+        assert self.rows is not None
+        return self.rows[: len(query)] if len(query) <= len(self.rows) else self.rows
+
+
+def train_alone(x: Tensor, y: Tensor) -> nn.Module:
+    """What one would write by hand."""
+    net = mlp(x.shape[1], (100, 32), 2)
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(x)).split(BATCH):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+            optimizer.step()
+    return net
+
+
+def bare_passes(net: nn.Module, x: Tensor) -> None:
+    wanted = torch.ones(len(x), dtype=torch.int64)
+    for _ in range(STEPS):
+        z = x.detach().requires_grad_()
+        torch.autograd.grad(nn.functional.cross_entropy(net(z), wanted, reduction="sum"), z)
+
+
+def forward_passes(net: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        for _ in range(2 * MODELS):
+            net(x)
+
+
+def measure() -> dict[str, float]:
+    data = hf.data.load("heloc")
+    schema = data.schema
+    x, y = schema.encode(data.X), torch.tensor((data.y == "Good").to_numpy(), dtype=torch.int64)
+    recipe = hf.Recipe(hidden=(100, 32), epochs=EPOCHS, batch_size=BATCH)
+    took = medians(
+        {
+            "alone": lambda: train_alone(x, y),
+            "together": lambda: hf.ModelBank.retrain(
+                recipe, data.X, data.y, schema, families={"seed": MODELS}, classes=["Bad", "Good"]
+            ),
+            "left out": lambda: hf.ModelBank.retrain(
+                recipe, data.X, data.y, schema, families={"leave_one_out": MODELS}, classes=["Bad", "Good"]
+            ),
+        },
+        5,
+    )
+    box = hf.Schema.box(x.shape[1], 0, 1)
+    model = hf.Recipe(hidden=(100, 32), epochs=10, batch_size=BATCH).fit(
+        data.X, data.y, schema, classes=["Bad", "Good"]
+    )
+    net = model.module.requires_grad_(False)
+    fast, slow = (hf.Model.of(m, box, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
+    refused = x[net(x).argmax(1) == 0][:ROWS].clamp(0, 1)
+    start = Given(hf.MinCost(norm=2).explain(fast, refused, "Good").x_cf)
+    search = hf.StableNeighborSearch(start=start, radius=0.5, steps=STEPS, points=POINTS)
+    points = refused.repeat(POINTS, 1)
+    moved = medians(
+        {
+            "passes": lambda: bare_passes(net, points),
+            "fast": lambda: search.explain(fast, refused, "Good"),
+            "slow": lambda: search.explain(slow, refused, "Good"),
+        },
+        5,
+    )
+    answers = hf.MinCost(norm=2).explain(model, data.X[(model.predict(data.X) == "Bad").to_numpy()][:ROWS], "Good")
+    bank = hf.ModelBank.retrain(
+        hf.Recipe(hidden=(100, 32), epochs=1, batch_size=BATCH), data.X, data.y, schema,
+        families={"seed": MODELS, "leave_one_out": MODELS}, classes=["Bad", "Good"],
+    )  # fmt: skip
+    audited = medians({"passes": lambda: forward_passes(net, answers.x_cf), "audit": lambda: hf.audit(answers, bank)})
+    epochs = MODELS * EPOCHS
+    return {
+        "one model alone (ms per epoch)": took["alone"] / EPOCHS * 1e3,
+        "100 models together (ms per model and epoch)": took["together"] / epochs * 1e3,
+        "100 models with a row left out (ms per model and epoch)": took["left out"] / epochs * 1e3,
+        "100 models together / one alone": took["together"] / took["alone"],
+        "100 models with a row left out / one alone": took["left out"] / took["alone"],
+        "bare passes over 10,000 points (s)": moved["passes"],
+        "stable neighbors, Linear/ReLU network / bare passes": moved["fast"] / moved["passes"],
+        "stable neighbors, any torch module / bare passes": moved["slow"] / moved["passes"],
+        "audit of 1,000 answers on 200 models (s)": audited["audit"],
+        "audit of 1,000 answers on 200 models / 200 forward passes": audited["audit"] / audited["passes"],
+    }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    write(measure(), LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
