@@ -352,6 +352,24 @@ def test_another_class_than_the_present_one_is_kept_too() -> None:
     assert torch.equal(classes_at(model, out.x_cf), classes_at(model, given.x_cf))
 
 
+@pytest.mark.parametrize("keep", ["best", "last"])
+@pytest.mark.parametrize("opaque", [False, True])
+def test_objective_does_not_pull_a_row_into_a_third_class(opaque: bool, keep) -> None:
+    """On the way up to 2.5 the objective grows, thanks to the point half-way; the class changes at 2.05."""
+    module = mlp(1, (1,), 3).double()
+    with torch.no_grad():
+        values = [[[1.0]], [0.0], [[-10.0], [0.0], [0.5]], [10.5, 0.0, -1.025]]
+        for parameter, v in zip(module.parameters(), values, strict=True):
+            parameter.copy_(torch.tensor(v, dtype=torch.float64))
+    model = wrapped(Opaque(module) if opaque else module)
+    x, x0 = torch.tensor([[0.0]]).double(), torch.tensor([[2.0]]).double()
+    path, y = Path.of(torch.zeros(1).double(), 2), torch.tensor([1])
+    assert valued(model, y, path, x0 + 0.5).total > valued(model, y, path, x0 + 0.05).total
+    assert classes_at(model, torch.tensor([[0.0], [2.0], [2.5]]).double()).tolist() == [0, 1, 2]
+    sns = StableNeighborSearch(Given().holding(x, x0), radius=0.5, points=2, keep=keep)
+    assert 2.04 < float(sns.explain(model, x).x_cf) < 2.05
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("settings", [{"steps": 0}, {"radius": 0.0}])
 def test_no_steps_or_no_radius_changes_nothing(settings: dict[str, float], noise: float) -> None:
