@@ -44,6 +44,8 @@ def run(lender: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return call
 
 
+EXPLAIN = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved")
+EXPLAIN += ("--method", "stable-neighbor-search")
 AUDIT = ("audit", "answers.parquet", "--data", "train.csv", "--recipe", "recipe.toml")
 
 
@@ -108,11 +110,9 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("bench", "black2023"), "did you mean 'black2022'"),
         (("bench", "black2022", "--dataset", "helock"), "did you mean 'heloc'"),
         (("bench", "black2022", "--models", "0"), "--models"),
-        (
-            ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved", "--method", "descent")
-            + ("--set", "steps__x=3"),
-            "steps",
-        ),
+        ((*EXPLAIN, "--set", "start__steps=3"), "give --set start=METHOD first"),
+        ((*EXPLAIN, "--set", "start=descnt"), "did you mean 'descent'"),
+        ((*EXPLAIN, "--set", "bank=nothing.safetensors"), "bank"),
     ],
 )
 def test_bad_input_is_one_sentence(run: Any, words: tuple[str, ...], told: str) -> None:

@@ -336,18 +336,21 @@ def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
 
 def _set(explainer: "hf.Explainer", method: str, name: str, text: str) -> None:
     """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
-    name, _, inner = name.partition("__")
+    whole, (name, _, inner) = name, name.partition("__")
     known = explainer.get_params(deep=False)
-    if name not in known:
-        raise SettingError(f"{method} has no setting {name!r}; {did_you_mean(name, known)}")
+    kind = get_type_hints(type(explainer)).get(name)
+    nests = any(part in _by_name() for part in _parts(kind))
+    if name not in known or (inner and not nests):
+        raise SettingError(f"{method} has no setting {whole!r}; {did_you_mean(whole, known)}")
     if inner:
         if not hasattr(known[name], "get_params"):
-            raise SettingError(f"--set {name}__{inner}={text}: give --set {name}=METHOD first")
+            raise SettingError(f"--set {whole}={text}: give --set {name}=METHOD first")
         _set(known[name], f"{method} {name}", inner, text)
         return
-    kind = get_type_hints(type(explainer))[name]
     try:
         value = parsed(text, kind)
+    except HoldfastError:  # about the method or the file that the text names
+        raise
     except ValueError:
         raise SettingError(f"--set {name}={text}: expected {type_words(kind)}") from None
     explainer.set_params(**{name: value})

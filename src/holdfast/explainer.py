@@ -117,6 +117,11 @@ class Explainer(ABC):
         """Short hashes of the models, besides the one asked, that help to find the answers."""
         return frozenset()
 
+    @property
+    def is_fitted(self) -> bool:
+        """Has it learnt something from data?"""
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
     @abstractmethod
     def search(self, query: Query) -> Tensor:
         """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
@@ -205,7 +210,7 @@ class Explainer(ABC):
         for key, value in self.get_params(deep=False).items():
             if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
                 raise SettingError(f"{key} must be a finite number, got {value}")
-        if self.needs_data and not any(a.endswith("_") and not a.startswith("_") for a in vars(self)):
+        if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(X_train, model) first")
         self.check(model)
 

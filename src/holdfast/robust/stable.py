@@ -110,6 +110,11 @@ class StableNeighborSearch(Explainer):
         self.first.check_call(model)
 
     @property
+    def is_fitted(self) -> bool:
+        """Only the start may need data; the radius does without."""
+        return self.first.is_fitted
+
+    @property
     def searched(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
         return self.first.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
