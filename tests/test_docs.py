@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
+from holdfast.bench.papers import black2022
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,10 +70,18 @@ def test_the_peer_table_is_what_was_measured() -> None:
         assert table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"]) in README
 
 
-def test_the_engine_table_is_what_was_measured() -> None:
-    results = json.loads((ROOT / "bench_results/engine.json").read_text())
+@pytest.mark.parametrize("file", ["engine", "retraining"])
+def test_the_speed_tables_are_what_was_measured(file: str) -> None:
+    results = json.loads((ROOT / f"bench_results/{file}.json").read_text())
     for name, limit in results["limits"].items():
         assert table_row([name, f"{results['figures'][name]:.3g}", f"{limit:g}"]) in README
+
+
+def test_the_table_of_what_holds_is_what_was_measured() -> None:
+    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/black2022").glob("*.json")]
+    for name, row in black2022.means(results).items():
+        figures = [f"{row['LOO']:.4f}", f"{row['RS']:.4f}", f"{row['rise']:.3f}", f"{row['times']:.2f}"]
+        assert table_row([name, *figures]) in README
 
 
 def test_every_public_name_has_a_docstring() -> None:

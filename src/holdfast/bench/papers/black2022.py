@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any, cast
 
 import numpy as np
@@ -297,6 +298,7 @@ def page(results: list[dict[str, Any]]) -> str:
         models = " + ".join(str(m) for m in r["models"].values())
         facts = r["columns"], r["training_rows"], r["test_rows"], models, f"{r['accuracy']:.3f}"
         lines.append(f"| {r['dataset']} | {' | '.join(map(str, facts))} | {total(r):.0f} |")
+    lines += ["", (files("holdfast.bench.papers") / "black2022.md").read_text(encoding="utf-8").rstrip()]
     lines += ["", "## Pictures", "", *[f"![{name}]({name}.svg)" for name in names]]
     return "\n".join([*lines, ""])
 
