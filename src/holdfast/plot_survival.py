@@ -36,7 +36,8 @@ def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float =
             "verdict": np.where(sure, yes, no),
         }
     )
-    colour = alt.Color("verdict:N", scale=alt.Scale(domain=[yes, no], range=[GREEN, RED]), title=None)
+    legend = alt.Legend(title=None, labelLimit=WIDTH)
+    colour = alt.Color("verdict:N", scale=alt.Scale(domain=[yes, no], range=[GREEN, RED]), legend=legend)
     x = alt.X("cost:Q", title="Cost (l2, encoded)", axis=alt.Axis(tickCount=6))
     y = alt.Y(
         "survival:Q",
