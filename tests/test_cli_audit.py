@@ -73,6 +73,26 @@ def test_audit_writes_table_and_picture(run: Any, lender: Path) -> None:
     assert (lender / "held.svg").read_text().startswith("<svg")
 
 
+def test_other_tables_are_families_of_their_own(run: Any, lender: Path) -> None:
+    whole = pd.read_csv(lender / "train.csv", keep_default_na=False)
+    whole.head(400).to_csv(lender / "old.csv", index=False)
+    whole.tail(300).to_csv(lender / "new.csv", index=False)
+    words = (
+        "audit",
+        "answers.parquet",
+        "--recipe",
+        "recipe.toml",
+        "--table",
+        "2007=old.csv",
+        "--table",
+        "2008=new.csv",
+    )
+    told = json.loads(run(*words, "--quiet").out)
+    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 2, "2007": 1, "2008": 1}
+    told = json.loads(run(*words, "--data", "train.csv", "--families", "seed=2", "--quiet").out)
+    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 4, "seed": 2, "2007": 1, "2008": 1}
+
+
 def test_strict_tells_that_something_is_not_certified(run: Any) -> None:
     assert run(*AUDIT, "--families", "seed=3", "--strict").code == 3
 
@@ -95,6 +115,7 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("audit", "answers.parquet", "--bank", "nothing.safetensors"), "bank"),
         (("audit", "answers.parquet", "--bank", "train.csv"), "no readable bank"),
         ((*AUDIT, "--families", "seed"), "NAME=COUNT"),
+        ((*AUDIT, "--families", "seed=2", "--table", "2007"), "NAME=FILE"),
         ((*AUDIT, "--families", "sed=3"), "did you mean 'seed'"),
         ((*AUDIT, "--families", "seed=0"), "at least one model"),
         ((*AUDIT, "--families", "seed=2", "--outcome", "y"), "no column 'y'"),

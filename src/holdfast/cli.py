@@ -368,6 +368,8 @@ def parsed(text: str, kind: Any) -> Any:
                 return part(text)
             except ValueError:
                 continue
+        if get_origin(part) is tuple:
+            return tuple(parsed(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
         if part in (special := _by_name()):
             return special[part](text)
     raise ValueError(f"{text!r} is not {type_words(kind)}")
@@ -408,6 +410,8 @@ def type_words(kind: Any) -> str:
     parts = [
         f"one of {', '.join(map(str, get_args(part)))}"
         if get_origin(part) is Literal
+        else "values with commas between them"
+        if get_origin(part) is tuple
         else plain.get(part, "a value that only Python code can give")
         for part in _parts(kind)
     ]

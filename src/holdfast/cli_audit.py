@@ -1,6 +1,7 @@
 """`holdfast audit`: do answers hold on retrained models?"""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,10 @@ def audit(
     families: Annotated[
         str, typer.Option("--families", help="What is varied and how often: seed=100,leave_one_out=100.")
     ] = "seed=100,leave_one_out=100",
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="NAME=FILE: also a model made from this other data; may be repeated."),
+    ] = None,
     outcome: Annotated[
         str | None, typer.Option("--outcome", help="The column of --data that holds the outcome, if it is not clear.")
     ] = None,
@@ -56,7 +61,9 @@ def audit(
     if out:
         hf.data.known_extension(out, "write")
     cfs = hf.Counterfactuals.load(answers)
-    models = hf.ModelBank.load(bank) if bank else retrained(cfs, data, recipe, families, outcome, seed, quiet)
+    models = (
+        hf.ModelBank.load(bank) if bank else retrained(cfs, data, recipe, families, tables or [], outcome, seed, quiet)
+    )
     if save_bank:
         models.save(save_bank)
     found = hf.audit(cfs, models, progress=not quiet)
@@ -95,6 +102,7 @@ def retrained(
     data: Path | None,
     recipe: Path | None,
     families: str,
+    tables: Sequence[str],
     outcome: str | None,
     seed: int,
     quiet: bool,
@@ -102,21 +110,40 @@ def retrained(
     """The bank that the options describe."""
     import holdfast as hf
 
-    if data is None or recipe is None:
+    if recipe is None or (data is None and not tables):
         raise SettingError("give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those you have")
-    rows = hf.data.read_table(data)
-    name = outcome or only_outcome(rows, cfs.schema.names, data)
+    how, wanted = hf.Recipe.load(recipe), parsed_families(families)
+    banks = list["hf.ModelBank"]()
+    if data is not None:
+        X, y = labelled(cfs, data, outcome)
+        banks.append(
+            hf.ModelBank.retrain(
+                how, X, y, cfs.schema, families=wanted, classes=cfs.classes, seed=seed, progress=not quiet
+            )
+        )
+    if tables:
+        named = [part.partition("=") for part in tables]
+        for name, _, file in named:
+            if not name or not file:
+                raise SettingError(f"--table takes NAME=FILE, got {name or '=' + file!r}")
+        others = {name: labelled(cfs, Path(file), outcome) for name, _, file in named}
+        banks.append(hf.ModelBank.from_tables(how, others, cfs.schema, classes=cfs.classes, seed=seed))
+    return banks[0].join(*banks[1:])
+
+
+def labelled(cfs: "hf.Counterfactuals", path: Path, outcome: str | None) -> tuple["pd.DataFrame", "pd.Series[Any]"]:
+    """The rows of a file and their outcomes."""
+    import holdfast as hf
+
+    rows = hf.data.read_table(path)
+    name = outcome or only_outcome(rows, cfs.schema.names, path)
     if name not in rows.columns:
-        raise FileError(f"{str(data)!r} has no column {name!r}")
+        raise FileError(f"{str(path)!r} has no column {name!r}")
     if name in cfs.schema.names:
         raise SettingError(f"{name!r} is a feature, so it cannot be the outcome")
-    rows = hf.data.read_table(data, _with_outcome(cfs.schema, rows, name))
+    rows = hf.data.read_table(path, _with_outcome(cfs.schema, rows, name))
     y = as_classes(rows.pop(name), cfs.classes)
-    X = rows[cfs.schema.names]
-    wanted = parsed_families(families)
-    return hf.ModelBank.retrain(
-        hf.Recipe.load(recipe), X, y, cfs.schema, families=wanted, classes=cfs.classes, seed=seed, progress=not quiet
-    )
+    return rows[cfs.schema.names], y
 
 
 def _with_outcome(schema: "hf.Schema", rows: "pd.DataFrame", name: str) -> "hf.Schema":

@@ -35,7 +35,7 @@ class LatentSearch(Explainer):
         samples: points per draw.
         repeats: how often to draw at most, for rows without a hit.
         kind: "autoencoder", or "vae".
-        hidden: widths of the autoencoder's layers before the latent one; None takes (1024, 128).
+        hidden: widths of the autoencoder's layers before the latent one.
         latent, epochs, seed: its latent numbers, longest training and seed.
         autoencoder: a ready `Autoencoder` (see `holdfast.train.generative`) in place of training one.
     """
@@ -50,7 +50,7 @@ class LatentSearch(Explainer):
     samples: int = 1280
     repeats: int = 1
     kind: Kind = "autoencoder"
-    hidden: tuple[int, ...] | None = None
+    hidden: tuple[int, ...] = HIDDEN
     latent: int = 32
     epochs: int = 200
     seed: int = 0
@@ -64,9 +64,8 @@ class LatentSearch(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train the autoencoder, unless one was given."""
-        hidden = HIDDEN if self.hidden is None else self.hidden
         self.autoencoder_ = self.autoencoder or autoencoder(
-            X, model.schema, kind=self.kind, hidden=hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
+            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
         )
         return self
 
