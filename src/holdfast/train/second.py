@@ -15,14 +15,40 @@ so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1
 differentiation through an unrolled training step gives the same, at more than twice the cost.
 """
 
+import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-Parameters = list[Tensor]  # W_1 (M, a, b), b_1 (M, 1, b), W_2, ..
+Parts = list[Tensor]  # W_1 (M, a, b), b_1 (M, 1, b), W_2, ..
 
 SLOPE = 0.01
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All parameters in one vector, so that an optimiser's step is a few operations on it, and their shapes."""
+
+    flat: Tensor
+    shapes: tuple[torch.Size, ...]
+
+    @classmethod
+    def of(cls, parts: Parts) -> "Parameters":
+        return cls(torch.cat([part.reshape(-1) for part in parts]), tuple(part.shape for part in parts))
+
+    def like(self, flat: Tensor) -> "Parameters":
+        return Parameters(flat, self.shapes)
+
+    def zeros(self) -> "Parameters":
+        return self.like(torch.zeros_like(self.flat))
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Each weight and bias, as a view of the vector."""
+        ends = list(itertools.accumulate(shape.numel() for shape in self.shapes))
+        return [self.flat[end - shape.numel() : end].view(shape) for end, shape in zip(ends, self.shapes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -35,7 +61,7 @@ class Pass:
     curve: Tensor  # L''(z), (M, n, 1)
 
 
-def logits(theta: Parameters, x: Tensor, slope: float = SLOPE) -> Tensor:
+def logits(theta: Parts, x: Tensor, slope: float = SLOPE) -> Tensor:
     """(M, n) z of rows (M, n, d), or (n, d) shared by all."""
     h = x.expand(len(theta[0]), *x.shape[-2:])
     for i in range(0, len(theta) - 2, 2):
@@ -43,9 +69,10 @@ def logits(theta: Parameters, x: Tensor, slope: float = SLOPE) -> Tensor:
     return torch.baddbmm(theta[-1], h, theta[-2]).squeeze(2)
 
 
-def gradient(theta: Parameters, x: Tensor, y: Tensor, slope: float = SLOPE) -> tuple[Parameters, Pass]:
+def gradient(weights: Parameters, x: Tensor, y: Tensor, slope: float = SLOPE) -> tuple[Parameters, Pass]:
     """dL/dtheta of the mean squared error of sigmoid(z) against y (M, n), and what `mixed` needs."""
-    n = x.shape[-2]
+    theta, n = weights.parts, x.shape[-2]
+    found = weights.like(torch.empty_like(weights.flat))
     inputs, kinks = [x.expand(len(theta[0]), *x.shape[-2:])], list[Tensor]()
     for i in range(0, len(theta) - 2, 2):
         a = torch.baddbmm(theta[i + 1], inputs[-1], theta[i])
@@ -56,17 +83,20 @@ def gradient(theta: Parameters, x: Tensor, y: Tensor, slope: float = SLOPE) -> t
     miss, f1 = f - y[..., None], f * (1 - f)
     d = miss * f1 * (2 / n)
     curve = (f1 * f1 + miss * f1 * (1 - 2 * f)) * (2 / n)
-    slopes, out = [d], list[Tensor]()
+    slopes, out = [d], found.parts
     for i in range(len(theta) - 2, -1, -2):
-        out[:0] = [torch.bmm(inputs[i // 2].transpose(1, 2), d), d.sum(1, keepdim=True)]
+        torch.bmm(inputs[i // 2].transpose(1, 2), d, out=out[i])
+        torch.sum(d, 1, keepdim=True, out=out[i + 1])
         if i:
             d = torch.bmm(d, theta[i].transpose(1, 2)).mul_(kinks[i // 2 - 1])
             slopes.insert(0, d)
-    return out, Pass(inputs, kinks, slopes, curve)
+    return found, Pass(inputs, kinks, slopes, curve)
 
 
-def mixed(theta: Parameters, p: Parameters, at: Pass, *, hessian: bool) -> tuple[Tensor, Parameters]:
+def mixed(weights: Parameters, along: Parameters, at: Pass, *, hessian: bool) -> tuple[Tensor, Parameters | None]:
     """Along p: the mixed derivative R{dL/dx} (M, n, d), and if asked for the Hessian times p."""
+    theta, p = weights.parts, along.parts
+    found = weights.like(torch.empty_like(weights.flat)) if hessian else None
     r, moved = None, list[Tensor | None]([None])  # R h_0 = 0
     for i in range(0, len(theta), 2):
         r_a = torch.baddbmm(p[i + 1], at.inputs[i // 2], p[i])
@@ -78,13 +108,15 @@ def mixed(theta: Parameters, p: Parameters, at: Pass, *, hessian: bool) -> tuple
         else:
             r = r_a
     assert r is not None
-    r_d, out = at.curve * r, list[Tensor]()
+    r_d = at.curve * r
     for i in range(len(theta) - 2, -1, -2):
         d, h, r_h = at.slopes[i // 2], at.inputs[i // 2], moved[i // 2]
-        if hessian:
-            g = torch.bmm(h.transpose(1, 2), r_d)
-            out[:0] = [g if r_h is None else torch.baddbmm(g, r_h.transpose(1, 2), d), r_d.sum(1, keepdim=True)]
+        if found is not None:
+            g = torch.bmm(h.transpose(1, 2), r_d, out=found.parts[i])
+            if r_h is not None:
+                g.baddbmm_(r_h.transpose(1, 2), d)
+            torch.sum(r_d, 1, keepdim=True, out=found.parts[i + 1])
         r_d = torch.baddbmm(torch.bmm(d, p[i].transpose(1, 2)), r_d, theta[i].transpose(1, 2))
         if i:
             r_d.mul_(at.kinks[i // 2 - 1])
-    return r_d, out
+    return r_d, found

@@ -31,13 +31,17 @@ ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would 
 class State:
     """Adam's memory."""
 
-    m: Parameters
-    v: Parameters
+    m: Tensor
+    v: Tensor
     count: int
 
     @classmethod
     def of(cls, theta: Parameters) -> "State":
-        return cls([torch.zeros_like(w) for w in theta], [torch.zeros_like(w) for w in theta], 0)
+        return cls(torch.zeros_like(theta.flat), torch.zeros_like(theta.flat), 0)
+
+    def root(self) -> Tensor:
+        """What Adam divides by, but for the last small number."""
+        return (self.v / (1 - B2**self.count)).add_(ROOT).sqrt_()
 
 
 @dataclass(frozen=True)
@@ -179,40 +183,35 @@ class Tape:
         g, at = gradient(self.theta, rows, y)
         before = self.theta
         if shift.optimizer == "sgd":
-            self.theta = [w - shift.eta * s for w, s in zip(before, g, strict=True)]
+            self.theta = before.like(torch.sub(before.flat, g.flat, alpha=shift.eta))
         else:
-            count = self.state.count + 1
-            m = [torch.lerp(a, s, 1 - B1) for a, s in zip(self.state.m, g, strict=True)]
-            v = [B2 * a + (1 - B2) * s * s for a, s in zip(self.state.v, g, strict=True)]
-            self.state = State(m, v, count)
-            size, curb = shift.eta / (1 - B1**count), 1 - B2**count
-            self.theta = [
-                w - size * a / ((b / curb + ROOT).sqrt() + ADAM_EPS) for w, a, b in zip(before, m, v, strict=True)
-            ]
+            m, v, count = torch.lerp(self.state.m, g.flat, 1 - B1), self.state.v * B2, self.state.count + 1
+            self.state = State(m, v.addcmul_(g.flat, g.flat, value=1 - B2), count)
+            size = shift.eta / (1 - B1**count)
+            self.theta = before.like(torch.addcdiv(before.flat, m, self.state.root().add_(ADAM_EPS), value=-size))
         self.done.append((before, at, g, self.state))
 
     def by_rows(self, x_cf: Tensor, t: Tensor, shift: Shift) -> Tensor:
         """(M, n, d) the gradient of the answers' loss at theta' by the rows it was trained on."""
-        up, _ = gradient(self.theta, x_cf, t)
-        adam = shift.optimizer == "adam"
-        by_m, by_v = ([torch.zeros_like(w) for w in up] for _ in range(2)) if adam else ([], [])
+        last, _ = gradient(self.theta, x_cf, t)
+        up, by_m, by_v = last.flat, torch.zeros_like(last.flat), torch.zeros_like(last.flat)
         total: Tensor | None = None
         for i in range(len(self.done) - 1, -1, -1):
             theta, at, g, state = self.done[i]
-            if adam:
-                p = list[Tensor]()
-                size, curb = shift.eta / (1 - B1**state.count), 1 - B2**state.count
-                for j, w in enumerate(up):
-                    root = (state.v[j] / curb + ROOT).sqrt()
-                    base = size * w / (root + ADAM_EPS)
-                    by_m[j] = by_m[j] - base
-                    by_v[j] = by_v[j] + base * state.m[j] / ((root + ADAM_EPS) * 2 * root * curb)
-                    p.append((1 - B1) * by_m[j] + 2 * (1 - B2) * g[j] * by_v[j])
-                    by_m[j], by_v[j] = B1 * by_m[j], B2 * by_v[j]
+            if shift.optimizer == "adam":
+                size, root = shift.eta / (1 - B1**state.count), state.root()
+                whole = root + ADAM_EPS
+                base = (up / whole).mul_(size)
+                by_m.sub_(base)
+                by_v.add_(base.mul_(state.m).div_(whole.mul_(root)), alpha=0.5 / (1 - B2**state.count))
+                p = torch.addcmul((1 - B1) * by_m, g.flat, by_v, value=2 * (1 - B2))
+                by_m.mul_(B1)
+                by_v.mul_(B2)
             else:
-                p = [-shift.eta * w for w in up]
-            by_x, curved = mixed(theta, p, at, hessian=i > 0)
-            total = by_x if total is None else total + by_x
-            up = [w + c for w, c in zip(up, curved, strict=True)] if i else up
+                p = -shift.eta * up
+            by_x, curved = mixed(theta, theta.like(p), at, hessian=i > 0)
+            total = by_x if total is None else total.add_(by_x)
+            if curved is not None:
+                up = up + curved.flat
         assert total is not None
         return total
