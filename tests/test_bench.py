@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ import holdfast as hf
 from holdfast.bench.cells import Cells
 from holdfast.bench.papers import black2022
 from holdfast.bench.run import run_paper, write_page
+from holdfast.errors import SettingError
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,6 +67,68 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
     assert len(list(tmp_path.glob("*.npz"))) == 2
 
 
+def test_what_a_cell_is_about_makes_it_another(tmp_path: Path) -> None:
+    cells = Cells(tmp_path, {"a": 1})
+    one, two = (cells.arrays("x", lambda n=n: {"n": np.array(n)}, {"steps": n}) for n in (1, 2))
+    assert (int(one["n"]), int(two["n"])) == (1, 2)
+    again = cells.arrays("x", lambda: pytest.fail("the cell is there"), {"steps": 1})
+    assert int(again["n"]) == 1
+
+
+class Keys(Cells):
+    """Cells that make nothing but note their files."""
+
+    def arrays(self, name: str, make: Any, about: Any = None) -> Any:
+        label = name.partition("/")[2]
+        KEYS[label] = self.path(name, about).name
+        if label == "accuracy":
+            return {"test": np.array(0.5)}
+        if label.startswith(("LOO", "RS")):
+            return {"seconds": np.array(1.0), **{m: np.ones((1, 1), bool) for m in KEYS}}
+        one = np.ones((1, 1))
+        return {"x": 0 * one, "x_cf": one, "found": one[0] > 0, "took": one[0, 0], "seconds": one[0, 0]}
+
+
+KEYS = dict[str, str]()
+
+
+def keys(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> dict[str, str]:
+    """The files that a run of one model would write, with other values in its module."""
+    KEYS.clear()
+    task = SimpleNamespace(schema=SimpleNamespace(features=()), train=(), test=())
+    with monkeypatch.context() as patched:
+        patched.setattr(black2022, "prepare", lambda *_: task)
+        for name, value in changed.items():
+            patched.setattr(black2022, name, value)
+        black2022.run("german_credit", Keys(Path(), {}), models=1)
+    return dict(KEYS)
+
+
+def test_a_key_holds_all_that_went_into_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = keys(monkeypatch)
+    assert len(before) == 11 + 1 + 2
+    assert keys(monkeypatch) == before
+
+    def differs(**changed: Any) -> set[str]:
+        after = keys(monkeypatch, **changed)
+        return {label for label in before if after[label] != before[label]}
+
+    everything = set(before)
+    assert differs(SEARCH_MODELS=11) == everything
+    assert differs(SEARCH_SEED=1) == everything
+    assert differs(POOL=99) == everything
+    assert differs(Recipe=lambda **settings: hf.Recipe(**{**settings, "lr": 0.1})) == everything
+    judged = {"LOO-0-1", "RS-0-1"}
+    assert differs(Prototype=lambda: hf.Prototype(k=3)) == {"Looveren", *judged}
+
+    def patient(**settings: Any) -> Any:
+        return hf.StableNeighborSearch(**settings, steps=300)
+
+    moved = {label for label in before if "SNS" in label}
+    assert len(moved) == 6
+    assert differs(StableNeighborSearch=patient) == moved | judged
+
+
 def test_what_the_paper_reports_is_complete() -> None:
     for name in black2022.SETTINGS:
         reported = black2022.REPORTED[name]
@@ -95,6 +161,43 @@ def test_summary_is_worked_out_by_hand() -> None:
     line = np.polyfit(costs["a"], rates["a"], 1)
     left = ((rates["a"] - np.polyval(line, costs["a"])) ** 2).sum() / ((rates["a"] - rates["a"].mean()) ** 2).sum()
     assert black2022.r_squared(costs, rates, ["a"]) == pytest.approx(1 - left, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("cost", "rate"),
+    [([], []), ([1.0], [0.5]), ([1.0, 1.0, 1.0], [0.0, 0.5, 1.0]), ([1.0, 2.0], [0.1, 0.1]), ([0.1] * 3, [0.1] * 3)],
+)
+def test_a_cloud_without_spread_has_no_line(cost: list[float], rate: list[float]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert black2022.r_squared({"a": np.array(cost)}, {"a": np.array(rate)}, ["a"]) == 0.0
+
+
+def test_a_method_without_answers_has_figures_that_json_knows() -> None:
+    nothing = {"x": np.zeros((0, 2)), "x_cf": np.zeros((0, 2)), "found": np.array([False]), "took": np.array(1.0)}
+    kept = {short: {"Min l2": np.zeros((3, 0), bool)} for short in black2022.FAMILIES}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = black2022.summary("heloc", {"Min l2": nothing}, kept)
+        assert list(black2022.means([result])) == ["reported, + SNS"]
+    json.dumps(result, allow_nan=False)
+    found = result["measured"]["Min l2"]
+    assert (found["success"], found["IV LOO"], found["IV RS"], found["l2"]) == (0.0, [], [], [])
+
+
+@pytest.mark.data
+def test_one_row_and_one_model_are_valid_json(data_dir: Path, tmp_path: Path) -> None:
+    settings = {"out": tmp_path / "out", "work": tmp_path / "work", "models": 1, "rows": 1}
+    (result,) = run_paper("black2022", ["german_credit"], **settings)
+    text = (tmp_path / "out/black2022/german_credit.json").read_text()
+    assert json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} in the file")) == result
+
+
+@pytest.mark.parametrize("models", [0, 101])
+def test_models_are_checked_before_the_start(models: int, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=f"models must be 1 to 100.*got {models}"):
+        run_paper("black2022", [], out=tmp_path / "out", work=tmp_path / "work", models=models)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.data

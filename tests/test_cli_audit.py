@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast import cli
+from holdfast.cli_audit import percent
 
 RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
 
@@ -47,6 +48,7 @@ def run(lender: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 EXPLAIN = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved")
 EXPLAIN += ("--method", "stable-neighbor-search")
 AUDIT = ("audit", "answers.parquet", "--data", "train.csv", "--recipe", "recipe.toml")
+BANK = ("audit", "answers.parquet", "--bank", "nothing.safetensors")
 
 
 def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
@@ -93,6 +95,51 @@ def test_other_tables_are_families_of_their_own(run: Any, lender: Path) -> None:
     assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 4, "seed": 2, "2007": 1, "2008": 1}
 
 
+def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Any]()
+
+    def retrain(*_: Any, families: Any, **__: Any) -> None:
+        asked.append(families)
+        raise hf.HoldfastError("enough")
+
+    monkeypatch.setattr(hf.ModelBank, "retrain", retrain)
+    assert run(*AUDIT).err.endswith("enough\n")
+    assert asked == [{"seed": 100, "leave_one_out": 100}]
+    assert "default seed=100,leave_one_out=100" in " ".join(run("audit", "--help").out.replace("│", " ").split())
+
+
+def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
+    ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
+    assert "at least 99.5% of retrained models accept them, with 99.9% confidence" in ran.err
+    assert [percent(v) for v in (0.95, 0.07, 0.29, 0.9999)] == ["95%", "7%", "29%", "99.99%"]
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ((), "."),
+        (("--models", "100", "--seed", "0", "--dataset", "heloc"), "."),
+        (("--models", "20"), "partial"),
+        (("--rows", "5"), "partial"),
+        (("--seed", "1"), "partial"),
+        (("--quick",), "quick"),
+        (("--quick", "--seed", "1", "--models", "3"), "quick"),
+    ],
+)
+def test_a_part_does_not_overwrite_full_results(
+    run: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], place: str
+) -> None:
+    places = list[Path]()
+
+    def run_paper(*_: Any, out: Path, **__: Any) -> list[Any]:
+        places.append(out)
+        return []
+
+    monkeypatch.setattr("holdfast.bench.run.run_paper", run_paper)
+    assert run("bench", "black2022", "--out", "results", *words).code == 0
+    assert places == [Path("results") / place]
+
+
 def test_strict_tells_that_something_is_not_certified(run: Any) -> None:
     assert run(*AUDIT, "--families", "seed=3", "--strict").code == 3
 
@@ -116,6 +163,14 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("audit", "answers.parquet", "--bank", "train.csv"), "no readable bank"),
         ((*AUDIT, "--families", "seed"), "NAME=COUNT"),
         ((*AUDIT, "--families", "seed=2", "--table", "2007"), "NAME=FILE"),
+        ((*AUDIT, "--families", ""), "NAME=COUNT"),
+        ((*AUDIT, "--families", "seed=3,seed=2"), "--families names 'seed' twice"),
+        ((*AUDIT, "--families", "seed=3, seed =2"), "--families names 'seed' twice"),
+        ((*AUDIT, "--table", "y1=train.csv", "--table", "y1=odd.csv"), "--table names 'y1' twice"),
+        ((*BANK, "--data", "train.csv"), "with --bank FILE nothing is retrained, so --data cannot"),
+        ((*BANK, "--recipe", "recipe.toml"), "so --recipe cannot be heeded"),
+        ((*BANK, "--table", "y1=train.csv"), "so --table cannot be heeded"),
+        ((*BANK, "--families", "seed=100,leave_one_out=100"), "so --families cannot be heeded"),
         ((*AUDIT, "--families", "sed=3"), "did you mean 'seed'"),
         ((*AUDIT, "--families", "seed=0"), "at least one model"),
         ((*AUDIT, "--families", "seed=2", "--outcome", "y"), "no column 'y'"),
@@ -131,6 +186,7 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("bench", "black2023"), "did you mean 'black2022'"),
         (("bench", "black2022", "--dataset", "helock"), "did you mean 'heloc'"),
         (("bench", "black2022", "--models", "0"), "--models"),
+        (("bench", "black2022", "--models", "101"), "models must be 1 to 100"),
         ((*EXPLAIN, "--set", "start__steps=3"), "give --set start=METHOD first"),
         ((*EXPLAIN, "--set", "start=descnt"), "did you mean 'descent'"),
         ((*EXPLAIN, "--set", "bank=nothing.safetensors"), "bank"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import holdfast as hf
 
 MOST_ROWS = 20  # in a table on the terminal
+FAMILIES = "seed=100,leave_one_out=100"
 
 
 def audit(
@@ -26,8 +27,8 @@ def audit(
         Path | None, typer.Option("--recipe", help="How the model is made (TOML): hidden, epochs, batch_size, lr.")
     ] = None,
     families: Annotated[
-        str, typer.Option("--families", help="What is varied and how often: seed=100,leave_one_out=100.")
-    ] = "seed=100,leave_one_out=100",
+        str | None, typer.Option("--families", help=f"What is varied and how often; default {FAMILIES}.")
+    ] = None,
     tables: Annotated[
         list[str] | None,
         typer.Option("--table", help="NAME=FILE: also a model made from this other data; may be repeated."),
@@ -56,14 +57,18 @@ def audit(
     from holdfast.plot import EXTENSIONS
     from holdfast.plot import save as save_chart
 
+    if bank:
+        refuse_beside_bank({"--data": data, "--recipe": recipe, "--table": tables, "--families": families})
     if plot and plot.suffix.lower() not in EXTENSIONS:
         raise FileError(f"cannot write {str(plot)!r}: the extension must be one of {', '.join(EXTENSIONS)}")
     if out:
         hf.data.known_extension(out, "write")
     cfs = hf.Counterfactuals.load(answers)
-    models = (
-        hf.ModelBank.load(bank) if bank else retrained(cfs, data, recipe, families, tables or [], outcome, seed, quiet)
-    )
+    if bank:
+        models = hf.ModelBank.load(bank)
+    else:
+        wanted = FAMILIES if families is None else families
+        models = retrained(cfs, data, recipe, wanted, tables or [], outcome, seed, quiet)
     if save_bank:
         models.save(save_bank)
     found = hf.audit(cfs, models, progress=not quiet)
@@ -83,18 +88,32 @@ def audit(
         raise typer.Exit(3)
 
 
+def refuse_beside_bank(options: dict[str, Any]) -> None:
+    """Raise an error for the first option that says how to retrain: with --bank nothing is retrained."""
+    for name, value in options.items():
+        if value is not None and value != []:
+            raise SettingError(
+                f"with --bank FILE nothing is retrained, so {name} cannot be heeded; leave one of them out"
+            )
+
+
 def words(found: "hf.Audit", at_least: float, confidence: float) -> str:
     """The audit in a few lines."""
     from holdfast.survival import models_needed
 
     sure, answers = found.certified(at_least=at_least, confidence=confidence), int(found.cfs.found.sum())
     lines = [repr(found)]
-    what = f"at least {at_least:.0%} of retrained models accept them, with {confidence:.0%} confidence"
+    what = f"at least {percent(at_least)} of retrained models accept them, with {percent(confidence)} confidence"
     lines.append(f"{int(sure.sum())} of {answers} answers are certified: {what}")
     needed = models_needed(at_least, confidence)
     if len(found.held) < needed:
         lines.append(f"a certificate at this level needs at least {needed} models; the bank has {len(found.held)}")
     return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """0.995 -> '99.5%'"""
+    return f"{100 * share:g}%"
 
 
 def retrained(
@@ -112,7 +131,7 @@ def retrained(
 
     if recipe is None or (data is None and not tables):
         raise SettingError("give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those you have")
-    how, wanted = hf.Recipe.load(recipe), parsed_families(families)
+    how, wanted, named = hf.Recipe.load(recipe), parsed_families(families), parsed_tables(tables)
     banks = list["hf.ModelBank"]()
     if data is not None:
         X, y = labelled(cfs, data, outcome)
@@ -121,12 +140,8 @@ def retrained(
                 how, X, y, cfs.schema, families=wanted, classes=cfs.classes, seed=seed, progress=not quiet
             )
         )
-    if tables:
-        named = [part.partition("=") for part in tables]
-        for name, _, file in named:
-            if not name or not file:
-                raise SettingError(f"--table takes NAME=FILE, got {name or '=' + file!r}")
-        others = {name: labelled(cfs, Path(file), outcome) for name, _, file in named}
+    if named:
+        others = {name: labelled(cfs, file, outcome) for name, file in named.items()}
         banks.append(hf.ModelBank.from_tables(how, others, cfs.schema, classes=cfs.classes, seed=seed))
     return banks[0].join(*banks[1:])
 
@@ -178,5 +193,20 @@ def parsed_families(text: str) -> dict[str, int]:
         name, equals, count = part.strip().partition("=")
         if not equals or not count.strip().isdigit():
             raise SettingError(f"--families takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
+        if name.strip() in out:
+            raise SettingError(f"--families names {name.strip()!r} twice; give each family one count")
         out[name.strip()] = int(count)
+    return out
+
+
+def parsed_tables(parts: Sequence[str]) -> dict[str, Path]:
+    """['2007=old.csv', '2008=new.csv'] -> files by name."""
+    out = dict[str, Path]()
+    for part in parts:
+        name, _, file = part.partition("=")
+        if not name or not file:
+            raise SettingError(f"--table takes NAME=FILE, got {part!r}")
+        if name in out:
+            raise SettingError(f"--table names {name!r} twice; give each file a name of its own")
+        out[name] = Path(file)
     return out

@@ -17,17 +17,21 @@ def bench(
     models: Annotated[int, typer.Option("--models", min=1, help="Retrained models a family.")] = 100,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
-    out: Annotated[Path, typer.Option("--out", help="Directory of the results.")] = Path("bench_results"),
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory of the results; those of a part go to `partial` in it.")
+    ] = Path("bench_results"),
     work: Annotated[
         Path, typer.Option("--work", help="Directory of what is done so far; a run that was stopped goes on there.")
     ] = Path(".holdfast-bench"),
 ) -> None:
     """Run a paper's experiments again: reported beside measured, as JSON and markdown."""
-    from holdfast.bench.run import QUICK_MODELS, QUICK_ROWS, run_paper
+    from holdfast.bench.run import FULL_MODELS, FULL_SEED, QUICK_MODELS, QUICK_ROWS, run_paper
 
     datasets = dataset or (["german_credit"] if quick else [])
     if quick:
         models, rows, out = min(models, QUICK_MODELS), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
+    elif (models, rows, seed) != (FULL_MODELS, None, FULL_SEED):
+        out = out / "partial"  # full results stay as they are
 
     def said(cell: str) -> None:
         if sys.stderr.isatty():
@@ -37,4 +41,4 @@ def bench(
     if sys.stdout.isatty():
         typer.echo((out / paper / "README.md").read_text(encoding="utf-8"))
     else:
-        typer.echo(json.dumps(results, indent=1))
+        typer.echo(json.dumps(results, indent=1, allow_nan=False))

@@ -42,16 +42,20 @@ class Cells:
 
     Args:
         directory: where they are.
-        settings: all that decides their contents.
+        settings: what decides the contents of all of them.
     """
 
     directory: Path
     settings: dict[str, Any]
     said: Callable[[str], None] = field(default=lambda _: None)
 
-    def arrays(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """The arrays of a cell, read or made; `seconds` tells how long making them took."""
-        path = self.path(name)
+    def arrays(self, name: str, make: Callable[[], Arrays], about: Any = None) -> Arrays:
+        """The arrays of a cell, read or made; `seconds` tells how long making them took.
+
+        Args:
+            about: what decides the contents of this cell, besides the settings.
+        """
+        path = self.path(name, about)
         if not path.is_file():
             self.said(name)
             start = time.perf_counter()
@@ -63,6 +67,7 @@ class Cells:
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
 
-    def path(self, name: str) -> Path:
-        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True, default=str).encode()).hexdigest()[:10]
+    def path(self, name: str, about: Any = None) -> Path:
+        content = json.dumps([self.settings, about], sort_keys=True, default=str)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:10]
         return self.directory / f"{name.replace(' ', '_')}-{digest}.npz"

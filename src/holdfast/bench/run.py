@@ -17,6 +17,7 @@ from holdfast.plot import save as save_chart
 
 PAPERS = {"black2022": "holdfast.bench.papers.black2022"}
 QUICK_MODELS, QUICK_ROWS = 20, 200
+FULL_MODELS, FULL_SEED = 100, 0  # and all rows
 
 
 def paper(name: str) -> Any:
@@ -32,9 +33,9 @@ def run_paper(
     *,
     out: Path,
     work: Path,
-    models: int = 100,
+    models: int = FULL_MODELS,
     rows: int | None = None,
-    seed: int = 0,
+    seed: int = FULL_SEED,
     said: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Measure datasets one after the other; what is in `work` already is not measured again.
@@ -43,7 +44,7 @@ def run_paper(
         datasets: names; none means all of the paper's.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the cells; delete it to start anew.
-        models: retrained models per family.
+        models: retrained models per family; at most as many as the paper leaves out rows.
         rows: test rows; None takes all.
 
     Returns:
@@ -53,6 +54,8 @@ def run_paper(
     for dataset in datasets:
         if dataset not in source.SETTINGS:
             raise SettingError(f"{name} has no dataset {dataset!r}; {did_you_mean(dataset, source.SETTINGS)}")
+    if not 1 <= models <= source.POOL:
+        raise SettingError(f"models must be 1 to {source.POOL}, one for each row that is left out, got {models}")
     results = list[dict[str, Any]]()
     for dataset in datasets or list(source.SETTINGS):
         start = time.perf_counter()
@@ -60,7 +63,7 @@ def run_paper(
         result = source.run(dataset, cells, models=models, rows=rows, seed=seed)
         result["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, one thread"
         result["seconds"]["this call"] = round(time.perf_counter() - start, 1)
-        write_whole(out / name / f"{dataset}.json", (json.dumps(result, indent=1) + "\n").encode())
+        write_whole(out / name / f"{dataset}.json", (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
         results.append(result)
     write_page(name, out)
     return results

@@ -8,7 +8,7 @@ the number of epochs are the paper's.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
@@ -117,7 +117,7 @@ def prepare(setting: Setting, rows: int | None, seed: int) -> Task:
     return Task(schema, frames[0], y, frames[1][:rows], classes, pool, truth, setting.low)
 
 
-def methods(setting: Setting, search_bank: Callable[[], ModelBank]) -> dict[str, Callable[[], Explainer]]:
+def methods(setting: Setting, search_bank: Callable[[], ModelBank | None]) -> dict[str, Callable[[], Explainer]]:
     """The paper's eight, with its settings; then what goes beyond it: the same search guided by a small bank."""
     eps = setting.eps_max
     starts: dict[str, Callable[[], Explainer]] = {
@@ -135,12 +135,25 @@ def methods(setting: Setting, search_bank: Callable[[], ModelBank]) -> dict[str,
     return out
 
 
+def about_methods(setting: Setting) -> dict[str, Any]:
+    """Every method with all its settings, but without its bank: `all_settings` tell how that is made."""
+    plain = {label: make() for label, make in methods(setting, lambda: None).items()}
+    return {label: [repr(method), asdict(cast(Any, method))] for label, method in plain.items()}
+
+
+def all_settings(setting: Setting, recipe: Recipe, rows: int | None, seed: int) -> dict[str, Any]:
+    """What decides the contents of every cell of a dataset."""
+    search = {"search_models": SEARCH_MODELS, "search_seed": SEARCH_SEED}
+    run = {"rows": rows, "seed": seed, "pool": POOL, "version": __version__}
+    return {**vars(setting), **search, **run, "recipe": recipe.to_dict()}
+
+
 def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, seed: int = 0) -> dict[str, Any]:
     """One dataset: everything of Tables 1 to 4, and how long it took."""
     setting = SETTINGS[name]
-    cells = replace(cells, settings={"rows": rows, "seed": seed, "version": __version__, **vars(setting)})
-    task = prepare(setting, rows, seed)
     recipe = Recipe(hidden=setting.hidden, epochs=setting.epochs, batch_size=setting.batch_size, adam_eps=1e-7)
+    cells, about = replace(cells, settings=all_settings(setting, recipe, rows, seed)), about_methods(setting)
+    task = prepare(setting, rows, seed)
 
     def retrained(wanted: range, family: str, seed: int) -> ModelBank:
         return ModelBank.retrain(
@@ -157,7 +170,7 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
         return retrained(range(SEARCH_MODELS), "seed", seed + SEARCH_SEED)
 
     answers = {
-        label: cells.arrays(f"{name}/{label}", lambda make=make: answer(make(), base(), task))
+        label: cells.arrays(f"{name}/{label}", lambda make=make: answer(make(), base(), task), about[label])
         for label, make in methods(setting, search_bank).items()
     }
     accuracy = cells.arrays(f"{name}/accuracy", lambda: {"test": np.array(hit_rate(base(), task))})
@@ -172,7 +185,7 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
                 bank = retrained(wanted, family, seed)
                 return {label: kept(bank, a, task) for label, a in answers.items()}
 
-            parts.append(cells.arrays(f"{name}/{short}-{wanted.start}-{wanted.stop}", make))
+            parts.append(cells.arrays(f"{name}/{short}-{wanted.start}-{wanted.stop}", make, about))
         retraining += sum(float(part["seconds"]) for part in parts)
         survived[short] = {label: np.concatenate([part[label] for part in parts]) for label in answers}
     finding = sum(float(a["seconds"]) for a in answers.values())
@@ -224,7 +237,7 @@ def summary(
     for label, a in answers.items():
         delta = a["x_cf"] - a["x"]
         costs[label] = np.linalg.norm(delta, axis=1)
-        by_family = {short: 1 - kept[label].mean(1) for short, kept in survived.items()}  # (M,) each
+        by_family = {short: lost(kept[label]) for short, kept in survived.items()}  # (M,) each
         rates[label] = 1 - np.concatenate([kept[label] for kept in survived.values()]).mean(0)  # (n,)
         measured[label] = {
             "success": float(a["found"].mean()),
@@ -247,14 +260,21 @@ def summary(
     }
 
 
+def lost(kept: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """(M, n) kept -> the share that each model invalidates; nothing if there is no answer."""
+    return 1 - kept.mean(1) if kept.shape[1] else np.zeros(0)
+
+
 def spread(values: np.ndarray[Any, Any]) -> list[float]:
     """[mean, standard deviation]"""
     return [round(float(values.mean()), 4), round(float(values.std()), 4)] if len(values) else []
 
 
 def r_squared(costs: dict[str, Any], rates: dict[str, Any], labels: list[str]) -> float:
-    """Of a line through (cost, invalidation) of every answer of these methods."""
+    """Of a line through (cost, invalidation) of every answer of these methods; 0 if there is no such line."""
     x, y = (np.concatenate([part[label] for label in labels]) for part in (costs, rates))
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
     return round(float(np.corrcoef(x, y)[0, 1] ** 2), 4)
 
 
@@ -338,7 +358,8 @@ def means(results: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
                 if moved and base and moved.get("l2") and base.get("l2"):
                     now, was = moved["l2"][0], base["l2"][0]
                     rows.append([moved["IV LOO"][0], moved["IV RS"][0], now - was, now / was])
-        out[title] = dict(zip(("LOO", "RS", "rise", "times"), np.mean(rows, 0).tolist(), strict=True))
+        if rows:
+            out[title] = dict(zip(("LOO", "RS", "rise", "times"), np.mean(rows, 0).tolist(), strict=True))
     return out
 
 
