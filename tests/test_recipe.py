@@ -334,7 +334,33 @@ def test_estimators_that_cannot_be_fitted_say_so() -> None:
     with pytest.raises(ModelError, match="learns no classes"):
         Recipe(estimator=LinearRegression()).fit(X, (Y == "yes").astype(int), SCHEMA)
     with pytest.raises(SettingError, match=r"learnt the classes \['no', 'yes'\]"):
-        Recipe(estimator=LogisticRegression()).fit(X, Y, SCHEMA, classes=["yes", "no"])
+        Recipe(estimator=LogisticRegression()).fit(X, Y, SCHEMA, classes=["yes", "no", "never"])
+
+
+def test_estimators_follow_the_order_of_the_classes() -> None:
+    one, other = (
+        Recipe(estimator=LogisticRegression()).fit(X, Y, SCHEMA, classes=names)
+        for names in (["no", "yes"], ["yes", "no"])
+    )
+    assert other.classes == ("yes", "no")
+    torch.testing.assert_close(other.judge(X), one.judge(X).flip(1))
+    assert (one.predict(X) == other.predict(X)).all()
+
+
+def test_outcomes_are_taken_as_they_come_and_never_out_of_order() -> None:
+    recipe = Recipe(hidden=(4,), epochs=1)
+    first = recipe.fit(X, Y, SCHEMA)
+    for same in (Y.to_numpy(), list(Y)):
+        assert recipe.fit(X, same, SCHEMA).fingerprint() == first.fingerprint()
+    with pytest.raises(SettingError, match="another order"):
+        recipe.fit(X, Y.iloc[::-1], SCHEMA)
+    with pytest.raises(SettingError, match="one per row"):
+        recipe.fit(X, np.zeros((len(X), 2)), SCHEMA)
+
+
+def test_training_that_diverges_says_so() -> None:
+    with pytest.raises(SettingError, match="lower lr"):
+        Recipe(hidden=(4,), epochs=3, lr=1e30).fit(X, Y, SCHEMA)
 
 
 def test_seeds_reach_every_random_state() -> None:

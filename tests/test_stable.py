@@ -618,7 +618,7 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     cases = [
         (replace(good, shelves=(Shelf("seed", estimators=(estimator,)),)), ModelError, "estimators"),
         (replace(good, classes=("bad", "good")), ModelError, "classes"),
-        (replace(good, schema=hf.Schema.box(5, -9, 9)), SchemaError, "schema"),
+        (replace(good, schema=hf.Schema.box(list("abcde"), -9, 9)), SchemaError, "schema"),
     ]
     for bank, error, words in cases:
         with pytest.raises(error, match=words):

@@ -1,8 +1,10 @@
 """Audits: binomial statements against scipy, tables done by hand, and what may not be certified."""
 
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,6 @@ from holdfast.survival import (
     audit,
     exact_interval,
     lower_bound,
-    mean_interval,
     models_needed,
     r_squared,
 )
@@ -131,16 +132,6 @@ def test_shares_out_of_range_are_refused() -> None:
         some.survival("sed")
 
 
-def test_interval_of_a_mean() -> None:
-    values = np.array([0.2, 0.4, 0.9])
-    t = 4.302652729911275  # Student's, 97.5 %, two degrees of freedom
-    half = t * values.std(ddof=1) / np.sqrt(3)
-    assert mean_interval(values, 0.95) == (max(0.0, 0.5 - half), min(1.0, 0.5 + half))
-    low, high = mean_interval(np.array([0.50, 0.51, 0.52]), 0.95)
-    assert (low, high) == pytest.approx((0.51 - t * 0.01 / np.sqrt(3), 0.51 + t * 0.01 / np.sqrt(3)))
-    assert np.isnan(mean_interval(values[:1], 0.95)).all()
-
-
 # ---- by hand
 
 
@@ -162,7 +153,7 @@ def test_table_by_hand() -> None:
     assert summary["models"].tolist() == [3, 2, 1]
     assert summary["coverage"].tolist() == summary["base validity"].tolist() == [1.0] * 3
     assert summary["end to end"].tolist() == pytest.approx([0.75, 0.625, 1.0])
-    assert (summary["low"]["all"], summary["high"]["all"]) == mean_interval(np.array([0.75, 0.5, 1.0]), 0.95)
+    assert summary["spread"].tolist() == pytest.approx([np.std([0.75, 0.5, 1.0]), 0.125, 0.0])
     table = some.table()
     assert list(table.columns) == ["status", "survival", "low", "high", "models", "seed", "drop"]
     known = binomtest(2, 3).proportion_ci(method="exact")
@@ -217,7 +208,7 @@ def test_json_has_everything_and_no_nan() -> None:
     assert [a["certified"] for a in content["answers"]] == certified.tolist()
     assert content["certified"] == {"at_least": 0.3, "confidence": 0.6, "answers": int(certified.sum())}
     assert set(content["summary"]) == {"all", "seed", "drop"}
-    assert content["summary"]["drop"]["low"] is None  # one model: no interval
+    assert content["summary"]["drop"]["spread"] == 0.0
     assert content["bank"] == some.bank
     assert "MinEpsilonPGD" in content["method"]
 
@@ -350,7 +341,68 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ModelError, match="classes"):
         audit(cfs, replace(bank, classes=("bad", "good")))
     with pytest.raises(SchemaError, match="schema"):
-        audit(cfs, replace(bank, schema=hf.Schema.box(3, -1, 1)))
+        audit(cfs, replace(bank, schema=hf.Schema.box(["a", "b", "c"])))
+    # What may change is no matter of the models: only how rows become numbers is.
+    assert len(audit(cfs, replace(bank, schema=hf.Schema.box(3, -1, 1))).held) == 1
+    for wrong in ((cfs, model), (bank, cfs), (cfs, None)):
+        with pytest.raises(SettingError, match="audit takes answers and a ModelBank"):
+            audit(*wrong)
+
+
+TABLE_X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["x0", "x1", "x2"])
+TABLE_Y = pd.Series(np.where(TABLE_X["x0"] + TABLE_X["x1"] > 0, "yes", "no"))
+
+
+def guided(guide: ModelBank, model: hf.Model) -> hf.Counterfactuals:
+    refused = TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(6)
+    return StableNeighborSearch(PGD, radius=1.0, steps=5, bank=guide).explain(model, refused, "yes")
+
+
+def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
+    schema = hf.Schema.infer(TABLE_X)
+    layers = nn.Sequential(OrderedDict(first=nn.Linear(3, 6), bend=nn.ReLU(), last=nn.Linear(6, 2)))
+    module = Recipe(module=layers, epochs=3)
+    module.save(tmp_path / "recipe.toml")
+    pairs = [
+        (Recipe(hidden=(6,), epochs=3, weight_decay=0), Recipe(hidden=(6,), epochs=3, weight_decay=0.0), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, lr=np.float64(0.01)), Recipe(hidden=(6,), epochs=3, lr=0.01), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=512), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=256), 0, 1),
+        (module, Recipe.load(tmp_path / "recipe.toml"), 0, 0),
+    ]
+    for one, other, seed, new_seed in pairs:
+        model = one.fit(TABLE_X, TABLE_Y, schema)
+        guide = ModelBank.retrain(one, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=seed)
+        again = ModelBank.retrain(other, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=new_seed)
+        with pytest.raises(SettingError, match="guided the search"):
+            audit(guided(guide, model), again)
+    guide.save(tmp_path / "bank.safetensors")
+    bare = ModelBank.load(tmp_path / "bank.safetensors")
+    stripped = replace(bare, shelves=tuple(replace(shelf, origins=()) for shelf in bare.shelves))
+    with pytest.raises(SettingError, match="4 of the bank's 4 models guided the search"):
+        audit(guided(guide, model), stripped)
+
+
+def test_a_model_that_is_there_twice_counts_once() -> None:
+    schema, recipe = hf.Schema.infer(TABLE_X), Recipe(hidden=(6,), epochs=2)
+    model = recipe.fit(TABLE_X, TABLE_Y, schema)
+    cfs = PGD.explain(model, TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(6), "yes")
+    bank = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"seed": 5})
+    once = audit(cfs, bank)
+    with pytest.warns(UserWarning, match="5 models of the bank are copies"):
+        twice = audit(cfs, bank.join(bank))
+    assert np.array_equal(once.held, twice.held)
+    few = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"epochs": 40})  # only 3 different lengths
+    with pytest.warns(UserWarning, match="37 models"):
+        assert len(audit(cfs, few).held) == 3
+
+
+def test_rows_count_once_however_many_answers_they_have() -> None:
+    """Two answers per row; a row holds where any of its answers does."""
+    some = audit_of(np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]))
+    some = replace(some, cfs=replace(some.cfs, source=np.array([0, 0, 1, 1])))
+    assert some.summary().loc["all", "end to end"] == pytest.approx((1 + 2 + 0) / 6)
+    assert some.summary().loc["all", "survival"] == pytest.approx(3 / 12)
 
 
 # ---- pictures

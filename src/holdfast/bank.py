@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
@@ -22,14 +22,14 @@ from torch import Tensor, nn
 
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
 from holdfast.geometry import chunks, limited_threads
-from holdfast.model import Model, to_scores
+from holdfast.model import Model, signature_of, to_scores
 from holdfast.network import build, describe, flat_layers
 from holdfast.progress import Progress
 from holdfast.schema import Schema
 from holdfast.stack import Members, Stack, stack_of
 from holdfast.train.families import FOR_ESTIMATORS, Given, Group, family
 from holdfast.train.fit import Plan, fit_stack
-from holdfast.train.recipe import Recipe, class_names, class_numbers, fitted_estimator
+from holdfast.train.recipe import Recipe, class_names, class_numbers, fitted_estimator, outcomes, plain
 
 CELLS = 1 << 22  # scores and hidden values held at once
 
@@ -100,10 +100,12 @@ class ModelBank:
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
-        recipe = Recipe.of(recipe)
+        recipe, y = Recipe.of(recipe), outcomes(X, y)
         names = class_names(X, y, classes)
-        if not families:
-            raise SettingError("a bank needs at least one family of models")
+        if not isinstance(families, Mapping) or not families:
+            raise SettingError(f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
+        if not isinstance(seed, Integral):
+            raise SettingError(f"seed must be a whole number, got {seed!r}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
@@ -143,13 +145,14 @@ class ModelBank:
         """One family per table, each with `models` seeds: what real data of another year or place would have made."""
         if not tables:
             raise SettingError("from_tables needs at least one table")
-        outcomes = pd.concat([y for _, y in tables.values()])
-        names = list(classes) if classes is not None else sorted(outcomes.unique())
+        known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
+        seen = {plain(v) for _, y in known.values() for v in y.dropna().unique()}
+        names = sorted(seen) if classes is None else list(classes)
         parts = [
             cls.retrain(
                 recipe, X, y, schema, families={"seed": models}, classes=names, seed=seed, progress=progress
             ).renamed(str(name))
-            for name, (X, y) in tables.items()
+            for name, (X, y) in known.items()
         ]
         return parts[0].join(*parts[1:])
 
@@ -158,7 +161,7 @@ class ModelBank:
         return replace(self, shelves=tuple(replace(shelf, family=name) for shelf in self.shelves))
 
     def join(self, *others: "ModelBank") -> "ModelBank":
-        """One bank of all models; schemas and classes must agree."""
+        """One bank of all models; classes and encoding must agree. In an audit each model counts once."""
         for other in others:
             self.check_fits(other)
         return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.shelves))
@@ -166,9 +169,15 @@ class ModelBank:
     def check_fits(self, other: Any) -> None:
         """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
         if tuple(other.classes) != self.classes:
-            raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}")
-        if other.schema.fingerprint != self.schema.fingerprint:
-            raise SchemaError("the bank was made with another schema; retrain it with the schema of the answers")
+            hint = (
+                "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""
+            )
+            raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}")
+        if other.schema.encoding != self.schema.encoding:
+            raise SchemaError(
+                "the bank was made with another schema, by which rows become other numbers; retrain it with the schema "
+                "of the answers"
+            )
 
     # ---- looking at it
 
@@ -232,22 +241,28 @@ class ModelBank:
                 digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 
-    def members(self) -> frozenset[str]:
-        """A short hash of each model: two banks overlap when they share one.
-
-        It is one of what the model was made from: trained in other company, its weights differ in the last bits.
-        """
-        out = set[str]()
+    def origins(self) -> list[str]:
+        """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
+        last bits."""
+        out = list[str]()
         for shelf in self.shelves:
             for i in range(len(shelf)):
                 if shelf.origins:
-                    out.add(shelf.origins[i])
+                    out.append(shelf.origins[i])
                 elif shelf.networks is None:
-                    out.add(shelf.estimators[i].fingerprint())
+                    out.append(shelf.estimators[i].fingerprint())
                 else:
                     parts = [v[i].contiguous().numpy().tobytes() for v in shelf.networks.state().values()]
-                    out.add(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
-        return frozenset(out)
+                    out.append(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
+        return out
+
+    def members(self) -> frozenset[str]:
+        """The origins: two banks overlap when they share one."""
+        return frozenset(self.origins())
+
+    def signatures(self) -> Tensor:
+        """(M, s) what each model makes of the schema's probe rows, see `Model.signature`."""
+        return signature_of(self.scores(self.schema.probe).double())
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
@@ -339,19 +354,34 @@ def _wanted(name: str, models: Any) -> range:
 def _origins(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str, ...]:
     """A short hash of all that each model of a group is made from."""
     recipe, plan = group.recipe, group.plan
-    settings = [(f.name, getattr(recipe, f.name)) for f in fields(recipe) if f.name != "epochs"]
     base = given.seed if group.last_layer else None
-    common = hashlib.sha256(f"{settings} {schema.fingerprint} {base}".encode())
+    common = hashlib.sha256(f"{_plainly(recipe, given.n)} {schema.encoding} {base}".encode())
     common.update(x.numpy().tobytes() + given.labels.numpy().tobytes())
     out = list[str]()
     for i in range(len(plan)):
         digest = common.copy()
         epochs = plan.epochs[i] if plan.epochs else recipe.epochs
-        digest.update(f"{plan.weights[i]} {plan.order[i]} {epochs}".encode())
+        order = plan.order[i] if recipe.estimator is None and recipe.batch_size < given.n else None  # else it is idle
+        digest.update(f"{plan.weights[i]} {order} {epochs}".encode())
         for part in (plan.kept, plan.emphasis, plan.labels):
             digest.update(b"-" if part is None else part[i].numpy().tobytes())
         out.append(digest.hexdigest()[:16])
     return tuple(out)
+
+
+def _plainly(recipe: Recipe, n: int) -> str:
+    """The settings that matter, however they were spelt."""
+    if recipe.estimator is not None:
+        return f"{recipe.estimator!r} {recipe.inputs}"
+    shape: Any = recipe.hidden
+    if recipe.module is not None:
+        try:
+            shape = describe(recipe.module)
+        except ModelError:
+            shape = repr(recipe.module)
+        shape = f"{shape} {next(recipe.module.parameters()).dtype}"
+    loop = min(int(recipe.batch_size), n), float(recipe.lr), float(recipe.weight_decay), float(recipe.adam_eps)
+    return f"{shape} {loop}"
 
 
 def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:

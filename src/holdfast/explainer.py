@@ -118,6 +118,11 @@ class Explainer(ABC):
         return frozenset()
 
     @property
+    def signatures(self) -> tuple[tuple[float, ...], ...]:
+        """Signatures of the same models."""
+        return ()
+
+    @property
     def is_fitted(self) -> bool:
         """Has it learnt something from data?"""
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))

@@ -40,14 +40,16 @@ class Run:
     schema: str
     version: str
     created: str
-    searched: tuple[str, ...] = ()  # fingerprints of further models that helped to find the answers
+    searched: tuple[str, ...] = ()  # origins of further models that helped to find the answers
+    signatures: tuple[tuple[float, ...], ...] = ()  # of the model, then of those
 
     @classmethod
     def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
         searched = tuple(sorted(explainer.searched))
-        facts = str(target), seed, seconds, *prints, __version__, now, searched
+        signatures = model.signature(), *explainer.signatures
+        facts = str(target), seed, seconds, *prints, __version__, now, searched, signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
@@ -233,8 +235,14 @@ class Counterfactuals:
             table["holdfast:source"].to_numpy(np.int64),
             schema,
             tuple(content["classes"]),
-            Run(**dict[str, Any](content["run"], searched=tuple(content["run"].get("searched", ())))),
+            _run(content["run"]),
         )
+
+
+def _run(content: dict[str, Any]) -> Run:
+    """A Run from JSON, which knows lists and no tuples."""
+    signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
+    return Run(**dict[str, Any](content, searched=tuple(content.get("searched", ())), signatures=signatures))
 
 
 def _plain_value(value: Any) -> Any:

@@ -358,6 +358,21 @@ class Schema:
         """A short hash of everything above, for provenance."""
         return hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:16]
 
+    @cached_property
+    def encoding(self) -> str:
+        """A short hash of how rows become numbers, whatever may change in them."""
+        parts = [(f.name, f.kind, f.levels, f.missing, f.center, f.scale) for f in self.features]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    @cached_property
+    def probe(self) -> Tensor:
+        """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
+        at = self.layout(torch.float64)
+        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        rows = low + spread * (high - low)
+        return self.reach(rows).project(rows)
+
 
 @dataclass(frozen=True)
 class _Places:

@@ -11,6 +11,7 @@ only true of models that had no part in finding the answers, so a bank that guid
 """
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,9 @@ from holdfast.result import Counterfactuals
 from holdfast.status import Status
 
 Array = np.ndarray[Any, Any]
+# How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may
+# have been made again elsewhere, from a recipe that is spelt in another way.
+SAME = 1e-4
 
 
 def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "Audit":
@@ -38,13 +42,13 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
     Returns:
         An `Audit`: survival per answer and per family with exact intervals, certificates, plots.
     """
-    bank.check_fits(cfs)
-    seen = set(cfs.run.searched) & bank.members()
-    if seen:
+    if not isinstance(cfs, Counterfactuals) or not isinstance(bank, ModelBank):
         raise SettingError(
-            f"{len(seen)} of the bank's {len(bank)} models guided the search for these answers, so they cannot certify "
-            "them; retrain a bank with another seed for the audit"
+            f"audit takes answers and a ModelBank, got {type(cfs).__name__} and {type(bank).__name__}; "
+            "make a bank with hf.ModelBank.retrain(...)"
         )
+    bank.check_fits(cfs)
+    counted = independent(cfs, bank)
     goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
     held = list[Array]()
     with Progress(progress, "auditing") as bar:
@@ -55,7 +59,29 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
             many = torch.arange(n).repeat(m)
             held.append(goal[many].met(scores.flatten(0, 1)).reshape(m, n).numpy())
             bar.step(1)
-    return Audit(cfs, np.concatenate(held), bank.family, bank.fingerprint())
+    return Audit(cfs, np.concatenate(held)[counted], bank.family[counted], bank.fingerprint())
+
+
+def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
+    """(M,) which models count: each once.
+
+    An error if one of them guided the search: it was made from the same, or it gives the same scores.
+    """
+    origins = np.array(bank.origins(), dtype=object)
+    seen = np.isin(origins, list(cfs.run.searched))
+    if len(cfs.run.signatures) > 1:  # the first is that of the model that was asked
+        mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures[1:])
+        apart = np.abs(mine[:, None] - known).max(2) / (1 + np.abs(known).max(1))  # (M, guides)
+        seen |= (apart < SAME).any(1)
+    if seen.any():
+        raise SettingError(
+            f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers, so they cannot "
+            "certify them; retrain a bank with another seed for the audit"
+        )
+    copies = pd.Series(origins).duplicated().to_numpy()
+    if copies.any():
+        warnings.warn(f"{int(copies.sum())} models of the bank are copies of others and do not count", stacklevel=3)
+    return ~copies
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,34 +140,42 @@ class Audit:
             out[name] = self.survival(name)
         return out
 
-    def summary(self, *, confidence: float = 0.95) -> pd.DataFrame:
+    def summary(self) -> pd.DataFrame:
         """Coverage, base validity, survival and end-to-end robustness, over all models and per family.
 
         coverage: rows for which the method proposes a change, of those that needed one;
-        base validity: proposals that the model itself accepts;
-        survival: accepted answers times models that still accept them;
+        base validity: of these, rows with a proposal that the model itself accepts;
+        survival: accepted answers times models that still accept them, with its standard deviation over models and
+        the worst model;
         end to end: all rows that needed an answer times models under which they have one that holds.
-        The interval of survival takes the models as the sample: it says how much another bank would differ.
         """
-        asked = self.cfs.codes != Status.ALREADY_MET
-        proposed = asked & (self.cfs.x_cf != self.cfs.x).any(1).numpy()
+        cfs, needy = self.cfs, self.cfs.codes != Status.ALREADY_MET
+        asked, found = self._rows(needy), self._rows(cfs.found)
+        proposed = self._rows(needy & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
             held = self.held[self._models(None if name == "all" else name)]
-            kept = held[:, self.cfs.found]
-            per_model = _per_model(kept)
-            low, high = mean_interval(per_model, confidence)
+            kept = held[:, cfs.found]
+            per_model = kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
+            holding = self._rows(cfs.found & held)[:, asked]
             lines[name] = {
                 "coverage": _share(proposed[asked]),
-                "base validity": _share(self.cfs.found[proposed]),
+                "base validity": _share(found[proposed]),
                 "survival": float(per_model.mean()),
-                "low": low,
-                "high": high,
+                "spread": float(per_model.std()),
                 "worst model": float(per_model.min()),
-                "end to end": _share(np.where(self.cfs.found[asked], held[:, asked], False)),
+                "end to end": float(holding.mean()) if asked.any() else float("nan"),
                 "models": len(kept),
             }
         return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
+
+    def _rows(self, answers: Array) -> Array:
+        """(.., n) flags of answers -> (.., rows): is it so for any answer of the row?"""
+        if not len(self.cfs):
+            return answers
+        order = np.argsort(self.cfs.source, kind="stable")
+        first = np.unique(self.cfs.source[order], return_index=True)[1]
+        return np.logical_or.reduceat(answers[..., order], first, axis=-1)
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""
@@ -155,9 +189,7 @@ class Audit:
             "bank": self.bank,
             "method": self.cfs.run.settings,
             "certified": {"at_least": at_least, "confidence": confidence, "answers": int(certified.sum())},
-            "summary": {
-                name: _plain(row) for name, row in self.summary(confidence=confidence).to_dict("index").items()
-            },
+            "summary": {name: _plain(row) for name, row in self.summary().to_dict("index").items()},
             "answers": [
                 {"row": str(index), **_plain(row), "certified": sure}
                 for index, row, sure in zip(
@@ -216,16 +248,6 @@ def _lower(kept: Any, models: int, tail: float) -> Array:
     k = np.asarray(kept, dtype=np.float64)
     bound = untyped("scipy.stats").beta.ppf(tail, np.maximum(k, 1), models - k + 1)
     return np.where(k > 0, bound, 0.0)
-
-
-def mean_interval(values: Array, confidence: float) -> tuple[float, float]:
-    """Student's interval for a mean over models, kept within 0 and 1; with one model there is none."""
-    if len(values) < 2 or not np.isfinite(values).all():
-        return float("nan"), float("nan")
-    t = float(untyped("scipy.stats").t.ppf((1 + confidence) / 2, len(values) - 1))
-    half = t * float(values.std(ddof=1)) / len(values) ** 0.5
-    mean = float(values.mean())
-    return max(0.0, mean - half), min(1.0, mean + half)
 
 
 def models_needed(at_least: float = 0.95, confidence: float = 0.95) -> int:

@@ -14,7 +14,7 @@ with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pandas as pd
 import torch
@@ -86,13 +86,17 @@ class StableNeighborSearch(Explainer):
     keep: Literal["best", "last"] = "best"
     end: float = 0.0
 
+    def __post_init__(self) -> None:
+        if hasattr(self.baseline, "tolist"):  # an array or a tensor
+            self.baseline = tuple(cast(Any, self.baseline).tolist())
+
     @property
     def first(self) -> Explainer:
         """The method whose answers are moved."""
         return MinCost(norm=2) if self.start is None else self.start
 
     def check(self, model: Model) -> None:
-        given = self.radius == "auto" or (not isinstance(self.radius, str) and self.radius >= 0)
+        given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
         need(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
         need(self.steps >= 0 and self.points >= 1, "steps must be at least 0 and points at least 1")
         need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
@@ -104,6 +108,7 @@ class StableNeighborSearch(Explainer):
         width = model.schema.width
         need(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
         if self.bank is not None:
+            need(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
             self.bank.check_fits(model)
             if any(shelf.networks is None for shelf in self.bank.shelves):
                 raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
@@ -118,6 +123,11 @@ class StableNeighborSearch(Explainer):
     def searched(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
         return self.first.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
+
+    @property
+    def signatures(self) -> tuple[tuple[float, ...], ...]:
+        mine = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
+        return (*self.first.signatures, *mine)
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""

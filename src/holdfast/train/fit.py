@@ -103,6 +103,9 @@ def fit_stack(
             for name, value in state.items():
                 out[name][at : at + size] = value
         whole.load(out)
+    lost = sum(not bool(value.isfinite().all()) for value in out.values())
+    if lost:
+        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
     return whole
 
 

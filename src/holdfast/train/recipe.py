@@ -13,6 +13,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import tomli_w
 import torch
@@ -130,6 +131,7 @@ class Recipe(Loop):
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
         """
+        y = outcomes(X, y)
         names = class_names(X, y, classes)
         if self.estimator is not None:
             return fitted_estimator(self, X, y, schema, names, seed)
@@ -248,6 +250,32 @@ def class_names(X: pd.DataFrame, y: "pd.Series[Any]", classes: Sequence[Any] | N
     return names
 
 
+def outcomes(X: pd.DataFrame, y: Any) -> "pd.Series[Any]":
+    """The outcomes as a column beside the rows, matched by position; an index in another order is no accident."""
+    if not isinstance(y, pd.Series):
+        values = np.asarray(y)
+        if values.ndim != 1:
+            raise SettingError(f"outcomes must be one per row, got shape {values.shape}")
+        return pd.Series(values, index=X.index if len(values) == len(X) else None)
+    column = cast("pd.Series[Any]", y)
+    mine, theirs = X.index, column.index
+    if len(mine) == len(theirs) and not mine.equals(theirs) and sorted(map(str, mine)) == sorted(map(str, theirs)):
+        raise SettingError("rows and outcomes have the same index in another order; align them first")
+    return column
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """An estimator whose classes are told in another order than it learnt them."""
+
+    estimator: Any
+    classes_: tuple[Any, ...]
+
+    def predict_proba(self, rows: Any) -> Any:
+        own = [plain(c) for c in self.estimator.classes_]
+        return self.estimator.predict_proba(rows)[:, [own.index(c) for c in self.classes_]]
+
+
 def plain(value: Any) -> Any:
     """A number of Python's own for one of NumPy's."""
     return value.item() if hasattr(value, "item") else value
@@ -274,8 +302,12 @@ def fitted_estimator(
     if not hasattr(clone, "classes_"):
         raise ModelError(f"the estimator ({kind}) learns no classes; a recipe needs a classifier")
     own = [plain(c) for c in clone.classes_]
-    if own != list(names):
+    if set(own) != set(names):
         raise SettingError(f"the estimator learnt the classes {own}, expected {list(names)}")
+    if own != list(names):
+        if not hasattr(clone, "predict_proba"):
+            raise SettingError(f"the estimator has the classes in the order {own}, expected {list(names)}")
+        return Model.of(InOrder(clone, tuple(names)), schema, inputs=recipe.inputs)
     return Model.of(clone, schema, inputs=recipe.inputs)
 
 
