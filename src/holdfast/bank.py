@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
 from holdfast.geometry import chunks, limited_threads
-from holdfast.model import Model, signature_of, to_scores
+from holdfast.model import Model, to_scores
 from holdfast.network import build, describe, flat_layers
 from holdfast.progress import Progress
 from holdfast.schema import Schema
@@ -261,8 +261,9 @@ class ModelBank:
         return frozenset(self.origins())
 
     def signatures(self) -> Tensor:
-        """(M, s) what each model makes of the schema's probe rows, see `Model.signature`."""
-        return signature_of(self.scores(self.schema.probe).double())
+        """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
+        scores = self.scores(self.schema.probe).double()  # (M, rows, k)
+        return (scores - scores.mean(2, keepdim=True)).clamp(-100, 100).flatten(1)
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""

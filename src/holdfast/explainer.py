@@ -119,7 +119,7 @@ class Explainer(ABC):
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:
-        """Signatures of the same models."""
+        """What the same models make of the schema's probe rows, by which they are known again."""
         return ()
 
     @property

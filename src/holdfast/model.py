@@ -119,13 +119,6 @@ class Model(ABC):
     def fingerprint(self) -> str:
         """A short hash of what the model computes, for provenance."""
 
-    def signature(self) -> tuple[float, ...]:
-        """What the model makes of the schema's probe rows: models with the same signature are the same model."""
-        x = self.schema.probe
-        with self.borrowed():
-            scores = self.judge(self.schema.decode(x), x.to(self.dtype))
-        return tuple(float(v) for v in signature_of(scores))
-
     def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
         """The class of each row of a table."""
         with self.borrowed():
@@ -161,11 +154,6 @@ def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
         else:
             raw = raw.clamp_min(tiny).log()
     return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
-
-
-def signature_of(scores: Tensor) -> Tensor:
-    """(.., rows, k) scores -> (.., rows k) numbers that do not change when all scores of a row do."""
-    return (scores - scores.mean(-1, keepdim=True)).clamp(-100, 100).flatten(-2).double()
 
 
 def looks_like_probabilities(raw: Tensor) -> bool:

@@ -41,15 +41,14 @@ class Run:
     version: str
     created: str
     searched: tuple[str, ...] = ()  # origins of further models that helped to find the answers
-    signatures: tuple[tuple[float, ...], ...] = ()  # of the model, then of those
+    signatures: tuple[tuple[float, ...], ...] = ()  # what these models make of the schema's probe rows
 
     @classmethod
     def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
         searched = tuple(sorted(explainer.searched))
-        signatures = model.signature(), *explainer.signatures
-        facts = str(target), seed, seconds, *prints, __version__, now, searched, signatures
+        facts = str(target), seed, seconds, *prints, __version__, now, searched, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 

@@ -69,8 +69,8 @@ def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
     """
     origins = np.array(bank.origins(), dtype=object)
     seen = np.isin(origins, list(cfs.run.searched))
-    if len(cfs.run.signatures) > 1:  # the first is that of the model that was asked
-        mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures[1:])
+    if cfs.run.signatures:
+        mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures)
         apart = np.abs(mine[:, None] - known).max(2) / (1 + np.abs(known).max(1))  # (M, guides)
         seen |= (apart < SAME).any(1)
     if seen.any():
