@@ -20,7 +20,7 @@ from holdfast.geometry import limited_threads
 from holdfast.progress import Progress
 from holdfast.stack import Adam, Members, ModuleStack, lent_generator, stack_of
 
-CELLS = 1 << 18  # hidden values and parameters of the models trained at once: what stays in a core's cache
+CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
 
 @dataclass(frozen=True)
