@@ -3,7 +3,7 @@
     bank = ModelBank.retrain(recipe, X, y, schema, families={"seed": 100, "leave_one_out": 100}, seed=0)
 
 Every network of a family is trained in the same tensor program; estimators are cloned and fitted in a pool of
-processes. Model i of a family is the same whatever else is in the bank.
+processes. Model i of a family is the same, up to rounding, whatever else is in the bank.
 """
 
 import hashlib

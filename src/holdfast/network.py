@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ModelError, did_you_mean
 
+FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 Pullback = Callable[[Tensor], Tensor]  # (n, k) weights on the scores -> (n, d) gradient by the rows
 Layer = dict[str, Any]
 

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from holdfast.errors import ModelError
-from holdfast.network import Engine, flat_layers, mlp
+from holdfast.network import FUSED_ADAM, Engine, flat_layers, mlp
 
-_FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 BETAS = (0.9, 0.999)
 SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
 
@@ -77,8 +76,8 @@ class Adam:
     def step(self, g: Tensor) -> None:
         lr, eps, decay = self.settings
         (b1, b2), self.count = BETAS, self.count + 1
-        if _FUSED_ADAM is not None:
-            _FUSED_ADAM(
+        if FUSED_ADAM is not None:
+            FUSED_ADAM(
                 [self.theta], [g], [self.m], [self.v], [], [torch.tensor(float(self.count))],
                 lr=lr, beta1=b1, beta2=b2, weight_decay=decay, eps=eps, amsgrad=False, maximize=False,
             )  # fmt: skip

@@ -204,8 +204,7 @@ class StableNeighborSearch(Explainer):
             ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
             if self.bank is not None:
                 agreed = ok & (least >= self.enough)
-                highest = torch.where(agreed, torch.inf, highest)  # the first such point is the one to keep
-                best, done = torch.where(agreed[:, None], p, best), done | agreed
+                best, done = torch.where(agreed[:, None], p, best), done | agreed  # the first such point is kept
                 ok &= ~agreed
             if self.keep == "best":
                 ok &= highest <= J  # the later of equals: J is rounded to 1 long before the slope to 0

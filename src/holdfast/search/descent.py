@@ -28,7 +28,7 @@ from torch import Tensor
 
 from holdfast.errors import untyped
 from holdfast.explainer import Explainer, Query, need
-from holdfast.network import Pullback
+from holdfast.network import FUSED_ADAM, Pullback
 from holdfast.search.tighten import shift
 
 Loss = Literal["cross_entropy", "score", "hinge"]
@@ -193,7 +193,7 @@ class Walk:
         delta, lo, hi = p - query.x, query.reach.lo, query.reach.hi
         # The slope of |u| at u = 0 is taken as 0: every search starts there.
         grad = torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
-        if how.optimizer == "adam" and _FUSED_ADAM and not how.compile:
+        if how.optimizer == "adam" and FUSED_ADAM and not how.compile:
             self.z = torch.clamp(self._adam(grad, lr, self.counts[t]), lo, hi)
             return u
         if how.optimizer == "adam":
@@ -205,7 +205,7 @@ class Walk:
     def _adam(self, grad: Tensor, lr: float, count: Tensor) -> Tensor:
         """One step of Adam by torch's own kernel, a sixth of the calls that spelling it out would take."""
         z = self.z.clone()
-        _FUSED_ADAM(
+        FUSED_ADAM(
             [z], [grad], [self.m], [self.v], [], [count], lr=lr, beta1=0.9, beta2=0.999,
             weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
@@ -232,9 +232,6 @@ def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi:
         v.mul_(0.99).addcmul_(g, g, value=0.01)
         g = g / v.sqrt()
     return torch.clamp(z - lr * g, lo, hi)
-
-
-_FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 
 
 @cache

@@ -1,7 +1,7 @@
 """Families of retrained models: in what a model may differ from the one in use when it is made again.
 
 Each family is a function from what there is (recipe, labels, seed) and the numbers of the models wanted to groups
-of models that share an architecture. Model i of a family is the same whatever others are asked for.
+of models that share an architecture. Model i of a family is made in the same way whatever others are asked for.
 """
 
 from collections.abc import Callable

@@ -88,7 +88,7 @@ def fit_stack(
         x, labels: all rows (n, d) and their classes (n,).
 
     Returns:
-        All M trained models. Model i is the same whatever else is in the plan.
+        All M trained models. Model i is the same, up to rounding, whatever else is in the plan.
     """
     whole = stack_of(module, len(plan))
     x = x.to(whole.theta.dtype)
