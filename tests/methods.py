@@ -25,6 +25,7 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "scfe": lambda: hf.Descent.scfe(steps=80, score=2.0),
     "generic": lambda: hf.Descent.generic(steps=80, lr=0.3),
     "vanilla": lambda: hf.Descent.vanilla(steps=80, lr=0.05),
+    "descent softmax": lambda: hf.Descent(steps=60, rounds=2, relax="softmax"),
     "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
     "min-cost l2": lambda: hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8),
     "min-cost legacy": lambda: hf.MinCost(legacy=True, steps=15, rounds=6, lr=0.05),
@@ -39,6 +40,9 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
         radius=8.0, samples=60, repeats=3, kind="vae", hidden=(16,), latent=4, epochs=5
     ),
     "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
+    "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, rounds=4),
+    "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
+    "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
     "stable-neighbor-search": lambda: hf.StableNeighborSearch(
         start=hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8), steps=20, points=4
     ),

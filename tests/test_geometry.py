@@ -74,3 +74,18 @@ def test_similar_rows_get_unrelated_numbers() -> None:
     assert abs(((a - 0.5) * (b - 0.5)).mean() * 12) < 0.15
     swapped = RowRandom.of(0, torch.tensor([[1.0, 2.0], [2.0, 1.0]])).uniform(4)
     assert not torch.equal(swapped[0], swapped[1])
+
+
+def test_sixteen_bits_at_a_time() -> None:
+    x = torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    r = RowRandom.of(3, x)
+    bits = r.bits16(33, 7, draw=1)  # not a multiple of four
+    assert bits.shape == (200, 33, 7)
+    assert (bits.min() >= 0) & (bits.max() < 1 << 16)
+    assert torch.equal(r[torch.tensor([7])].bits16(33, 7, draw=1), bits[7:8])
+    assert not torch.equal(r.bits16(33, 7, draw=2), bits)
+    u = (bits.double() + 0.5) / (1 << 16)
+    assert abs(float(u.mean()) - 0.5) < 5e-3
+    assert abs(float(u.var()) - 1 / 12) < 1e-3
+    together = torch.corrcoef(u.reshape(-1, 7).T) - torch.eye(7)  # the four parts of a word have nothing in common
+    assert together.abs().max() < 0.06

@@ -8,6 +8,7 @@ from holdfast.version import __version__
 _PUBLIC = {
     "Audit": "holdfast.survival",
     "Counterfactuals": "holdfast.result",
+    "Crossing": "holdfast.crossing",
     "Descent": "holdfast.search.descent",
     "Explainer": "holdfast.explainer",
     "Feature": "holdfast.feature",
@@ -21,6 +22,8 @@ _PUBLIC = {
     "NearestNeighbor": "holdfast.search.neighbors",
     "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
+    "RBR": "holdfast.robust.bayes",
+    "ROAR": "holdfast.robust.minmax",
     "Recipe": "holdfast.train.recipe",
     "Report": "holdfast.report",
     "Rule": "holdfast.feature",
@@ -29,6 +32,7 @@ _PUBLIC = {
     "Status": "holdfast.status",
     "Target": "holdfast.target",
     "audit": "holdfast.survival",
+    "cross_validity": "holdfast.crossing",
     "evaluate": "holdfast.metrics",
     "list_methods": "holdfast.methods",
 }
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast import metrics as metrics
     from holdfast import train as train
     from holdfast.bank import ModelBank as ModelBank
+    from holdfast.crossing import Crossing as Crossing
+    from holdfast.crossing import cross_validity as cross_validity
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.explainer import Explainer as Explainer
     from holdfast.explainer import Query as Query
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
     from holdfast.model import Model as Model
     from holdfast.report import Report as Report
     from holdfast.result import Counterfactuals as Counterfactuals
+    from holdfast.robust.bayes import RBR as RBR
+    from holdfast.robust.minmax import ROAR as ROAR
     from holdfast.robust.stable import StableNeighborSearch as StableNeighborSearch
     from holdfast.schema import Schema as Schema
     from holdfast.search.descent import Descent as Descent

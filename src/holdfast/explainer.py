@@ -9,15 +9,15 @@ person would hand in, and the bare model judges that row.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Self, cast, final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, SchemaError, SettingError, did_you_mean
+from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.geometry import ROW_BLOCK, RowRandom, chunks, limited_threads
 from holdfast.methods import without_gradients
 from holdfast.model import Model
@@ -26,6 +26,7 @@ from holdfast.progress import Progress
 from holdfast.promises import blocked, violations
 from holdfast.reach import Reach
 from holdfast.result import Counterfactuals, Run
+from holdfast.settings import Settings
 from holdfast.status import Status
 from holdfast.target import Goal, Target
 
@@ -100,7 +101,7 @@ class Query:
         return -u.squeeze(1), pull(torch.full_like(v, -1.0))
 
 
-class Explainer(ABC):
+class Explainer(Settings, ABC):
     """A way to find answers. Subclasses are dataclasses: fields are the settings, `search` is the algorithm."""
 
     title: ClassVar[str] = ""  # one line for the list of methods
@@ -253,35 +254,6 @@ class Explainer(ABC):
                 p = confidence[i]
                 out[i] = f"no reachable row found; the best attempt has probability {p:.2f}; {self.advice}"
         return out.tolist()
-
-    # ---- settings, in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        for spec in fields(cast(Any, self)):
-            value = getattr(self, spec.name)
-            out[spec.name] = value
-            if deep and isinstance(value, Explainer):
-                out |= {f"{spec.name}__{k}": v for k, v in value.get_params().items()}
-        return out
-
-    def set_params(self, **params: Any) -> Self:
-        known = self.get_params(deep=False)
-        for name, value in params.items():
-            head, _, rest = name.partition("__")
-            if head not in known:
-                raise SettingError(f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}")
-            if rest:
-                getattr(self, head).set_params(**{rest: value})
-            else:
-                setattr(self, head, value)
-        return self
-
-    def __repr__(self) -> str:
-        changed = [
-            f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def need(holds: bool, message: str) -> None:

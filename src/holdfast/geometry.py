@@ -106,6 +106,22 @@ class RowRandom:
         whole = (bits >> 40) & ((1 << 24) - 1)  # 24 bits are what a float32 can hold
         return (whole.to(dtype) / (1 << 24)).reshape(-1, *shape)
 
+    def bits16(self, *shape: int, draw: int = 0) -> Tensor:
+        """`(n, *shape)` whole numbers in [0, 65536), four from each word: for those who draw millions."""
+        size = math.prod(shape)
+        count = torch.arange(-(-size // 4), device=self.keys.device)
+        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
+        parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)
+        return (parts[:, :size].to(torch.int64) & 0xFFFF).reshape(-1, *shape)
+
+    def coins(self, p: float, *shape: int, draw: int = 0) -> Tensor:
+        """`(n, *shape)` booleans, true with probability p (to the nearest 1/65536)."""
+        size = math.prod(shape)
+        count = torch.arange(-(-size // 4), device=self.keys.device)
+        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
+        parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)[:, :size]
+        return (parts < round(p * 65536) - 32768).reshape(-1, *shape)
+
     def normal(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
         """`(n, *shape)` standard normal numbers (Box and Muller)."""
         half = -(-math.prod(shape) // 2)

@@ -17,6 +17,8 @@ METHODS = {
     "latent-search": ("holdfast.search.latent", "LatentSearch"),
     "stable-neighbor-search": ("holdfast.robust.stable", "StableNeighborSearch"),
     "prototype": ("holdfast.search.prototype", "Prototype"),
+    "roar": ("holdfast.robust.minmax", "ROAR"),
+    "rbr": ("holdfast.robust.bayes", "RBR"),
 }
 
 

@@ -283,8 +283,8 @@ class TorchModel(Model):
             digest.update(name.encode() + raw.numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def save(self, path: str | Path) -> None:
-        """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
+    def contents(self) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """What a file of the model holds: tensors, and a text with all else."""
         layers = describe(self.module)
         tensors = {
             f"{i}.{name}": value.detach().contiguous().clone()
@@ -297,8 +297,13 @@ class TorchModel(Model):
             "outputs": self.outputs,
             "schema": self.schema.to_dict(),
         }
+        return tensors, {"holdfast": json.dumps(content)}
+
+    def save(self, path: str | Path) -> None:
+        """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
+        tensors, metadata = self.contents()
         try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata={"holdfast": json.dumps(content)})
+            untyped("safetensors.torch").save_file(tensors, path, metadata=metadata)
         except Exception as error:  # safetensors has an error of its own, which is no OSError
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
@@ -394,7 +399,9 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = cast(dict[str, str], file.metadata() or {})
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
+            # A recourse network that was trained with the model may be in the same file.
+            mine = [name for name in file.keys() if not name.startswith("generator.")]  # noqa: SIM118
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in mine}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
     if "holdfast" not in metadata:

@@ -19,7 +19,8 @@ MOST_DOTS = 2000  # more hide each other, and make a page slow
 MOST_BARS = 25
 
 # From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
-BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#999999"
+BLUE, ORANGE, GREY, GREEN, RED = "#0072B2", "#E69F00", "#999999", "#009E73", "#D55E00"
+PINK, SKY = "#CC79A7", "#56B4E9"
 WAYS = {"raised": BLUE, "lowered": ORANGE, "switched": GREY}
 INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
 # Text is measured where the chart is made and drawn where it is read: these fonts have the same widths.

@@ -8,13 +8,12 @@ import pandas as pd
 import torch
 
 from holdfast.errors import SettingError, optional
-from holdfast.plot import BLUE, GREY, INK, MOST_DOTS, ORANGE, WIDTH, row_names, themed
+from holdfast.plot import BLUE, GREEN, GREY, INK, MOST_DOTS, ORANGE, RED, WIDTH, row_names, themed
 
 if TYPE_CHECKING:
     from holdfast.model import Model
     from holdfast.survival import Audit
 
-GREEN, RED = "#009E73", "#D55E00"  # of the same palette
 GRID = 120  # cells a side of the map of two models
 
 

@@ -20,7 +20,10 @@ import torch
 from torch import Tensor
 
 from holdfast.feature import Array, Feature, Rule
+from holdfast.geometry import pad_rows
 from holdfast.linear import Part, excess, into_rules
+
+SAFE = 40.0  # logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,57 @@ class Layout:
     def per_feature(self, columns: Tensor) -> Tensor:
         """(n, d) values per column -> (n, features) sums."""
         return columns.new_zeros(len(columns), self.features).index_add_(1, self.owner, columns)
+
+    # ---- one-hot columns relaxed
+
+    @cached_property
+    def _together(self) -> tuple[Tensor, Tensor]:
+        """(d, d) do two columns belong to the same category, and (d,) the one-hot columns; both as numbers.
+
+        A product with the former adds up the levels of all categories at once; a number stands alone.
+        """
+        same = (self.owner[:, None] == self.owner).to(self.scale.dtype)
+        return same, self.one_hot.to(self.scale.dtype)
+
+    def _totals(self, values: Tensor) -> Tensor:
+        """(..., d) for each column the sum over the levels of its category; a row's does not depend on other rows."""
+        rows = values.reshape(-1, values.shape[-1])
+        return (pad_rows(rows) @ self._together[0])[: len(rows)].view(values.shape)
+
+    def softmax(self, z: Tensor, open_: Tensor | None = None) -> Tensor:
+        """(..., d) with a softmax over the levels of each category; number columns as they are.
+
+        Args:
+            z: rows.
+            open_: (..., d) 1 for levels that take part and 0 for others; at least one of each category must.
+        """
+        if not (self.groups.numel() and z.numel()):
+            return z
+        logits = z * self._together[1]
+        low, high = torch.aminmax(logits.detach())
+        if not (low.item() > -SAFE and high.item() < SAFE):  # exp could leave the range of float32
+            logits = logits if open_ is None else torch.where(open_ > 0, logits, -torch.inf)
+            logits = logits - self._tops(logits)
+        e = logits.exp()
+        e = e if open_ is None else e * open_
+        return torch.where(self.one_hot, e / self._totals(e), z)
+
+    def _tops(self, z: Tensor) -> Tensor:
+        """(..., d) the greatest value in the category of each column, 0 for numbers."""
+        top = torch.zeros_like(z)
+        for group in self.groups:
+            columns = group[group < len(self.center)]
+            top[..., columns] = z[..., columns].amax(-1, keepdim=True).detach()
+        return top
+
+    def softmax_pull(self, soft: Tensor, g: Tensor) -> Tensor:
+        """(..., d) the gradient by z of what has the gradient `g` by soft = softmax(z).
+
+        s_j (g_j - sum_l s_l g_l) in the columns of a category, l over its levels; g_j in those of numbers.
+        """
+        if not self.groups.numel():
+            return g
+        return torch.where(self.one_hot, soft * (g - self._totals(soft * g)), g)
 
 
 @dataclass(frozen=True)

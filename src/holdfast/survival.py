@@ -49,17 +49,23 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
         )
     bank.check_fits(cfs)
     counted = independent(cfs, bank)
-    goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
-    held = list[Array]()
     with Progress(progress, "auditing") as bar:
         bar.total(len(bank.shelves))
-        for shelf in bank.shelves:
-            scores = shelf.scores(cfs.after, cfs.x_cf)  # (M, n, k)
-            m, n = scores.shape[:2]
-            many = torch.arange(n).repeat(m)
-            held.append(goal[many].met(scores.flatten(0, 1)).reshape(m, n).numpy())
-            bar.step(1)
-    return Audit(cfs, np.concatenate(held)[counted], bank.family[counted], bank.fingerprint())
+        held = verdicts(cfs, bank, bar)
+    return Audit(cfs, held[counted], bank.family[counted], bank.fingerprint())
+
+
+def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
+    """(M, n) does model m give answer i the wanted outcome? The bar moves by one per shelf."""
+    goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
+    held = list[Array]()
+    for shelf in bank.shelves:
+        scores = shelf.scores(cfs.after, cfs.x_cf)  # (M, n, k)
+        m, n = scores.shape[:2]
+        many = torch.arange(n).repeat(m)
+        held.append(goal[many].met(scores.flatten(0, 1)).reshape(m, n).numpy())
+        bar.step(1)
+    return np.concatenate(held)
 
 
 def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
@@ -68,6 +74,15 @@ def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
     An error if one of them guided the search: it was made from the same, or it gives the same scores.
     """
     origins = np.array(bank.origins(), dtype=object)
+    refuse_guides(cfs, bank, origins)
+    copies = pd.Series(origins).duplicated().to_numpy()
+    if copies.any():
+        warnings.warn(f"{int(copies.sum())} models of the bank are copies of others and do not count", stacklevel=3)
+    return ~copies
+
+
+def refuse_guides(cfs: Counterfactuals, bank: ModelBank, origins: Array) -> None:
+    """An error if a model of the bank, made from these origins (M,), guided the search."""
     seen = np.isin(origins, list(cfs.run.searched))
     if cfs.run.signatures:
         mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures)
@@ -78,10 +93,15 @@ def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
             f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers, so they cannot "
             "certify them; retrain a bank with another seed for the audit"
         )
-    copies = pd.Series(origins).duplicated().to_numpy()
-    if copies.any():
-        warnings.warn(f"{int(copies.sum())} models of the bank are copies of others and do not count", stacklevel=3)
-    return ~copies
+
+
+def by_row(cfs: Counterfactuals, answers: Array) -> Array:
+    """(.., n) flags of answers -> (.., rows): is it so for any answer of the row?"""
+    if not len(cfs):
+        return answers
+    order = np.argsort(cfs.source, kind="stable")
+    first = np.unique(cfs.source[order], return_index=True)[1]
+    return np.logical_or.reduceat(answers[..., order], first, axis=-1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,14 +170,14 @@ class Audit:
         end to end: all rows that needed an answer times models under which they have one that holds.
         """
         cfs, needy = self.cfs, self.cfs.codes != Status.ALREADY_MET
-        asked, found = self._rows(needy), self._rows(cfs.found)
-        proposed = self._rows(needy & (cfs.x_cf != cfs.x).any(1).numpy())
+        asked, found = by_row(cfs, needy), by_row(cfs, cfs.found)
+        proposed = by_row(cfs, needy & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
             held = self.held[self._models(None if name == "all" else name)]
             kept = held[:, cfs.found]
             per_model = kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
-            holding = self._rows(cfs.found & held)[:, asked]
+            holding = by_row(cfs, cfs.found & held)[:, asked]
             lines[name] = {
                 "coverage": _share(proposed[asked]),
                 "base validity": _share(found[proposed]),
@@ -168,14 +188,6 @@ class Audit:
                 "models": len(kept),
             }
         return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
-
-    def _rows(self, answers: Array) -> Array:
-        """(.., n) flags of answers -> (.., rows): is it so for any answer of the row?"""
-        if not len(self.cfs):
-            return answers
-        order = np.argsort(self.cfs.source, kind="stable")
-        first = np.unique(self.cfs.source[order], return_index=True)[1]
-        return np.logical_or.reduceat(answers[..., order], first, axis=-1)
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""

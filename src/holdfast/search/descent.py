@@ -13,9 +13,15 @@ Wachter, Mittelstadt and Russell 2018; Pawelczyk et al. 2022 (SCFE). On a linear
 SCFE ends at x + m w / (lam + |w|^2), m = score - gap(x); the form printed in "Trade-offs between Adversarial
 Robustness and Actionable Explanations" has a factor lam too many.
 
-Gradients are taken at the nearest reachable row of z and applied to z (straight through), so that whole
-numbers and categories change as soon as enough has been gathered, and every row that is kept is one a person
-can hand in.
+relax = "round": gradients are taken at the nearest reachable row of z and applied to z (straight through), so that
+whole numbers and categories change as soon as enough has been gathered.
+
+relax = "softmax": z is minimised over through N(z), a softmax over the levels of each category and numbers as they are,
+so the gradient has the factor dN/dz; the row is rounded afterwards. VanillaCF of "RoCourseNet" (Guo et al. 2023):
+
+    minimise over z    softplus(-gap(N(z))) + 0.5 * mean_j (N(z)_j - x_j)^2        from z = x
+
+Either way every row that is judged or kept is one a person can hand in.
 """
 
 import math
@@ -29,6 +35,7 @@ from torch import Tensor
 from holdfast.errors import untyped
 from holdfast.explainer import Explainer, Query, need
 from holdfast.network import FUSED_ADAM, Pullback
+from holdfast.reach import Reach
 from holdfast.search.tighten import shift
 
 Loss = Literal["cross_entropy", "score", "hinge"]
@@ -51,6 +58,8 @@ class Descent(Explainer):
         rounds: rows without an answer start again with `lam` halved, this many times in all.
         keep: "cheapest" answer on the way, "first" (a row then leaves the batch), or the "last" point.
         compile: let torch.compile fuse the elementwise part of a step; the first call then takes long.
+        relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the levels a person may
+            take. With the latter, judging rows on the way (any keep but "last") costs a second pass per step.
     """
 
     title: ClassVar[str] = "gradient descent on a loss plus a distance"
@@ -68,6 +77,7 @@ class Descent(Explainer):
     rounds: int = 5
     keep: Literal["cheapest", "first", "last"] = "cheapest"
     compile: bool = False
+    relax: Literal["round", "softmax"] = "round"
 
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
@@ -102,9 +112,9 @@ class Descent(Explainer):
 
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
-        """VanillaCF: cross-entropy and half the mean square, RMSprop, the last point."""
+        """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last point."""
         base: dict[str, Any] = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000}
-        base = _TO_THE_END | base | {"decay": False}
+        base = _TO_THE_END | base | {"decay": False, "relax": "softmax"}
         return cls(**(base | settings))
 
     def check(self, model: object) -> None:
@@ -114,6 +124,11 @@ class Descent(Explainer):
         need(self.optimizer in ("adam", "rmsprop", "sgd", "newton"), f"unknown optimizer {self.optimizer!r}")
         newton = self.optimizer != "newton" or (self.loss == "score" and self.norm == 2)
         need(newton, "optimizer='newton' is for loss='score' with norm=2")
+        need(self.relax in ("round", "softmax"), f"relax must be 'round' or 'softmax', got {self.relax!r}")
+        need(
+            self.relax == "round" or self.optimizer != "newton",
+            "relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'",
+        )
         need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
@@ -131,22 +146,35 @@ class Descent(Explainer):
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
         if self.keep == "first":
             return self._until_met(query, lam)
-        reach, walk = query.reach, Walk(self, query, lam)
+        if self.keep == "last" and self.relax == "softmax":
+            return self._unjudged(query, lam)
+        reach, walk = query.reach, self._walk(query, lam)
         best = Cheapest(query, self.norm) if self.keep == "cheapest" else None
         p = walk.z
         for t in query.steps(self.steps + 1):
-            p = walk.z if reach.is_box else reach.project(walk.z)
+            p = walk.row(reach)
             u = walk.step(query, p, t)
             if best:
                 best.see(p, u)
         return best.done(p) if best else (p, query.met(p))
 
+    def _walk(self, query: Query, lam: float) -> "Walk":
+        return Walk(self, query, lam) if self.relax == "round" else SoftWalk(self, query, lam)
+
+    def _unjudged(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
+        """Only the end is rounded: nothing on the way needs a reachable row."""
+        walk = SoftWalk(self, query, lam)
+        for t in query.steps(self.steps):
+            walk.descend(query, t)
+        p = walk.row(query.reach)
+        return p, query.met(p)
+
     def _until_met(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
         """Each row stops, and leaves the batch, at the first point with the wanted outcome."""
         answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
-        rows, walk = torch.arange(len(query)), Walk(self, query, lam)
+        rows, walk = torch.arange(len(query)), self._walk(query, lam)
         for t in query.steps(self.steps + 1):
-            p = query.reach.project(walk.z)
+            p = walk.row(query.reach)
             met = walk.step(query, p, t).squeeze(1) < 0
             answer[rows] = p  # the latest attempt, in case it is the last
             if met.any():
@@ -176,31 +204,46 @@ class Walk:
     def only(self, rows: Tensor) -> None:
         self.z, self.m, self.v, self.back = self.z[rows], self.m[rows], self.v[rows], self.back[rows]
 
+    def row(self, reach: Reach) -> Tensor:
+        """The reachable rows where the walk is."""
+        return self.z if reach.is_box else reach.project(self.z)
+
     def step(self, query: Query, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
-        how = self.how
         u, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
-        lr = how.lr * (1 - t / how.steps) if how.decay else how.lr
-        if how.optimizer == "newton":
+        if self.how.optimizer == "newton":
+            lr = self._rate(t)
             self.z = query.reach.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
             return u
+        self._move(self._gradient(query, p, v, pull), t, query.reach.lo, query.reach.hi)
+        return u
+
+    def _rate(self, t: int) -> float:
+        return self.how.lr * (1 - t / self.how.steps) if self.how.decay else self.how.lr
+
+    def _gradient(self, query: Query, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+        """Of loss and distance, by p."""
+        how = self.how
         if how.loss == "cross_entropy":
             outer = torch.sigmoid(v)
         elif how.loss == "score":
             outer = 2 * (v + (how.score - self.level))
         else:
             outer = (v > 0).to(v.dtype)
-        delta, lo, hi = p - query.x, query.reach.lo, query.reach.hi
+        delta = p - query.x
         # The slope of |u| at u = 0 is taken as 0: every search starts there.
-        grad = torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
+        return torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
+
+    def _move(self, grad: Tensor, t: int, lo: Tensor, hi: Tensor) -> None:
+        """One step of the optimiser, and back between the limits."""
+        how, lr = self.how, self._rate(t)
         if how.optimizer == "adam" and FUSED_ADAM and not how.compile:
             self.z = torch.clamp(self._adam(grad, lr, self.counts[t]), lo, hi)
-            return u
+            return
         if how.optimizer == "adam":
             lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
         rate: Any = torch.tensor(lr) if how.compile else lr  # a compiled step must not depend on a number
         self.z = self.update(self.z, grad, rate, self.m, self.v, lo, hi, how.optimizer)
-        return u
 
     def _adam(self, grad: Tensor, lr: float, count: Tensor) -> Tensor:
         """One step of Adam by torch's own kernel, a sixth of the calls that spelling it out would take."""
@@ -220,6 +263,46 @@ class Walk:
         room = torch.where(up, reach.hi - x, x - reach.lo)
         move = shift(miss.abs(), g.abs(), reach.weights.clamp_min(1e-6), room, ridge=self.lam)
         return x + torch.where(up, move, -move)
+
+
+class SoftWalk(Walk):
+    """The same through a softmax over the levels of each category.
+
+    Levels that a person may not take have no part in it: what is fixed stays as it is. The logits have no limits, the
+    softmax keeps their levels between 0 and 1; numbers stay in their intervals.
+    """
+
+    def __init__(self, how: Descent, query: Query, lam: float) -> None:
+        super().__init__(how, query, lam)
+        reach, at = query.reach, query.reach.layout
+        self.lo = torch.where(at.one_hot, -math.inf, reach.lo)
+        self.hi = torch.where(at.one_hot, math.inf, reach.hi)
+        shut = at.one_hot & (reach.hi <= 0)
+        self.open = torch.where(shut, 0.0, torch.ones_like(self.z)) if shut.any() else None
+
+    def only(self, rows: Tensor) -> None:
+        super().only(rows)
+        self.lo, self.hi = self.lo[rows], self.hi[rows]
+        self.open = None if self.open is None else self.open[rows]
+
+    def row(self, reach: Reach) -> Tensor:
+        return reach.project(reach.layout.softmax(self.z, self.open))
+
+    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+        """Move all rows once by the gradient at the softmax; the verdict is that on p."""
+        u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
+        self.descend(query, t)
+        return u
+
+    def descend(self, query: Query, t: int) -> None:
+        self._move(self.slope(query), t, self.lo, self.hi)
+
+    def slope(self, query: Query) -> Tensor:
+        """The gradient of loss and distance at N(z), by z."""
+        at = query.reach.layout
+        p = at.softmax(self.z, self.open)
+        _, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
+        return at.softmax_pull(p, self._gradient(query, p, v, pull))
 
 
 def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi: Tensor, optimizer: str) -> Tensor:

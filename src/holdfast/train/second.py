@@ -1,9 +1,10 @@
-"""A stack of small networks with first and second derivatives by hand.
+"""A stack of networks with first and second derivatives.
 
-M networks of one architecture, Linear layers with LeakyReLU between them and one logit z at the end, f = sigmoid(z):
+M networks of one architecture, all parameters of one in a row of (M, P). `Leaky` has Linear layers with LeakyReLU
+between them and works by hand:
 
     h_0 = x,  a_i = h_{i-1} W_i + b_i,  h_i = s_i a_i,  s_i = 1 or `slope`,  z = a_L
-    L = mean over rows of (f - y)^2,   d_i = dL / da_i,   dL/dW_i = h_{i-1}' d_i,   dL/dx = d_1 W_1'
+    L = sum over rows of w L(z, y),   d_i = dL / da_i,   dL/dW_i = h_{i-1}' d_i,   dL/dx = d_1 W_1'
 
 Second derivatives come from Pearlmutter's R-operator, the derivative of all of the above along a direction
 p = (P_i, q_i) of the parameters; between the kinks of LeakyReLU only the loss is curved:
@@ -12,43 +13,109 @@ p = (P_i, q_i) of the parameters; between the kinks of LeakyReLU only the loss i
     R d_L = L''(z) R z,                                R d_{i-1} = s_{i-1} (R d_i W_i' + d_i P_i')
 
 so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1' the mixed derivative. Automatic
-differentiation through an unrolled training step gives the same, at more than twice the cost.
+differentiation through an unrolled training step gives the same, at several times the cost. `AnyModule` takes the
+same derivatives of any torch module through `torch.func`.
+
+One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of class 1. More
+outputs: cross-entropy.
 """
 
 import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
-from torch import Tensor
-
-Parts = list[Tensor]  # W_1 (M, a, b), b_1 (M, 1, b), W_2, ..
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
 
 SLOPE = 0.01
+BLOCK = 16  # hidden layers are filled up to multiples of it: products of narrow matrices are several times slower
+Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
+Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """All parameters in one vector, so that an optimiser's step is a few operations on it, and their shapes."""
+class Weights:
+    """Parameters of M networks (M, P), and each layer's as views of them."""
 
-    flat: Tensor
-    shapes: tuple[torch.Size, ...]
-
-    @classmethod
-    def of(cls, parts: Parts) -> "Parameters":
-        return cls(torch.cat([part.reshape(-1) for part in parts]), tuple(part.shape for part in parts))
-
-    def like(self, flat: Tensor) -> "Parameters":
-        return Parameters(flat, self.shapes)
-
-    def zeros(self) -> "Parameters":
-        return self.like(torch.zeros_like(self.flat))
+    def __init__(self, flat: Tensor, sizes: Sequence[int] = ()) -> None:
+        self.flat, self.sizes = flat, tuple(sizes)
+        self.narrow = dict[int, Weights]()
 
     @cached_property
     def parts(self) -> Parts:
-        """Each weight and bias, as a view of the vector."""
-        ends = list(itertools.accumulate(shape.numel() for shape in self.shapes))
-        return [self.flat[end - shape.numel() : end].view(shape) for end, shape in zip(ends, self.shapes, strict=True)]
+        out, at, m = Parts(), 0, len(self.flat)
+        for a, b in itertools.pairwise(self.sizes):
+            w = self.flat[:, at : at + a * b].view(m, a, b)
+            at += a * b
+            out.append((w, self.flat[:, at : at + b].view(m, 1, b)))
+            at += b
+        return out
+
+    def __len__(self) -> int:
+        return len(self.flat)
+
+    def first(self, m: int) -> "Weights":
+        """The first m networks, as views."""
+        if m == len(self.flat):
+            return self
+        if m not in self.narrow:
+            self.narrow[m] = Weights(self.flat[:m], self.sizes)
+        return self.narrow[m]
+
+    def empty(self) -> "Weights":
+        return Weights(torch.empty_like(self.flat), self.sizes)
+
+
+def block(units: int) -> int:
+    """The next multiple of 16; wide layers are well served by one of 8."""
+    size = BLOCK if units < 8 * BLOCK else BLOCK // 2
+    return -(-units // size) * size
+
+
+class Rooms:
+    """Memory by name, kept from step to step: large tensors that are made anew cost more than what fills them."""
+
+    def __init__(self) -> None:
+        self.held = dict[tuple[Any, ...], Tensor]()
+
+    def __call__(self, name: tuple[Any, ...], m: int, n: int, k: int, dtype: torch.dtype) -> Tensor:
+        """(m, n, k) numbers, yet to be written; what was there under this name before is gone."""
+        key = (*name, n, k, dtype)
+        found = self.held.get(key)
+        if found is None or len(found) < m:
+            found = self.held[key] = torch.empty(m, n, k, dtype=dtype)
+        return found[:m]
+
+
+# ---- losses of the outputs z (M, n, k), rows weighted with w (M, n, 1)
+
+
+def slope_and_curve(z: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Curve]:
+    """dL/dz, and the function from R z to R dL/dz. `y` (M, n, 1) is 0 or 1, or the number of the class."""
+    k = z.shape[2]
+    if k > 2:
+        p = torch.softmax(z, 2)
+        d = (p - nn.functional.one_hot(y.squeeze(2).long(), k)).mul_(w)
+        return d, lambda r: (r - (p * r).sum(2, keepdim=True)).mul_(p).mul_(w)
+    f = torch.sigmoid(z if k == 1 else z[..., 1:] - z[..., :1])
+    miss, f1 = f - y, torch.addcmul(f, f, f, value=-1)
+    half = miss * (2 * w)
+    d = half * f1
+    curve = torch.addcmul(2 * w * f1, half, 1 - 2 * f).mul_(f1)
+    if k == 1:
+        return d, lambda r: r * curve
+    return torch.cat([-d, d], 2), lambda r: (r[..., 1:] - r[..., :1]).mul_(curve) * r.new_tensor([-1.0, 1.0])
+
+
+def losses(z: Tensor, y: Tensor) -> Tensor:
+    """L(z, y) of each row, (..., n, k) and (..., n) -> (..., n)."""
+    if z.shape[-1] > 2:
+        return -torch.log_softmax(z, -1).gather(-1, y.long()[..., None]).squeeze(-1)
+    f = torch.sigmoid(z[..., 0] if z.shape[-1] == 1 else z[..., 1] - z[..., 0])
+    return (f - y).square()
 
 
 @dataclass(frozen=True)
@@ -56,67 +123,216 @@ class Pass:
     """What one forward and backward pass leaves for the second derivatives."""
 
     inputs: list[Tensor]  # h_0 .. h_{L-1}, (M, n, .)
-    kinks: list[Tensor]  # s_1 .. s_{L-1}
     slopes: list[Tensor]  # d_1 .. d_L
-    curve: Tensor  # L''(z), (M, n, 1)
+    curve: Curve
+    name: str  # of the memory that holds them
 
 
-def logits(theta: Parts, x: Tensor, slope: float = SLOPE) -> Tensor:
-    """(M, n) z of rows (M, n, d), or (n, d) shared by all."""
-    h = x.expand(len(theta[0]), *x.shape[-2:])
-    for i in range(0, len(theta) - 2, 2):
-        h = torch.nn.functional.leaky_relu(torch.baddbmm(theta[i + 1], h, theta[i]), slope)
-    return torch.baddbmm(theta[-1], h, theta[-2]).squeeze(2)
+class Net(ABC):
+    """An architecture: derivatives of the loss of M networks."""
+
+    @abstractmethod
+    def scores(self, theta: Weights, x: Tensor) -> Tensor:
+        """z (M, n, k) of rows (M, n, d)."""
+
+    @abstractmethod
+    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """z, and the function from dL/dz to dL/dx; it may be called once, before the next call of `vjp`."""
+
+    @abstractmethod
+    def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
+        """Write dL/dtheta into `out`; returns what `mixed` needs, in memory of this name. Rows (M, n, d), y and w
+        (M, n, 1)."""
+
+    @abstractmethod
+    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Tensor, hessian: Weights | None) -> Tensor:
+        """R{dL/dx} (M, n, c) in some columns of x; writes the Hessian times p into `hessian` if given."""
 
 
-def gradient(weights: Parameters, x: Tensor, y: Tensor, slope: float = SLOPE) -> tuple[Parameters, Pass]:
-    """dL/dtheta of the mean squared error of sigmoid(z) against y (M, n), and what `mixed` needs."""
-    theta, n = weights.parts, x.shape[-2]
-    found = weights.like(torch.empty_like(weights.flat))
-    inputs, kinks = [x.expand(len(theta[0]), *x.shape[-2:])], list[Tensor]()
-    for i in range(0, len(theta) - 2, 2):
-        a = torch.baddbmm(theta[i + 1], inputs[-1], theta[i])
-        s = torch.where(a > 0, a.new_ones(()), slope)
-        kinks.append(s)
-        inputs.append(a.mul_(s))
-    f = torch.sigmoid(torch.baddbmm(theta[-1], inputs[-1], theta[-2]))
-    miss, f1 = f - y[..., None], f * (1 - f)
-    d = miss * f1 * (2 / n)
-    curve = (f1 * f1 + miss * f1 * (1 - 2 * f)) * (2 / n)
-    slopes, out = [d], found.parts
-    for i in range(len(theta) - 2, -1, -2):
-        torch.bmm(inputs[i // 2].transpose(1, 2), d, out=out[i])
-        torch.sum(d, 1, keepdim=True, out=out[i + 1])
-        if i:
-            d = torch.bmm(d, theta[i].transpose(1, 2)).mul_(kinks[i // 2 - 1])
-            slopes.insert(0, d)
-    return found, Pass(inputs, kinks, slopes, curve)
+class Leaky(Net):
+    """Linear layers with LeakyReLU between them (slope 0: ReLU), by hand.
 
+    Hidden layers have room for a multiple of 16 units. The weights of units that are not there are 0; their
+    gradients are then 0 too, so they stay 0 in training.
 
-def mixed(weights: Parameters, along: Parameters, at: Pass, *, hessian: bool) -> tuple[Tensor, Parameters | None]:
-    """Along p: the mixed derivative R{dL/dx} (M, n, d), and if asked for the Hessian times p."""
-    theta, p = weights.parts, along.parts
-    found = weights.like(torch.empty_like(weights.flat)) if hessian else None
-    r, moved = None, list[Tensor | None]([None])  # R h_0 = 0
-    for i in range(0, len(theta), 2):
-        r_a = torch.baddbmm(p[i + 1], at.inputs[i // 2], p[i])
-        if r is not None:
-            r_a = torch.baddbmm(r_a, r, theta[i])
-        if i + 2 < len(theta):
-            r = r_a.mul_(at.kinks[i // 2])
+    Args:
+        sizes: inputs, hidden units, outputs.
+        inputs: where the inputs are among columns of which there are more, for a network on top of another.
+    """
+
+    def __init__(self, sizes: Sequence[int], slope: float = SLOPE, inputs: Tensor | None = None) -> None:
+        self.sizes, self.slope = tuple(sizes), slope
+        self.inputs = torch.arange(self.sizes[0]) if inputs is None else inputs
+        first = self.sizes[0] if inputs is None else block(int(inputs[-1]) + 1)
+        self.room = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
+        self.rooms = Rooms()
+
+    def weights(self, count: int, dtype: torch.dtype = torch.float32) -> Weights:
+        """Room for the parameters of `count` networks, all 0."""
+        total = sum(a * b + b for a, b in itertools.pairwise(self.room))
+        return Weights(torch.zeros(count, total, dtype=dtype), self.room)
+
+    def load(self, theta: Weights, parts: Parts) -> Weights:
+        """Write weights (M, a, b) and biases (M, 1, b) of the layers as they are without filling."""
+        for i, ((w, b), (mine, bias)) in enumerate(zip(parts, theta.parts, strict=True)):
+            rows = self.inputs if i == 0 else torch.arange(self.sizes[i])
+            mine[:, rows, : self.sizes[i + 1]] = w
+            bias[..., : self.sizes[i + 1]] = b
+        return theta
+
+    def real(self, theta: Weights) -> Parts:
+        """What `load` takes."""
+        out = Parts()
+        for i, (w, b) in enumerate(theta.parts):
+            rows, width = self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
+            out.append((w[:, rows, :width], b[..., :width]))
+        return out
+
+    def forward(
+        self, theta: Weights, x: Tensor, masks: Sequence[Tensor] = (), name: str = ""
+    ) -> tuple[list[Tensor], Tensor]:
+        """h_0 .. h_{L-1} and z, in memory of this name; dropout multiplies h_i with a mask."""
+        h = [x]
+        last = len(theta.parts) - 1
+        for i, (w, b) in enumerate(theta.parts):
+            a = torch.baddbmm(b, h[-1], w, out=self._room((name, "h", i), x, w.shape[2]))
+            if i == last:
+                return h, a
+            nn.functional.leaky_relu_(a, self.slope)
+            h.append(a.mul_(masks[i]) if masks else a)
+        raise AssertionError
+
+    def backward(
+        self,
+        theta: Weights,
+        h: list[Tensor],
+        d: Tensor,
+        out: Weights | None,
+        masks: Sequence[Tensor] = (),
+        name: str = "",
+    ) -> list[Tensor]:
+        """d_1 .. d_L from d_L; writes dL/dtheta into `out` if given."""
+        parts, slopes = theta.parts, [d]
+        for i in range(len(parts) - 1, -1, -1):
+            if out is not None:
+                gw, gb = out.parts[i]
+                torch.bmm(h[i].transpose(1, 2), d, out=gw)
+                torch.sum(d, 1, keepdim=True, out=gb)
+            if i:
+                d = torch.bmm(d, parts[i][0].transpose(1, 2), out=self._room((name, "d", i), d, self.room[i]))
+                d = self._kinked(d.mul_(masks[i - 1]) if masks else d, h[i])
+                slopes.insert(0, d)
+        return slopes
+
+    def _room(self, name: tuple[Any, ...], like: Tensor, width: int) -> Tensor:
+        return self.rooms(name, like.shape[0], like.shape[1], width, like.dtype)
+
+    def _kinked(self, g: Tensor, h: Tensor) -> Tensor:
+        """s_i g, in place; s_i is told from the sign of h_i."""
+        if self.slope == 0:
+            return torch.ops.aten.threshold_backward.grad_input(g, h, 0, grad_input=g)
+        return torch.ops.aten.leaky_relu_backward.grad_input(g, h, self.slope, True, grad_input=g)
+
+    def scores(self, theta: Weights, x: Tensor) -> Tensor:
+        return self.forward(theta, x, name="scores")[1].clone()
+
+    def vjp(self, theta: Weights, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        h, z = self.forward(theta, x, masks, "vjp")
+
+        def pull(d: Tensor) -> Tensor:
+            first = self.backward(theta, h, d, None, masks, "vjp")[0]
+            return torch.bmm(first, theta.parts[0][0].transpose(1, 2))
+
+        return z, pull
+
+    def gradient(
+        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str, masks: Sequence[Tensor] = ()
+    ) -> Pass:
+        h, z = self.forward(theta, x, masks, name)
+        d, curve = slope_and_curve(z, y, w)
+        return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
+
+    def mixed(self, theta: Weights, along: Weights, at: Pass, columns: Tensor, hessian: Weights | None) -> Tensor:
+        parts, p, last = theta.parts, along.parts, len(theta.parts) - 1
+        moved, r = list[Tensor](), torch.empty(0)  # R h_1 .., and R h_0 = 0
+        for i, (dw, db) in enumerate(p):
+            h = at.inputs[i]
+            r_a = torch.baddbmm(db, h, dw, out=self._room(("r", i), h, dw.shape[2]))
+            if i:
+                r_a.baddbmm_(r, parts[i][0])
+            r = r_a if i == last else self._kinked(r_a, at.inputs[i + 1])
             moved.append(r)
-        else:
-            r = r_a
-    assert r is not None
-    r_d = at.curve * r
-    for i in range(len(theta) - 2, -1, -2):
-        d, h, r_h = at.slopes[i // 2], at.inputs[i // 2], moved[i // 2]
-        if found is not None:
-            g = torch.bmm(h.transpose(1, 2), r_d, out=found.parts[i])
-            if r_h is not None:
-                g.baddbmm_(r_h.transpose(1, 2), d)
-            torch.sum(r_d, 1, keepdim=True, out=found.parts[i + 1])
-        r_d = torch.baddbmm(torch.bmm(d, p[i].transpose(1, 2)), r_d, theta[i].transpose(1, 2))
-        if i:
-            r_d.mul_(at.kinks[i // 2 - 1])
-    return r_d, found
+        r_d = at.curve(r)
+        for i in range(last, -1, -1):
+            d, h, (w, _) = at.slopes[i], at.inputs[i], parts[i]
+            if hessian is not None:
+                gw, gb = hessian.parts[i]
+                torch.bmm(h.transpose(1, 2), r_d, out=gw)
+                if i:
+                    gw.baddbmm_(moved[i - 1].transpose(1, 2), d)
+                torch.sum(r_d, 1, keepdim=True, out=gb)
+            dw, w = (p[i][0], w) if i or len(columns) == w.shape[1] else (p[i][0][:, columns], w[:, columns])
+            room = self._room((at.name, "rd", i), d, dw.shape[1])
+            r_d = torch.bmm(d, dw.transpose(1, 2), out=room).baddbmm_(r_d, w.transpose(1, 2))
+            if i:
+                r_d = self._kinked(r_d, at.inputs[i])
+        return r_d
+
+
+class AnyModule(Net):
+    """Any torch module without random layers, through `torch.func`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.shapes = {name: p.shape for name, p in module.named_parameters()}
+        self.buffers = dict(module.named_buffers())
+
+    def weights(self, count: int) -> Weights:
+        """`count` copies of the module's own parameters."""
+        flat = torch.cat([p.detach().reshape(-1) for p in self.module.parameters()])
+        return Weights(flat.expand(count, -1).clone())
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parameters (..., P) by name."""
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        parts = torch.split(flat, sizes, -1)
+        return {
+            name: part.reshape(*flat.shape[:-1], *shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+    def _scores(self, flat: Tensor, x: Tensor) -> Tensor:
+        out = functional_call(self.module, (self.named(flat), self.buffers), (x,))
+        return out[:, None] if out.ndim == 1 else out
+
+    def _loss(self, flat: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        return (losses(self._scores(flat, x), y.squeeze(-1)) * w.squeeze(-1)).sum()
+
+    def scores(self, theta: Weights, x: Tensor) -> Tensor:
+        return vmap(self._scores)(theta.flat, x)
+
+    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        with torch.enable_grad():
+            rows = x.detach().requires_grad_()
+            z = self.scores(theta, rows)
+        return z.detach(), lambda d: torch.autograd.grad(z, rows, d)[0]
+
+    def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
+        slope: Any = grad(self._loss)
+        out.flat.copy_(vmap(slope)(theta.flat, x, y, w))
+        return x, y, w
+
+    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Tensor, hessian: Weights | None) -> Tensor:
+        def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
+            def loss(t: Tensor) -> Tensor:
+                return self._loss(t, rows, y, w)
+
+            change: Any = jvp(loss, (flat,), (p,))
+            return change[1]
+
+        x, y, w = at
+        slope: Any = grad(directed, argnums=(0, 1))
+        by_theta, by_x = vmap(slope)(theta.flat, x, along.flat, y, w)
+        if hessian is not None:
+            hessian.flat.copy_(by_theta)
+        return by_x[..., columns]

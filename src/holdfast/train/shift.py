@@ -8,40 +8,25 @@ Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023:
 T times: K steps of training on the shifted rows, then a step of delta along the gradient of the answers' loss
 through these K steps (truncated there; theta' carries on). The answers x_cf and their wanted classes t are those of
 the model that is attacked and stay fixed. A step has the length 2.5 eps / T, so that T of them reach any corner.
+theta' has been trained on the shift before its last step.
 
 All of it works on a stack of models at once; rows of one model are coupled through its theta', models are not.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import SettingError
-from holdfast.geometry import clip_norm, unit
-from holdfast.train.second import Parameters, Pass, gradient, mixed
+from holdfast.geometry import RowRandom, clip_norm, unit
+from holdfast.reach import Layout
+from holdfast.train.second import Net, Weights
 
 B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
 ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would else be 0 times infinity
-
-
-@dataclass(frozen=True)
-class State:
-    """Adam's memory."""
-
-    m: Tensor
-    v: Tensor
-    count: int
-
-    @classmethod
-    def of(cls, theta: Parameters) -> "State":
-        return cls(torch.zeros_like(theta.flat), torch.zeros_like(theta.flat), 0)
-
-    def root(self) -> Tensor:
-        """What Adam divides by, but for the last small number."""
-        return (self.v / (1 - B2**self.count)).add_(ROOT).sqrt_()
 
 
 @dataclass(frozen=True)
@@ -85,133 +70,164 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Which encoded columns are numbers, and which belong to which category."""
+class Batch:
+    """Rows with their classes, and answers with the classes they are meant to get: what an attack looks at."""
 
-    one_hot: Tensor  # (d,) bool
-    groups: Tensor  # (categories, most levels) column numbers, padded with d
-
-    def softmax(self, x: Tensor) -> Tensor:
-        """A softmax over the levels of each category; number columns as they are."""
-        if not self.groups.numel():
-            return x
-        padded = torch.cat([x, x.new_full((*x.shape[:-1], 1), -math.inf)], -1)
-        soft = torch.softmax(padded[..., self.groups], -1)
-        out = torch.cat([x, x.new_zeros(*x.shape[:-1], 1)], -1)
-        out[..., self.groups] = soft
-        return out[..., :-1].contiguous()
-
-    def softmax_pull(self, soft: Tensor, g: Tensor) -> Tensor:
-        """Gradient by the columns, from the gradient by what `softmax` made of them."""
-        if not self.groups.numel():
-            return g
-        zero = g.new_zeros(*g.shape[:-1], 1)
-        p, up = (torch.cat([v, zero], -1)[..., self.groups] for v in (soft, g))
-        out = torch.cat([g, zero], -1)
-        out[..., self.groups] = p * (up - (p * up).sum(-1, keepdim=True))
-        return out[..., :-1].contiguous()
+    x: Tensor  # (M, n, d)
+    y: Tensor  # (M, n, 1)
+    w: Tensor  # (M, n, 1) weights of the rows, 1 / n for a mean
+    x_cf: Tensor  # (M, m, d)
+    t: Tensor  # (M, m, 1)
+    w_cf: Tensor  # (M, m, 1)
 
 
-def virtual_shift(
-    theta: Parameters,
-    x: Tensor,
-    y: Tensor,
-    x_cf: Tensor,
-    t: Tensor,
-    shift: Shift,
-    columns: Columns,
-    generator: torch.Generator,
-) -> tuple[Parameters, Tensor]:
-    """theta' and delta.
+class Attack:
+    """Virtual Data Shift on one architecture, with memory that is kept from call to call.
 
     Args:
-        theta: M models, see `second`.
-        x, y: rows (M, n, d) and their classes (M, n), 0 or 1.
-        x_cf, t: answers (M, n, d) and the classes they are meant to get (M, n).
-        generator: where the first shift comes from.
+        net: the architecture.
+        like: parameters of as many models as there will be at most.
+        shift: the settings.
+        layout: which columns are numbers, and which belong to which category.
     """
-    delta = _drawn(x, shift, columns, generator)
-    state = State.of(theta)
-    for _ in range(shift.outer if shift.inner else 0):
-        tape = Tape(theta, state)
-        rows = _shifted(x, delta, shift, columns)
-        for _ in range(shift.inner):
-            tape.step(rows, y, shift)
-        theta, state = tape.theta, tape.state
-        if shift.ascend:
-            g = tape.by_rows(x_cf, t, shift)
+
+    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout) -> None:
+        self.net, self.shift, self.layout = net, shift, layout
+        self.columns = torch.arange(len(layout.one_hot))
+        if shift.categories == "none":
+            self.columns = self.columns[~layout.one_hot]
+        self.tape = Tape(net, like, shift, self.columns)
+
+    def __call__(self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Weights:
+        """theta'; random numbers come from one key per model and the number of the draw."""
+        return self.with_delta(theta, batch, random, draw, epsilon)[0]
+
+    def with_delta(
+        self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float
+    ) -> tuple[Weights, Tensor]:
+        """theta' and delta (M, n, c), in the columns that shift. theta' lasts until the next call."""
+        shift, tape, m = self.shift, self.tape, len(theta)
+        delta, base = self._drawn(batch, random, draw, epsilon), batch.x[..., self.columns]
+        if not (shift.outer and shift.inner):
+            return theta, delta
+        tape.start(theta, m)
+        for i in range(shift.outer):
+            rows = self._shifted(batch.x, base, delta)
+            tape.train(rows, batch)
+            if not shift.ascend:
+                delta = self._drawn(batch, random, draw + (i + 1) * (1 << 40), epsilon)
+                continue
+            g = tape.by_rows(batch)
             if shift.categories == "softmax":
-                g = columns.softmax_pull(rows, g)
-            delta = _climbed(delta, g, shift, columns)
-        else:
-            delta = _drawn(x, shift, columns, generator)
-    return theta, delta
+                g = self.layout.softmax_pull(rows, g)
+            delta = self._climbed(delta, g, epsilon)
+        return tape.theta, delta
 
+    def _drawn(self, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Tensor:
+        shape = (*batch.x.shape[1:2], len(self.columns))
+        u = random[torch.arange(len(batch.x))].uniform(*shape, draw=draw, dtype=batch.x.dtype)
+        return self._projected((2 * u - 1) * epsilon, epsilon)
 
-def _drawn(x: Tensor, shift: Shift, columns: Columns, generator: torch.Generator) -> Tensor:
-    delta = (2 * torch.rand(x.shape, generator=generator, dtype=x.dtype) - 1) * shift.epsilon
-    return _projected(delta, shift, columns)
+    def _projected(self, delta: Tensor, epsilon: float) -> Tensor:
+        if self.shift.norm == "l2":
+            return clip_norm(delta.flatten(0, -2), epsilon).view_as(delta)
+        if self.shift.categories != "softmax":
+            return delta.clamp_(-epsilon, epsilon)
+        # The authors' map leaves shifts of categories where they are.
+        return torch.where(self.layout.one_hot, delta, delta.clamp(-epsilon, epsilon))
 
+    def _climbed(self, delta: Tensor, g: Tensor, epsilon: float) -> Tensor:
+        way = torch.sign(g) if self.shift.norm == "linf" else unit(g.flatten(0, -2)).view_as(g)
+        return self._projected(torch.add(delta, way, alpha=2.5 * epsilon / self.shift.outer), epsilon)
 
-def _projected(delta: Tensor, shift: Shift, columns: Columns) -> Tensor:
-    free = delta.masked_fill(columns.one_hot, 0.0) if shift.categories == "none" else delta
-    if shift.norm == "l2":
-        return clip_norm(free.flatten(0, -2), shift.epsilon).view_as(free)
-    inside = free.clamp(-shift.epsilon, shift.epsilon)
-    # The authors' map leaves shifts of categories where they are.
-    return torch.where(columns.one_hot, free, inside) if shift.categories == "softmax" else inside
-
-
-def _climbed(delta: Tensor, g: Tensor, shift: Shift, columns: Columns) -> Tensor:
-    size = 2.5 * shift.epsilon / shift.outer
-    way = torch.sign(g) if shift.norm == "linf" else unit(g.flatten(0, -2)).view_as(g)
-    return _projected(delta + size * way, shift, columns)
-
-
-def _shifted(x: Tensor, delta: Tensor, shift: Shift, columns: Columns) -> Tensor:
-    return columns.softmax(x + delta) if shift.categories == "softmax" else x + delta
+    def _shifted(self, x: Tensor, base: Tensor, delta: Tensor) -> Tensor:
+        if self.shift.categories == "softmax":
+            return self.layout.softmax(x + delta)
+        if self.shift.categories == "clamp":
+            return x + delta
+        rows = x.clone()
+        rows[..., self.columns] = base + delta
+        return rows
 
 
 class Tape:
-    """Steps of training, kept so that the gradient of what follows can go back through them."""
+    """K steps of training, kept so that the gradient of what follows can go back through them."""
 
-    def __init__(self, theta: Parameters, state: State) -> None:
-        self.theta, self.state = theta, state
-        self.done = list[tuple[Parameters, Pass, Parameters, State]]()
+    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Tensor) -> None:
+        self.net, self.shift, self.columns, self.like = net, shift, columns, like
+        self.thetas = [like.empty() for _ in range(shift.inner + 1)]
+        adam = shift.optimizer == "adam"
+        self.ms, self.vs, self.roots = ([like.empty() for _ in range(shift.inner + 1)] if adam else [] for _ in "mvr")
+        self.grads = [like.empty() for _ in range(shift.inner)]
+        self.spare = [like.empty() for _ in range(6)]
+        self.passes = list[Any]()
 
-    def step(self, rows: Tensor, y: Tensor, shift: Shift) -> None:
-        g, at = gradient(self.theta, rows, y)
-        before = self.theta
-        if shift.optimizer == "sgd":
-            self.theta = before.like(torch.sub(before.flat, g.flat, alpha=shift.eta))
-        else:
-            m, v, count = torch.lerp(self.state.m, g.flat, 1 - B1), self.state.v * B2, self.state.count + 1
-            self.state = State(m, v.addcmul_(g.flat, g.flat, value=1 - B2), count)
-            size = shift.eta / (1 - B1**count)
-            self.theta = before.like(torch.addcdiv(before.flat, m, self.state.root().add_(ADAM_EPS), value=-size))
-        self.done.append((before, at, g, self.state))
+    def start(self, theta: Weights, m: int) -> None:
+        """Begin at theta, with fresh memories of Adam."""
+        self.m, self.count = m, 0
+        self.thetas[0].first(m).flat.copy_(theta.flat)
+        for held in (self.ms, self.vs):
+            if held:
+                held[0].first(m).flat.zero_()
+        self.moved = False
 
-    def by_rows(self, x_cf: Tensor, t: Tensor, shift: Shift) -> Tensor:
-        """(M, n, d) the gradient of the answers' loss at theta' by the rows it was trained on."""
-        last, _ = gradient(self.theta, x_cf, t)
-        up, by_m, by_v = last.flat, torch.zeros_like(last.flat), torch.zeros_like(last.flat)
+    @property
+    def theta(self) -> Weights:
+        """Where training has come to."""
+        return self.thetas[-1].first(self.m)
+
+    def train(self, rows: Tensor, batch: Batch) -> None:
+        """K steps."""
+        if self.moved:  # go on from the last point: it becomes the first
+            for held in (self.thetas, self.ms, self.vs):
+                if held:
+                    held[0], held[-1] = held[-1], held[0]
+        self.moved, self.passes = True, list[Any]()
+        for k in range(self.shift.inner):
+            theta, after, g = (held.first(self.m) for held in (self.thetas[k], self.thetas[k + 1], self.grads[k]))
+            self.passes.append(self.net.gradient(theta, rows, batch.y, batch.w, g, f"step {k}"))
+            self.count += 1
+            if self.shift.optimizer == "sgd":
+                torch.sub(theta.flat, g.flat, alpha=self.shift.eta, out=after.flat)
+                continue
+            before = self.ms[k].first(self.m).flat, self.vs[k].first(self.m).flat
+            m, v, root = (held[k + 1].first(self.m).flat for held in (self.ms, self.vs, self.roots))
+            torch.lerp(before[0], g.flat, 1 - B1, out=m)
+            torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
+            torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
+            whole = torch.add(root, ADAM_EPS, out=self.spare[0].first(self.m).flat)
+            torch.addcdiv(theta.flat, m, whole, value=-self.shift.eta / (1 - B1**self.count), out=after.flat)
+
+    def by_rows(self, batch: Batch) -> Tensor:
+        """(M, n, c) the gradient of the answers' loss at theta' by the rows it was trained on."""
+        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.spare)
+        self.net.gradient(self.theta, batch.x_cf, batch.t, batch.w_cf, up, "answers")
+        adam, last = self.shift.optimizer == "adam", self.shift.inner - 1
         total: Tensor | None = None
-        for i in range(len(self.done) - 1, -1, -1):
-            theta, at, g, state = self.done[i]
-            if shift.optimizer == "adam":
-                size, root = shift.eta / (1 - B1**state.count), state.root()
-                whole = root + ADAM_EPS
-                base = (up / whole).mul_(size)
-                by_m.sub_(base)
-                by_v.add_(base.mul_(state.m).div_(whole.mul_(root)), alpha=0.5 / (1 - B2**state.count))
-                p = torch.addcmul((1 - B1) * by_m, g.flat, by_v, value=2 * (1 - B2))
-                by_m.mul_(B1)
-                by_v.mul_(B2)
+        for k in range(last, -1, -1):
+            theta, g = self.thetas[k].first(self.m), self.grads[k].first(self.m)
+            if adam:
+                count = self.count - (last - k)
+                m, root = self.ms[k + 1].first(self.m).flat, self.roots[k + 1].first(self.m).flat
+                # theta' = theta - size m / (root + eps), root^2 = v / (1 - B2^count) + ROOT
+                whole = torch.add(root, ADAM_EPS, out=p.flat)
+                size, bend = self.shift.eta / (1 - B1**count), 0.5 / (1 - B2**count)
+                torch.div(up.flat, whole, out=base.flat).mul_(size)
+                by_v_more = whole.mul_(root).reciprocal_().mul_(m).mul_(base.flat)
+                if k == last:
+                    torch.neg(base.flat, out=by_m.flat)
+                    torch.mul(by_v_more, bend, out=by_v.flat)
+                else:
+                    by_m.flat.sub_(base.flat)
+                    by_v.flat.add_(by_v_more, alpha=bend)
+                torch.mul(by_v.flat, g.flat, out=p.flat).mul_(2 * (1 - B2)).add_(by_m.flat, alpha=1 - B1)
+                by_m.flat.mul_(B1)
+                by_v.flat.mul_(B2)
             else:
-                p = -shift.eta * up
-            by_x, curved = mixed(theta, theta.like(p), at, hessian=i > 0)
+                torch.mul(up.flat, -self.shift.eta, out=p.flat)
+            by_x = self.net.mixed(theta, p, self.passes[k], self.columns, curved if k else None)
             total = by_x if total is None else total.add_(by_x)
-            if curved is not None:
-                up = up + curved.flat
+            if k:
+                up.flat.add_(curved.flat)
         assert total is not None
         return total

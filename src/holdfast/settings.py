@@ -1,0 +1,37 @@
+"""Settings in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)."""
+
+from dataclasses import fields
+from typing import Any, Self, cast
+
+from holdfast.errors import SettingError, did_you_mean
+
+
+class Settings:
+    """For dataclasses whose fields are their settings, and nothing else."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for spec in fields(cast(Any, self)):
+            value = getattr(self, spec.name)
+            out[spec.name] = value
+            if deep and isinstance(value, Settings):
+                out |= {f"{spec.name}__{k}": v for k, v in value.get_params().items()}
+        return out
+
+    def set_params(self, **params: Any) -> Self:
+        known = self.get_params(deep=False)
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if head not in known:
+                raise SettingError(f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}")
+            if rest:
+                getattr(self, head).set_params(**{rest: value})
+            else:
+                setattr(self, head, value)
+        return self
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"

@@ -1,0 +1,372 @@
+"""Prediction and recourse trained together, many networks at once: CounterNet, and RoCourseNet's tri-level training.
+
+    z = encoder(x),  p = predictor(z),  f = sigmoid(line(p)),      theta   = all of these
+    c = generator(z, p),  x_cf = N(c),                             theta_g = the generator
+
+N passes numbers on as they are, puts a softmax over the levels of each category (the largest level when answers are
+handed out) and copies what may not change from x. Layers are Linear, LeakyReLU, dropout. Block-wise coordinate descent,
+for one batch (x, y):
+
+    1  theta   <- Adam( l1 L(f(x; theta), y) )
+    2  x_cf = N(g(x)) and t, the class to reach, with the new theta; with two classes, the other one
+    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself in CounterNet
+    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 ),   z and p are constants here
+
+Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f inside step 3 and 4
+has no dropout. With more than two classes t is drawn among the others and the generator is told which it is.
+
+Models of tables of different length train side by side: in each epoch those that have run out of batches wait.
+"""
+
+import itertools
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import SettingError
+from holdfast.geometry import RowRandom, clip_norm, limited_threads
+from holdfast.network import FUSED_ADAM
+from holdfast.progress import Progress
+from holdfast.reach import Layout
+from holdfast.train.fit import Loop
+from holdfast.train.second import Leaky, Parts, Weights, block, slope_and_curve
+from holdfast.train.shift import Attack, Batch, Shift
+
+Schedule = Literal["linear", "static", "log"]
+ALONE = 2  # so many models at least for each thread
+PURPOSES = 16  # independent draws of one step
+START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order of the rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint(Loop):
+    """How the networks are made and trained.
+
+    Args:
+        encoder, predictor, generator: widths of the layers.
+        dropout: share of units left out in steps 1, 2 and 4.
+        l1, l2, l3: weights of prediction, validity and proximity.
+        shift: the attack in step 3; None trains a CounterNet.
+        schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
+        smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
+        clip: largest norm of a gradient, 0 for none.
+        attack_dropout: also in f(x_cf; theta') of step 4.
+    """
+
+    batch_size: int = 128
+    lr: float = 0.003
+    encoder: tuple[int, ...] = (200, 10)
+    predictor: tuple[int, ...] = (10,)
+    generator: tuple[int, ...] = (10,)
+    dropout: float = 0.3
+    l1: float = 1.0
+    l2: float = 0.2
+    l3: float = 0.1
+    shift: Shift | None = None
+    schedule: Schedule = "linear"
+    smooth_labels: bool = False
+    clip: float = 0.0
+    attack_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("encoder", "predictor", "generator"):
+            widths = getattr(self, name)
+            if not widths or any(not isinstance(h, int) or h < 1 for h in widths):
+                raise SettingError(f"{name} must be a list of at least one width, got {widths!r}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        for name in ("l1", "l2", "l3", "clip"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise SettingError(f"{name} must be at least 0, got {value}")
+        if self.schedule not in ("linear", "static", "log"):
+            raise SettingError(f"schedule must be linear, static or log, got {self.schedule!r}")
+
+    def epsilon(self, epoch: int) -> float:
+        """The attack's epsilon in epoch 1, 2, .."""
+        if self.shift is None:
+            return 0.0
+        share = {"linear": epoch / self.epochs, "static": 1.0, "log": _log_share(epoch, self.epochs)}[self.schedule]
+        return self.shift.epsilon * share
+
+
+def _log_share(epoch: int, epochs: int) -> float:
+    return math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class JointStack:
+    """M networks, each with a prediction and an answer for every row."""
+
+    net: Leaky
+    gen: Leaky
+    theta: Weights
+    theta_g: Weights
+    classes: int
+    features: tuple[int, int]  # which hidden layers are z and p
+
+    @classmethod
+    def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
+        """Networks with all weights 0."""
+        outputs = 1 if classes == 2 else classes
+        told = 0 if classes == 2 else classes
+        net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
+        z, p = how.encoder[-1], how.predictor[-1]
+        places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(told)]
+        gen = Leaky((z + p + told, *how.generator, inputs), inputs=torch.cat(places))
+        at = len(how.encoder), len(how.encoder) + len(how.predictor)
+        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, at)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def start(self, random: RowRandom) -> None:
+        """Initial weights and biases, uniform between -1 and 1 over the root of a layer's inputs."""
+        for part, (net, theta) in enumerate(((self.net, self.theta), (self.gen, self.theta_g))):
+            parts = Parts()
+            for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
+                draw = START + 100 * part + i
+                u = random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype).mul_(2).sub_(1).div_(math.sqrt(a))
+                parts.append((u[:, :a], u[:, a:]))
+            net.load(theta, parts)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """(M, n, k) outputs for rows (M, n, d), or (n, d) shared by all."""
+        return self.net.scores(self.theta, x.expand(len(self), *x.shape[-2:]))
+
+    def answers(self, x: Tensor, t: Tensor | None = None) -> Tensor:
+        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) tells the wanted class where there are
+        more than two."""
+        h, _ = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
+        return self.gen.scores(self.theta_g, self.told(h, t))
+
+    def told(self, h: list[Tensor], t: Tensor | None) -> Tensor:
+        """What the generator sees: z, p and the class to reach."""
+        parts = [h[i] for i in self.features]
+        if self.classes > 2:
+            assert t is not None
+            wish = nn.functional.one_hot(t.squeeze(2).long(), self.classes).to(h[0].dtype)
+            parts.append(nn.functional.pad(wish, (0, block(self.classes) - self.classes)))
+        return torch.cat(parts, 2)
+
+    def other(self, z: Tensor) -> Tensor:
+        """(M, n, 1) the class that two-class outputs do not predict."""
+        return (z <= 0).to(z.dtype)
+
+    def pick(self, models: Tensor) -> "JointStack":
+        """Some of the networks, in this order."""
+        parts = [Weights(held.flat[models].clone(), held.sizes) for held in (self.theta, self.theta_g)]
+        return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features)
+
+
+def fit_joint(
+    how: Joint,
+    x: Tensor,
+    labels: Tensor,
+    layout: Layout,
+    *,
+    classes: int = 2,
+    tables: Sequence[Tensor] | None = None,
+    seeds: Sequence[int] = (0,),
+    bar: Progress | None = None,
+    workers: int | None = None,
+) -> JointStack:
+    """Train networks side by side.
+
+    Args:
+        x, labels: all rows (n, d) and the numbers of their classes (n,).
+        layout: the schema as tensors: categories, and what may not change.
+        tables: for each network the rows it learns from; None gives all rows to each.
+        seeds: one for each network; weights, order and dropout come from it, and from nothing else.
+        workers: threads that train a part of the networks each; None takes as many as pay.
+
+    Returns:
+        The networks. One is the same, up to rounding, whatever trains beside it.
+    """
+    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
+    if len(rows) != len(seeds) or any(not len(r) for r in rows):
+        raise SettingError(f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
+    parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
+
+    def run(models: list[int]) -> JointStack:
+        """Longest table first."""
+        stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
+        with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
+            random = RowRandom.of(0, torch.tensor([[float(seeds[i])] for i in models], dtype=torch.float64))
+            training = Training(how, stack, x, labels.to(x.dtype), layout, [rows[i] for i in models], random)
+            for epoch in range(1, how.epochs + 1):
+                training.epoch(epoch)
+                if bar is not None:
+                    bar.step(len(models) / how.epochs)
+        return stack
+
+    # Threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes.
+    with ThreadPoolExecutor(len(parts)) as pool:
+        stacks = list(pool.map(run, parts)) if len(parts) > 1 else [run(parts[0])]
+    back = torch.tensor([i for part in parts for i in part]).argsort()
+    out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
+    out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
+    out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
+    if not bool(out.theta.flat.isfinite().all() and out.theta_g.flat.isfinite().all()):
+        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
+    return out
+
+
+def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
+    """Models divided so that each part has about as many rows; in a part, longest first."""
+    out, loads = [list[int]() for _ in range(parts)], [0] * parts
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        least = loads.index(min(loads))
+        out[least].append(i)
+        loads[least] += sizes[i]
+    return [part for part in out if part]
+
+
+class Training:
+    """All that one run of training holds; models are in the order of their tables, longest first."""
+
+    def __init__(
+        self,
+        how: Joint,
+        stack: JointStack,
+        x: Tensor,
+        y: Tensor,
+        layout: Layout,
+        rows: list[Tensor],
+        random: RowRandom,
+    ) -> None:
+        self.how, self.stack, self.x, self.y, self.layout, self.random = how, stack, x, y, layout, random
+        self.batches = Batches(rows, how.batch_size, random)
+        self.g, self.g_g = stack.theta.empty(), stack.theta_g.empty()
+        self.adam, self.adam_g = RowAdam(stack.theta, how), RowAdam(stack.theta_g, how)
+        self.attack = None
+        if how.shift is not None and how.shift.outer and how.shift.inner:
+            self.attack = Attack(stack.net, stack.theta, how.shift, layout)
+        self.fixed = layout.fixed if bool(layout.fixed.any()) else None
+        self.steps = 0
+        stack.start(random)
+
+    def epoch(self, epoch: int) -> None:
+        """One pass of every model over its rows."""
+        epsilon = self.how.epsilon(epoch)
+        for rows, w in self.batches.epoch(epoch):
+            flat = rows.reshape(-1)
+            x = self.x.index_select(0, flat).view(*rows.shape, -1)
+            self.step(x, self.y.index_select(0, flat).view(*rows.shape, 1), w.to(x.dtype), epsilon)
+
+    def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
+        """Steps 1 to 4 on rows (m, n, d) of the first m models."""
+        how, stack, net, gen, m = self.how, self.stack, self.stack.net, self.stack.gen, len(x)
+        theta, theta_g = stack.theta.first(m), stack.theta_g.first(m)
+        draw, self.steps = self.steps * PURPOSES, self.steps + 1
+        # 1
+        g = self.g.first(m)
+        net.gradient(theta, x, self._smooth(y, draw), how.l1 * w, g, "predict", self._masks(net, x, draw + 1))
+        self.adam.step(self._clipped(g.flat))
+        # 2
+        t = self._wish(net.forward(theta, x, name="now")[1], draw + 2)
+        h, _ = net.forward(theta, x, self._masks(net, x, draw + 3), "generate")
+        masks = self._masks(gen, x, draw + 4)
+        h_g, c = gen.forward(theta_g, stack.told(h, t), masks, "generate")
+        x_cf = self._kept(self.layout.softmax(c), x)
+        # 3
+        shifted = theta
+        if self.attack is not None:
+            shifted = self.attack(theta, Batch(x, y, w, x_cf, t, w), self.random, draw + 5, epsilon)
+        # 4
+        judging = self._masks(net, x, draw + 6) if how.attack_dropout else ()
+        z, pull = net.vjp(shifted, x_cf, judging)
+        by_cf = pull(slope_and_curve(z, self._smooth(t, draw + 7), how.l2 * w)[0])
+        by_cf.addcmul_(x_cf - x, w, value=2 * how.l3 / x.shape[2])
+        if self.fixed is not None:
+            by_cf.masked_fill_(self.fixed, 0.0)
+        g_g = self.g_g.first(m)
+        gen.backward(theta_g, h_g, self.layout.softmax_pull(x_cf, by_cf), g_g, masks, "generate")
+        self.adam_g.step(self._clipped(g_g.flat))
+
+    def _wish(self, z: Tensor, draw: int) -> Tensor:
+        """(m, n, 1) the class each answer has to get."""
+        k = self.stack.classes
+        if k == 2:
+            return self.stack.other(z)
+        u = self.random[torch.arange(len(z))].uniform(z.shape[1], 1, draw=draw, dtype=z.dtype)
+        return (z.argmax(2, keepdim=True) + 1 + (u * (k - 1)).long()) % k
+
+    def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
+        return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
+
+    def _masks(self, net: Leaky, x: Tensor, draw: int) -> list[Tensor]:
+        """Dropout: units of each hidden layer are 0 with its probability, else scaled up."""
+        p, widths = self.how.dropout, net.room[1:-1]
+        if not p:
+            return []
+        keep = self.random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)
+        return list(torch.split(keep.to(x.dtype).mul_(1 / (1 - p)), list(widths), 2))
+
+    def _smooth(self, y: Tensor, draw: int) -> Tensor:
+        if not self.how.smooth_labels or self.stack.classes > 2:
+            return y
+        u = self.random[torch.arange(len(y))].uniform(y.shape[1], 1, draw=draw + 8, dtype=y.dtype)
+        return torch.where(y > 0.5, 0.8 + 0.15 * u, 0.05 + 0.15 * u)
+
+    def _clipped(self, g: Tensor) -> Tensor:
+        if not self.how.clip:
+            return g
+        return g.copy_(clip_norm(g, self.how.clip))
+
+
+class Batches:
+    """The rows of M models, batch by batch, each model's in an order of its own; longest table first."""
+
+    def __init__(self, rows: list[Tensor], size: int, random: RowRandom) -> None:
+        self.sizes, self.size, self.random = [len(r) for r in rows], size, random
+        self.rows = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (M, longest)
+        self.beyond = torch.arange(self.rows.shape[1]) >= torch.tensor(self.sizes)[:, None]
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """(m, b) rows of the first m models, those that have any left, and their weights (m, b, 1): a mean over
+        what there is, where the last batch is not full."""
+        key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
+        order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(1))
+        for at in range(0, self.sizes[0], self.size):
+            left = [min(self.size, n - at) for n in self.sizes if n > at]
+            there = slice(len(left)), slice(at, at + self.size)
+            share = torch.tensor([1 / n for n in left])[:, None]
+            yield order[there], (~self.beyond[there] * share)[..., None]
+
+
+class RowAdam:
+    """Adam with a count of steps for each model: those with short tables make fewer."""
+
+    def __init__(self, theta: Weights, loop: Loop) -> None:
+        self.loop = loop
+        m, v = torch.zeros_like(theta.flat), torch.zeros_like(theta.flat)
+        self.theta, self.m, self.v = theta.flat, m, v
+        self.counts = torch.zeros(len(theta.flat))
+        self.each = list(theta.flat.unbind()), list(m.unbind()), list(v.unbind()), list(self.counts.unbind())
+
+    def step(self, g: Tensor) -> None:
+        """Of the first models, as many as g has rows."""
+        n, loop, (b1, b2) = len(g), self.loop, (0.9, 0.999)
+        self.counts[:n] += 1
+        if FUSED_ADAM is not None:
+            theta, m, v, counts = (held[:n] for held in self.each)
+            FUSED_ADAM(
+                theta, list(g.unbind()), m, v, [], counts, lr=loop.lr, beta1=b1, beta2=b2,
+                weight_decay=loop.weight_decay, eps=loop.adam_eps, amsgrad=False, maximize=False,
+            )  # fmt: skip
+            return
+        theta, m, v, count = self.theta[:n], self.m[:n], self.v[:n], self.counts[:n, None].double()
+        if loop.weight_decay:
+            g = g + loop.weight_decay * theta
+        m.lerp_(g, 1 - b1)
+        v.mul_(b2).addcmul_(g, g, value=1 - b2)
+        root = (v / (1 - b2**count).to(v.dtype)).sqrt_().add_(loop.adam_eps)
+        theta.sub_(m / root * (loop.lr / (1 - b1**count)).to(v.dtype))
