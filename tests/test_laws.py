@@ -205,7 +205,7 @@ def test_a_used_up_budget_still_returns_every_row(method: str, model: str) -> No
     assert cfs.status["reason"][late].str.contains("time budget").all()
 
 
-@pytest.mark.parametrize(("method", "model"), [c for c in CASES if c[1] in ("two-logit", "callable")])
+@pytest.mark.parametrize(("method", "model"), [c for c in CASES if c[1] in ("two-logit", "callable", "counternet")])
 def test_ten_thousand_rows(method: str, model: str) -> None:
     e, m, _, _ = solved(method, model)
     X = people(m, 10_000)

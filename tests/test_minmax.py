@@ -18,7 +18,7 @@ from holdfast.geometry import RowRandom
 from holdfast.network import mlp
 from holdfast.progress import Progress
 from holdfast.robust import lime
-from holdfast.robust.lime import Neighbors, Sums, blocks_of, fit_planes, shares_of
+from holdfast.robust.lime import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
 from holdfast.robust.minmax import worst_shift
 from holdfast.target import Target
 
@@ -189,17 +189,16 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
 ) -> None:
     monkeypatch.setattr(lime, "TAIL", tail)
     monkeypatch.setattr(lime, "CELLS", cells)
+    monkeypatch.setattr(lime, "SCORED", cells)
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)
     shares, d, samples = shares_of(x, schema.layout(torch.float64)), schema.width, 300
     query = ask(model, x[:N])
     with model.borrowed():
         plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
-        neighbors = Neighbors.of(query.reach.layout, shares, samples, 0.1)
-        drawn = [neighbors.draw(query, piece) for piece in range(len(neighbors.pieces))]
-        z, r2 = torch.cat([part[0] for part in drawn], 1), torch.cat([part[1] for part in drawn], 1)
+        z = torch.empty(N, samples, d).double()
+        r2 = Neighbors.of(query.reach.layout, shares, 0.1).draw(query, z)
         logit = model(z.flatten(0, 1))[:, 1].clamp(-math.log(999999), math.log(999999)).reshape(N, samples)
-    assert z.shape == (N, samples, d)
     assert torch.allclose(r2, (z - query.x[:, None]).square().sum(2))
     k = torch.sqrt(torch.exp(-r2 / (0.75 * math.sqrt(d)) ** 2))
     for i in range(N):
@@ -211,10 +210,10 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
 def test_a_plane_by_hand() -> None:
     """Two neighbours 1 and 2 with gaps 1 and 4, weights 1 and 1/2, ridge 1: w = (1 + 4) / (1 + 2 + 1)."""
     z, y, k = torch.tensor([[[1.0], [2.0]]]), torch.tensor([[1.0, 4.0]]), torch.tensor([[1.0, 0.5]])
-    w, b = Sums.of(z.clone(), y, k, [(0, 1, False)]).ridge(1.0, False)
+    w, b = weighted_ridge(z.clone(), y, k, [(0, 1, False)], 1.0, False)
     assert (float(w), float(b)) == pytest.approx((1.25, 0.0))
     # With an intercept: means 4/3 and 2, w = (1/3 * 1 + 1/2 * 2/3 * 2) / (1/9 + 1/2 * 4/9 + 1) = 1 / (4/3)
-    w, b = Sums.of(z.clone(), y, k, [(0, 1, False)]).ridge(1.0, True)
+    w, b = weighted_ridge(z.clone(), y, k, [(0, 1, False)], 1.0, True)
     assert (float(w), float(b)) == pytest.approx((0.75, 2 - 0.75 * 4 / 3))
 
 
@@ -230,7 +229,8 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
     model = hf.Model.of(seeded(mlp(schema.width, (4,), 1)).double(), schema)
     assert [b[2] for b in blocks_of(layout)] == [False, True, False]
     query = ask(model, x[:16])
-    z, _ = Neighbors.of(layout, shares, 5000, 0.1).draw(query)
+    z, again = torch.empty(16, 5000, schema.width).double(), torch.empty(1, 5000, schema.width).double()
+    Neighbors.of(layout, shares, 0.1).draw(query, z)
     assert (z[..., layout.one_hot].sum(2) == 1).all()
     assert torch.allclose(z[..., layout.one_hot].mean(1), shares[layout.one_hot].expand(16, -1), atol=0.03)
     numbers = ~layout.one_hot
@@ -241,7 +241,7 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
     spread = step.std(1)[inside]
     assert len(spread)
     assert torch.allclose(spread, torch.full_like(spread, 0.1), atol=0.004)
-    again, _ = Neighbors.of(layout, shares, 5000, 0.1).draw(query[torch.tensor([5])])
+    Neighbors.of(layout, shares, 0.1).draw(query[torch.tensor([5])], again)
     assert torch.equal(again[0], z[5])
 
 

@@ -7,6 +7,8 @@ from holdfast.version import __version__
 
 _PUBLIC = {
     "Audit": "holdfast.survival",
+    "CounterNet": "holdfast.train.counternet",
+    "CFModel": "holdfast.train.generators",
     "Counterfactuals": "holdfast.result",
     "Crossing": "holdfast.crossing",
     "Descent": "holdfast.search.descent",
@@ -15,6 +17,7 @@ _PUBLIC = {
     "GrowingSpheres": "holdfast.search.spheres",
     "HoldfastError": "holdfast.errors",
     "LatentSearch": "holdfast.search.latent",
+    "LearnedRecourse": "holdfast.train.learned",
     "MinCost": "holdfast.search.minimal",
     "MinEpsilonPGD": "holdfast.search.pgd",
     "Model": "holdfast.model",
@@ -26,11 +29,14 @@ _PUBLIC = {
     "ROAR": "holdfast.robust.minmax",
     "Recipe": "holdfast.train.recipe",
     "Report": "holdfast.report",
+    "RoCourseNet": "holdfast.train.counternet",
     "Rule": "holdfast.feature",
     "Schema": "holdfast.schema",
     "StableNeighborSearch": "holdfast.robust.stable",
     "Status": "holdfast.status",
     "Target": "holdfast.target",
+    "VAECF": "holdfast.train.generators",
+    "attack_by_shift": "holdfast.robust.attack",
     "audit": "holdfast.survival",
     "cross_validity": "holdfast.crossing",
     "evaluate": "holdfast.metrics",
@@ -57,6 +63,7 @@ if TYPE_CHECKING:
     from holdfast.model import Model as Model
     from holdfast.report import Report as Report
     from holdfast.result import Counterfactuals as Counterfactuals
+    from holdfast.robust.attack import attack_by_shift as attack_by_shift
     from holdfast.robust.bayes import RBR as RBR
     from holdfast.robust.minmax import ROAR as ROAR
     from holdfast.robust.stable import StableNeighborSearch as StableNeighborSearch
@@ -72,6 +79,11 @@ if TYPE_CHECKING:
     from holdfast.survival import Audit as Audit
     from holdfast.survival import audit as audit
     from holdfast.target import Target as Target
+    from holdfast.train.counternet import CounterNet as CounterNet
+    from holdfast.train.counternet import RoCourseNet as RoCourseNet
+    from holdfast.train.generators import VAECF as VAECF
+    from holdfast.train.generators import CFModel as CFModel
+    from holdfast.train.learned import LearnedRecourse as LearnedRecourse
     from holdfast.train.recipe import Recipe as Recipe
 
 

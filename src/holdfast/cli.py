@@ -1,4 +1,4 @@
-"""The command line: `holdfast demo`, `explain`, `audit`, `bench`, `methods` and `datasets`.
+"""The command line: `holdfast demo`, `train`, `explain`, `audit`, `bench`, `methods` and `datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
 that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
@@ -14,18 +14,20 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from holdfast import __version__
 from holdfast.cli_audit import audit
 from holdfast.cli_bench import bench
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError, did_you_mean
+from holdfast.cli_settings import configured as configured
+from holdfast.cli_settings import parsed as parsed
+from holdfast.cli_train import train
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +222,12 @@ def explain(
     ] = None,
     target: Annotated[str | None, typer.Option(metavar="NAME", help="The class that is wanted.")] = None,
     any_other: Annotated[bool, typer.Option("--any-other", help="Any class but the present one is wanted.")] = False,
-    method: Annotated[str, typer.Option(metavar="NAME", help="How to search; see `holdfast methods`.")] = "min-cost",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="How to search; left out: min-cost, or the recourse network in the model file."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the method; may be repeated.")
     ] = None,
@@ -254,7 +261,10 @@ def explain(
     if quiet:
         warnings.simplefilter("ignore")
     check_outputs(out, report)
+    method = method or usual_method(model, quiet)
     explainer = configured(method, settings or [])
+    if isinstance(explainer, hf.LearnedRecourse) and not explainer.path:
+        explainer.path = str(model)
     judge = hf.Model.load(model, hf.Schema.load(schema) if schema else None, trust=trust_model_code)
     wish = wanted(judge.classes, target, any_other, probability)
     people = hf.data.read_table(table, judge.schema)
@@ -269,6 +279,17 @@ def explain(
         _say(cfs.summary())
     if strict and (cfs.codes == hf.Status.NOT_FOUND).any():
         raise typer.Exit(UNANSWERED)
+
+
+def usual_method(model: Path, quiet: bool) -> str:
+    """The recourse network that was trained with the model, if its file has one."""
+    from holdfast.train.counternet import holds_recourse
+
+    if not holds_recourse(model):
+        return "min-cost"
+    if not quiet:
+        _say(f"note: {str(model)!r} holds a recourse network, which answers; --method NAME searches instead")
+    return "learned-recourse"
 
 
 def check_outputs(out: Path | None, report: Path | None) -> None:
@@ -316,106 +337,6 @@ def _learn(explainer: "hf.Explainer", method: str, data: Path | None, model: "hf
     if extra:
         warnings.warn(f"columns of {str(data)!r} that the schema does not know are left out: {extra}", stacklevel=2)
     explainer.fit(rows.drop(columns=extra), model)
-
-
-# ---- settings
-
-
-def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
-    """A method by name with settings such as 'steps=200', read as the field's type says."""
-    from holdfast import methods
-
-    explainer = methods.method(method)()
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
-        _set(explainer, method, name, text)
-    return explainer
-
-
-def _set(explainer: "hf.Explainer", method: str, name: str, text: str) -> None:
-    """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
-    whole, (name, _, inner) = name, name.partition("__")
-    known = explainer.get_params(deep=False)
-    kind = get_type_hints(type(explainer)).get(name)
-    nests = any(part in _by_name() for part in _parts(kind))
-    if name not in known or (inner and not nests):
-        raise SettingError(f"{method} has no setting {whole!r}; {did_you_mean(whole, known)}")
-    if inner:
-        if not hasattr(known[name], "get_params"):
-            raise SettingError(f"--set {whole}={text}: give --set {name}=METHOD first")
-        _set(known[name], f"{method} {name}", inner, text)
-        return
-    try:
-        value = parsed(text, kind)
-    except HoldfastError:  # about the method or the file that the text names
-        raise
-    except ValueError:
-        raise SettingError(f"--set {name}={text}: expected {type_words(kind)}") from None
-    explainer.set_params(**{name: value})
-
-
-def parsed(text: str, kind: Any) -> Any:
-    """A text as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
-    for part in _parts(kind):
-        choices = _choices(part)
-        for known in (text, text.lower()):
-            if known in choices:
-                return choices[known]
-        if part in (int, float, str):
-            try:
-                return part(text)
-            except ValueError:
-                continue
-        if get_origin(part) is tuple:
-            return tuple(parsed(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
-        if part in (special := _by_name()):
-            return special[part](text)
-    raise ValueError(f"{text!r} is not {type_words(kind)}")
-
-
-def _by_name() -> dict[Any, Callable[[str], Any]]:
-    """Settings that are written as a name: another method, or the file of a bank."""
-    import holdfast as hf
-
-    return {hf.Explainer: lambda name: configured(name, ()), hf.ModelBank: hf.ModelBank.load}
-
-
-def _parts(kind: Any) -> list[Any]:
-    """The members of a union, None first: 'none' would also do as a text."""
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return sorted(members, key=lambda member: member is not NoneType)
-
-
-def _choices(kind: Any) -> dict[str, Any]:
-    if get_origin(kind) is Literal:
-        return {str(value): value for value in get_args(kind)}
-    booleans = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    return {bool: booleans, NoneType: {"none": None}}.get(kind, {})
-
-
-def type_words(kind: Any) -> str:
-    """A type as a person would put it."""
-    plain: dict[Any, str] = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "a text",
-        NoneType: "none",
-    }
-    import holdfast as hf
-
-    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank"}
-    parts = [
-        f"one of {', '.join(map(str, get_args(part)))}"
-        if get_origin(part) is Literal
-        else "values with commas between them"
-        if get_origin(part) is tuple
-        else plain.get(part, "a value that only Python code can give")
-        for part in _parts(kind)
-    ]
-    return " or ".join(parts)
 
 
 # ---- what is printed
@@ -560,5 +481,6 @@ def list_datasets(
 
 # ---- commands with a file of their own
 
+app.command("train")(train)
 app.command("audit")(audit)
 app.command("bench")(bench)

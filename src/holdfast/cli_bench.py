@@ -9,12 +9,15 @@ import typer
 
 
 def bench(
-    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022.")],
+    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022 or guo2023.")],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="German Credit, 200 rows, 20 models a family.")] = False,
-    models: Annotated[int, typer.Option("--models", min=1, help="Retrained models a family.")] = 100,
+    quick: Annotated[bool, typer.Option("--quick", help="German Credit, 200 rows, at most 20 models.")] = False,
+    models: Annotated[
+        int | None,
+        typer.Option("--models", min=1, help="Retrained models a family, or repeats. Left out: the paper's."),
+    ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
     out: Annotated[
@@ -25,12 +28,13 @@ def bench(
     ] = Path(".holdfast-bench"),
 ) -> None:
     """Run a paper's experiments again: reported beside measured, as JSON and markdown."""
-    from holdfast.bench.run import FULL_MODELS, FULL_SEED, QUICK_MODELS, QUICK_ROWS, run_paper
+    from holdfast.bench.run import FULL_SEED, QUICK_ROWS, quick_models, run_paper
+    from holdfast.bench.run import paper as source
 
-    datasets = dataset or (["german_credit"] if quick else [])
+    datasets = dataset or ([source(paper).QUICK] if quick else [])
     if quick:
-        models, rows, out = min(models, QUICK_MODELS), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
-    elif (models, rows, seed) != (FULL_MODELS, None, FULL_SEED):
+        models, rows, out = quick_models(paper, models), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
+    elif (models, rows, seed) != (None, None, FULL_SEED):
         out = out / "partial"  # full results stay as they are
 
     def said(cell: str) -> None:

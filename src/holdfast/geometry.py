@@ -112,7 +112,7 @@ class RowRandom:
         count = torch.arange(-(-size // 4), device=self.keys.device)
         start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
         parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)
-        return (parts[:, :size].to(torch.int64) & 0xFFFF).reshape(-1, *shape)
+        return (parts[:, :size].to(torch.int32) & 0xFFFF).reshape(-1, *shape)
 
     def coins(self, p: float, *shape: int, draw: int = 0) -> Tensor:
         """`(n, *shape)` booleans, true with probability p (to the nearest 1/65536)."""
@@ -120,7 +120,9 @@ class RowRandom:
         count = torch.arange(-(-size // 4), device=self.keys.device)
         start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
         parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)[:, :size]
-        return (parts < round(p * 65536) - 32768).reshape(-1, *shape)
+        below = round(p * 65536) - 32768
+        coins = parts < below if below < 32768 else torch.ones_like(parts, dtype=torch.bool)  # 32768 is no int16
+        return coins.reshape(-1, *shape)
 
     def normal(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
         """`(n, *shape)` standard normal numbers (Box and Muller)."""

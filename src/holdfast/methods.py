@@ -19,6 +19,9 @@ METHODS = {
     "prototype": ("holdfast.search.prototype", "Prototype"),
     "roar": ("holdfast.robust.minmax", "ROAR"),
     "rbr": ("holdfast.robust.bayes", "RBR"),
+    "cf-model": ("holdfast.train.generators", "CFModel"),
+    "vae-cf": ("holdfast.train.generators", "VAECF"),
+    "learned-recourse": ("holdfast.train.learned", "LearnedRecourse"),
 }
 
 

@@ -23,6 +23,7 @@ from holdfast.feature import Array, Feature, Rule
 from holdfast.geometry import pad_rows
 from holdfast.linear import Part, excess, into_rules
 
+MANY = 128  # from so many rows on, one category after the other is faster than all at once, padded to one length
 SAFE = 40.0  # logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
 
 
@@ -110,6 +111,11 @@ class Layout:
         return inside[:-1]
 
     @cached_property
+    def numbers(self) -> Tensor:
+        """The columns that belong to no category."""
+        return (~self.one_hot).nonzero().squeeze(1)
+
+    @cached_property
     def features(self) -> int:
         return int(self.owner[-1]) + 1
 
@@ -124,9 +130,15 @@ class Layout:
         return bool(self.grid.any())
 
     @cached_property
-    def tick(self) -> Tensor:
-        """(d,) the grid without zeros, to divide by."""
-        return torch.where(self.grid > 0, self.grid, 1.0)
+    def gridded(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The columns with a grid, their grid and its origin."""
+        columns = (self.grid > 0).nonzero().squeeze(1)
+        return columns, self.grid[columns], self.origin[columns]
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """First column of each category, and the one after its last."""
+        return [(int(group[0]), int(group[0]) + int((group < len(self.center)).sum())) for group in self.groups]
 
     @cached_property
     def in_rule(self) -> Tensor:
@@ -217,7 +229,7 @@ class Reach:
         reach = cls(x, lo, hi, layout, x)
         return replace(reach, home=reach.project(x)) if len(layout.rules) else reach
 
-    def __getitem__(self, rows: Tensor) -> "Reach":
+    def __getitem__(self, rows: Tensor | slice) -> "Reach":
         return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
 
     def __len__(self) -> int:
@@ -287,22 +299,30 @@ class Reach:
         at = self.layout
         if not at.has_grid:
             return y
-        near = torch.round((y + at.origin) / at.tick) * at.tick - at.origin
-        near = torch.minimum(torch.maximum(near, self.lo), self.hi)
-        own = self.clamp(self.x)
-        stays = (y - own).abs() <= (y - near).abs() + 1e-5 * at.tick  # the two may differ by rounding only
-        return torch.where(at.grid > 0, torch.where(stays, own, near), y)
+        columns, tick, origin = at.gridded
+        all_ = len(columns) == y.shape[1]
+        part, lo, hi, x = (v if all_ else v.index_select(1, columns) for v in (y, self.lo, self.hi, self.x))
+        near = torch.round((part + origin) / tick) * tick - origin
+        near = torch.minimum(torch.maximum(near, lo), hi)
+        own = torch.clamp(x, lo, hi)
+        stays = (part - own).abs() <= (part - near).abs() + 1e-5 * tick  # the two may differ by rounding only
+        snapped = torch.where(stays, own, near)
+        return snapped if all_ else y.scatter(1, columns.expand(len(y), -1), snapped)
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
         """The strongest level of each category that the person may take."""
         groups = self.layout.groups
         if not groups.numel():
             return y
-        open_ = torch.where(self.hi > 0, z, -torch.inf)
-        open_ = torch.cat([open_, open_.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
-        column = groups.expand(len(z), -1, -1).gather(2, open_.argmax(2, keepdim=True)).squeeze(2)
-        y = torch.where(self.layout.one_hot, 0.0, y)
-        return y.scatter(1, column, 1.0)
+        # Where all is open, which the least of all limits tells at once, nothing need be masked.
+        open_ = z if self.hi.numel() and self.hi.min() > 0 else torch.where(self.hi > 0, z, -torch.inf)
+        if len(z) < MANY:
+            open_ = torch.cat([open_, open_.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
+            column = groups.expand(len(z), -1, -1).gather(2, open_.argmax(2, keepdim=True)).squeeze(2)
+        else:
+            column = torch.stack([open_[:, a:b].max(1).indices + a for a, b in self.layout.spans], 1)
+        numbers = self.layout.numbers.expand(len(z), -1)
+        return torch.zeros_like(y).scatter_(1, numbers, y.gather(1, numbers)).scatter_(1, column, 1.0)
 
     def _changes(self, z: Tensor) -> Tensor:
         """(n, features) which features differ from the person's own."""

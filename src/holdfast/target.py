@@ -99,7 +99,7 @@ class Goal:
     soft: bool
     k: int
 
-    def __getitem__(self, rows: Tensor) -> "Goal":
+    def __getitem__(self, rows: Tensor | slice) -> "Goal":
         return Goal(self.label[rows], self.sign, self.margin, self.soft, self.k)
 
     @cached_property
@@ -135,6 +135,13 @@ class Goal:
     def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
         """(n,) is the outcome reached?"""
         return self.gap(scores) > self.margin + slack
+
+    def wanted(self, scores: Tensor) -> Tensor:
+        """(n,) the class to reach; where any but one will do, the likeliest by the scores (n, k)."""
+        if self.sign > 0:
+            return self.label
+        own = torch.nn.functional.one_hot(self.label, self.k) > 0
+        return scores.masked_fill(own, -torch.inf).argmax(1)
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome."""

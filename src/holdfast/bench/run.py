@@ -15,9 +15,9 @@ from holdfast.bench.cells import Cells, write_whole
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.plot import save as save_chart
 
-PAPERS = {"black2022": "holdfast.bench.papers.black2022"}
-QUICK_MODELS, QUICK_ROWS = 20, 200
-FULL_MODELS, FULL_SEED = 100, 0  # and all rows
+PAPERS = {"black2022": "holdfast.bench.papers.black2022", "guo2023": "holdfast.bench.papers.guo2023"}
+QUICK_ROWS = 200
+FULL_SEED = 0  # and all rows, and as many models as the paper has
 
 
 def paper(name: str) -> Any:
@@ -27,13 +27,19 @@ def paper(name: str) -> Any:
     return importlib.import_module(PAPERS[name])
 
 
+def quick_models(name: str, models: int | None) -> int:
+    """As many as a quick run has, unless fewer are asked for."""
+    most: int = paper(name).QUICK_MODELS
+    return most if models is None else min(models, most)
+
+
 def run_paper(
     name: str,
     datasets: Sequence[str],
     *,
     out: Path,
     work: Path,
-    models: int = FULL_MODELS,
+    models: int | None = None,
     rows: int | None = None,
     seed: int = FULL_SEED,
     said: Callable[[str], None] = lambda _: None,
@@ -44,7 +50,7 @@ def run_paper(
         datasets: names; none means all of the paper's.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the cells; delete it to start anew.
-        models: retrained models per family; at most as many as the paper leaves out rows.
+        models: retrained models per family, or repeats with other seeds; None takes as many as the paper has.
         rows: test rows; None takes all.
 
     Returns:
@@ -54,13 +60,14 @@ def run_paper(
     for dataset in datasets:
         if dataset not in source.SETTINGS:
             raise SettingError(f"{name} has no dataset {dataset!r}; {did_you_mean(dataset, source.SETTINGS)}")
-    if not 1 <= models <= source.POOL:
-        raise SettingError(f"models must be 1 to {source.POOL}, one for each row that is left out, got {models}")
+    count: int = source.MODELS if models is None else models
+    if not 1 <= count <= source.POOL:
+        raise SettingError(f"models must be 1 to {source.POOL} for {name}, got {count}")
     results = list[dict[str, Any]]()
     for dataset in datasets or list(source.SETTINGS):
         start = time.perf_counter()
         cells = Cells(work / name, {}, said)
-        result = source.run(dataset, cells, models=models, rows=rows, seed=seed)
+        result = source.run(dataset, cells, models=count, rows=rows, seed=seed)
         result["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, one thread"
         result["seconds"]["this call"] = round(time.perf_counter() - start, 1)
         write_whole(out / name / f"{dataset}.json", (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())

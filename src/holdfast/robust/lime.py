@@ -16,7 +16,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +27,8 @@ from holdfast.reach import Layout
 
 Block = tuple[int, int, bool]  # start and stop of columns that belong together, and whether they are one category
 
-CELLS = 1 << 17  # numbers in neighbours at once: what stays in the cache is faster, scores by the model not least
+CELLS = 1 << 20  # numbers in neighbours at once, and
+SCORED = 1 << 17  # in those the model gets at once: what stays in the cache is faster
 TAIL = 32  # so few columns at the end are multiplied as one block, zeros and all
 LIMIT = math.log((1 - 1e-6) / 1e-6)  # the log-odds of a probability of 1 - 1e-6
 QUANTILES = 1 << 16
@@ -55,20 +55,20 @@ def fit_planes(
 ) -> Plane:
     """The plane of each row. Rows, and if need be their neighbours, come in parts that fit into the cache."""
     n, d = query.x.shape
-    neighbors = Neighbors.of(query.reach.layout, shares, samples, noise)
+    neighbors = Neighbors.of(query.reach.layout, shares, noise)
     parts = chunks(torch.arange(n), _together(samples * d))
     w, b = torch.zeros_like(query.x), query.x.new_zeros(n)
+    room = query.x.new_empty(len(parts[0]) if parts else 0, samples, d)  # fresh memory costs more than what is in it
+    goal = None  # that of the neighbours; mostly the same from part to part
     for i in query.steps(len(parts)):
-        some, sums = query[parts[i]], None
-        for piece, m in enumerate(neighbors.pieces):
-            z, r2 = neighbors.draw(some, piece)
-            k = torch.exp(r2 / (-2 * kernel**2 * d))
-            goal = some.goal[torch.arange(len(some)).repeat_interleave(m)]
-            y = goal.gap(query.model(z.flatten(0, 1))).clamp(-LIMIT, LIMIT).reshape(len(some), m)
-            more = Sums.of(z, y.to(z.dtype), k, neighbors.blocks)
-            sums = more if sums is None else sums + more
-        assert sums
-        w[parts[i]], b[parts[i]] = sums.ridge(ridge, intercept)
+        some, z = query[parts[i]], room[: len(parts[i])]
+        r2 = neighbors.draw(some, z)
+        k = torch.exp(r2 / (-2 * kernel**2 * d))
+        scores = torch.cat([query.model(rows) for rows in chunks(z.flatten(0, 1), _rows_at_once(d))])
+        if goal is None or len(goal.label) != len(scores) or bool((some.goal.label != goal.label[::samples]).any()):
+            goal = some.goal[torch.arange(len(some)).repeat_interleave(samples)]
+        y = goal.gap(scores).clamp(-LIMIT, LIMIT).reshape(len(some), samples)
+        w[parts[i]], b[parts[i]] = weighted_ridge(z, y.to(z.dtype), k, neighbors.blocks, ridge, intercept)
     return Plane(w, b)
 
 
@@ -79,11 +79,9 @@ def _together(cells: int) -> int:
     return most // ROW_BLOCK * ROW_BLOCK if most >= ROW_BLOCK else 1 << (most.bit_length() - 1)
 
 
-def _pieces(samples: int, d: int) -> list[int]:
-    """The neighbours of one row in pieces of about the same size."""
-    count = -(-samples * d // CELLS)
-    size = -(-samples // count)
-    return [min(size, samples - start) for start in range(0, samples, size)]
+def _rows_at_once(d: int) -> int:
+    """How many rows to give to the model at once: whole blocks."""
+    return ROW_BLOCK * max(1, SCORED // (ROW_BLOCK * d))
 
 
 @dataclass(frozen=True)
@@ -94,12 +92,11 @@ class Neighbors:
     numbers: Tensor  # (q,) columns of numbers
     normal: Tensor  # (65536,) quantiles of the normal distribution
     spread: Tensor  # (q,) standard deviations
-    levels: Tensor  # (categories * 65536,) columns
+    levels: Tensor  # (categories * 65536,) columns, as small numbers: the tables have to stay in the cache
     blocks: list[Block]
-    pieces: list[int]  # how many neighbours of a row to draw at once
 
     @classmethod
-    def of(cls, layout: Layout, shares: Tensor, samples: int, noise: float) -> "Neighbors":
+    def of(cls, layout: Layout, shares: Tensor, noise: float) -> "Neighbors":
         dtype = layout.center.dtype
         numbers = (~layout.one_hot).nonzero().squeeze(1)
         middle = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
@@ -110,37 +107,36 @@ class Neighbors:
         upto = share.cumsum(1) / share.sum(1, keepdim=True)
         upto[:, -1:] = 1.0
         place = torch.searchsorted(upto, middle.expand(len(upto), -1).contiguous())
-        levels = layout.groups.gather(1, place).flatten()
-        pieces = _pieces(samples, len(layout.center))
-        return cls(layout, numbers, normal, spread, levels, blocks_of(layout), pieces)
+        levels = layout.groups.gather(1, place).flatten().to(torch.int16 if len(shares) < 1 << 15 else torch.int32)
+        return cls(layout, numbers, normal, spread, levels, blocks_of(layout))
 
-    def draw(self, query: Query, piece: int = 0) -> tuple[Tensor, Tensor]:
-        """A piece of the neighbours (n, m, d), and their squared distances to x (n, m)."""
-        x, at, m = query.x, self.layout, self.pieces[piece]
-        n, d = x.shape
-        z, r2 = x.new_zeros(n, m, d), x.new_zeros(n, m)
-        if len(self.numbers):
-            q, own = len(self.numbers), x[:, None, self.numbers]
-            bits = query.random.bits16(m, q, draw=2 * piece)
-            step = self.normal.index_select(0, bits.flatten()).reshape(n, m, q)
-            value = torch.addcmul(own, step, self.spread)
-            value = torch.clamp(value, at.seen_low[self.numbers], at.seen_high[self.numbers])
-            r2 += (value - own).square_() @ x.new_ones(q)
-            at_number = 0
+    def draw(self, query: Query, z: Tensor) -> Tensor:
+        """Neighbours into z (n, m, d); returns their squared distances to x (n, m)."""
+        x, at = query.x, self.layout
+        (n, m, d), q, g = z.shape, len(self.numbers), len(at.groups)
+        bits = query.random.bits16(q + g, m)
+        z.zero_()
+        r2 = x.new_zeros(n, m)
+        if q:
+            step = self.normal.index_select(0, bits[:, :q].flatten()).reshape(n, q, m)
+            own = x[:, self.numbers, None]
+            value = torch.addcmul(own, step, self.spread[:, None])
+            low, high = at.seen_low[self.numbers, None], at.seen_high[self.numbers, None]
+            value = torch.minimum(torch.maximum(value, low), high)
+            r2 += (value - own).square_().sum(1)
+            done = 0
             for start, stop, category in self.blocks:
                 if not category:
-                    z[:, :, start:stop] = value[:, :, at_number : at_number + stop - start]
-                    at_number += stop - start
-        if len(at.groups):
-            g = len(at.groups)
-            bits = query.random.bits16(m, g, draw=2 * piece + 1) + torch.arange(g) * QUANTILES
-            column = self.levels.index_select(0, bits.flatten())
-            place = torch.arange(0, n * m * d, d)[:, None] + column.reshape(-1, g)
+                    z[:, :, start:stop] = value[:, done : done + stop - start].transpose(1, 2)
+                    done += stop - start
+        if g:
+            bits = bits[:, q:] + torch.arange(0, g * QUANTILES, QUANTILES, dtype=torch.int32)[:, None]
+            column = self.levels.index_select(0, bits.flatten()).reshape(n, g, m)
+            place = column + torch.arange(0, n * m * d, d).reshape(n, 1, m)
             z.view(-1).index_fill_(0, place.flatten(), 1.0)
-            mine = at.groups.expand(n, -1, -1).gather(2, _level(x, at)[..., None]).squeeze(2)  # (n, g)
-            other = column.reshape(n, m, g) != mine[:, None]
-            r2 += 2 * (other.to(x.dtype) @ x.new_ones(g))  # another level: two columns change by 1
-        return z, r2
+            own = at.groups.expand(n, -1, -1).gather(2, _level(x, at)[..., None])  # (n, g, 1)
+            r2 += 2 * (column != own).sum(1)  # another level: two columns change by 1
+        return r2
 
 
 def _level(x: Tensor, at: Layout) -> Tensor:
@@ -159,44 +155,33 @@ def blocks_of(layout: Layout) -> list[Block]:
     return out
 
 
-class Sums(NamedTuple):
-    """The sums over neighbours that a plane follows from; those of several pieces add up."""
+def weighted_ridge(
+    z: Tensor, y: Tensor, k: Tensor, blocks: list[Block], ridge: float, intercept: bool
+) -> tuple[Tensor, Tensor]:
+    """w (n, d), b (n,) = argmin sum_i k_i (w.z_i + b - y_i)^2 + ridge |w|^2 by normal equations.
 
-    zz: Tensor  # (n, d, d) sum_i k_i z_i z_i', the upper triangle
-    zy: Tensor  # (n, d) sum_i k_i y_i z_i
-    z1: Tensor  # (n, d) sum_i k_i z_i
-    y1: Tensor  # (n, 1) sum_i k_i y_i
-    total: Tensor  # (n, 1) sum_i k_i
-
-    @classmethod
-    def of(cls, z: Tensor, y: Tensor, k: Tensor, blocks: list[Block]) -> "Sums":
-        """From z (n, m, d), which is overwritten, and y, k (n, m)."""
-        root, d = k.sqrt(), z.shape[2]
-        z *= root[..., None]
-        zy, z1 = (z.transpose(1, 2) @ torch.stack([root * y, root], 2)).unbind(2)
-        zz = z.new_zeros(len(z), d, d)
-        for start, stop, first in _products(blocks, d):
-            zz[:, start:stop, first:] = z[:, :, start:stop].transpose(1, 2) @ z[:, :, first:]
-            if first == stop:  # levels of one category: z_j^2 = z_j, and all other products are 0
-                zz.diagonal(dim1=1, dim2=2)[:, start:stop] = z1[:, start:stop]
-        return cls(zz, zy, z1, (k * y).sum(1, keepdim=True), k.sum(1, keepdim=True))
-
-    def __add__(self, other: "Sums") -> "Sums":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Sums(*[a.add_(b) for a, b in zip(self, other, strict=True)])
-
-    def ridge(self, ridge: float, intercept: bool) -> tuple[Tensor, Tensor]:
-        """w (n, d), b (n,) of the plane; the intercept is not shrunk, as all is taken from the weighted means."""
-        zz, zy, b = self.zz.clone(), self.zy, torch.zeros_like(self.total)
-        mean, level = self.z1 / self.total, self.y1 / self.total
-        if intercept:
-            zz -= self.z1[:, :, None] * mean[:, None]
-            zy = zy - self.z1 * level
-        zz.diagonal(dim1=1, dim2=2).add_(ridge)
-        # Only the upper triangle is filled in, and only that is read.
-        factor: Tensor = untyped("torch").linalg.cholesky_ex(zz, upper=True)[0]
-        w = torch.cholesky_solve(zy[..., None], factor, upper=True).squeeze(2)
-        b = level - (w * mean).sum(1, keepdim=True) if intercept else b
-        return w, b.squeeze(1)
+    z (n, m, d) is overwritten, y and k are (n, m). The intercept is not shrunk: rows and targets are taken
+    from their weighted means.
+    """
+    root, d = k.sqrt(), z.shape[2]
+    z *= root[..., None]
+    zy, z1 = (torch.stack([root * y, root], 1) @ z).unbind(1)  # (n, d): Z'Ky and Z'K1
+    gram = z.new_zeros(len(z), d, d)
+    for start, stop, first in _products(blocks, d):
+        gram[:, start:stop, first:] = z[:, :, start:stop].transpose(1, 2) @ z[:, :, first:]
+        if first == stop:  # levels of one category: z_j^2 = z_j, and all other products are 0
+            gram.diagonal(dim1=1, dim2=2)[:, start:stop] = z1[:, start:stop]
+    total = k.sum(1, keepdim=True)
+    mean, level = z1 / total, (k * y).sum(1, keepdim=True) / total
+    if intercept:
+        gram -= z1[:, :, None] * mean[:, None]
+        zy = zy - z1 * level
+    gram.diagonal(dim1=1, dim2=2).add_(ridge)
+    # Only the upper triangle is filled in, and only that is read.
+    factor: Tensor = untyped("torch").linalg.cholesky_ex(gram, upper=True)[0]
+    w = torch.cholesky_solve(zy[..., None], factor, upper=True).squeeze(2)
+    b = level - (w * mean).sum(1, keepdim=True) if intercept else torch.zeros_like(level)
+    return w, b.squeeze(1)
 
 
 def _products(blocks: list[Block], d: int) -> Iterator[tuple[int, int, int]]:

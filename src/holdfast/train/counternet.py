@@ -8,7 +8,9 @@ model that Virtual Data Shift makes of the present one.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -26,11 +28,12 @@ from holdfast.schema import Schema
 from holdfast.settings import Settings
 from holdfast.train.joint import Joint, JointStack, Schedule, fit_joint
 from holdfast.train.learned import Generator, LearnedRecourse, filled, network
-from holdfast.train.recipe import class_names, class_numbers, outcomes
+from holdfast.train.recipe import class_names, class_numbers, outcomes, plain
 from holdfast.train.second import SLOPE
 from holdfast.train.shift import Shift
 
-_MARK = "holdfast_generator"
+WIDTHS = ("encoder", "predictor", "generator")
+_MARK, _PREFIX = "holdfast_generator", "generator."  # in a file: the text about the network, and its tensors
 
 
 @dataclass(eq=False, repr=False)
@@ -66,10 +69,10 @@ class CounterNet(Settings):
 
     def how(self) -> Joint:
         """The settings of the training."""
+        _check_types(self)
         names = {f.name for f in fields(Joint)} & {f.name for f in fields(self)}
-        widths = ("encoder", "predictor", "generator")
         given = {name: getattr(self, name) for name in names}
-        given |= {name: tuple(given[name]) for name in widths if hasattr(given[name], "__iter__")}
+        given |= {name: tuple(int(width) for width in given[name]) for name in WIDTHS}
         return Joint(**given, shift=self.shift())
 
     def shift(self) -> Shift | None:
@@ -80,22 +83,23 @@ class CounterNet(Settings):
         """Train on a table and its outcomes.
 
         Args:
-            X: a table, or an array of numbers.
+            X: a table, or an array of numbers, whose columns get the names x0, x1, ..
             y: one outcome per row.
             schema: how rows become numbers and what may change; None infers it from the table.
             progress: show a bar on stderr.
         """
-        frame = self._frame(X, y)
-        y = outcomes(frame, y)
+        if schema is not None and not isinstance(schema, Schema):
+            raise SettingError(f"schema must be a Schema or None, got {type(schema).__name__}")
+        how = self.how()
+        frame, y = self._learnt_from(X, y)
         names = class_names(frame, y, None)
-        how, schema = self.how(), schema or Schema.infer(frame)
-        with Progress(progress, type(self).__name__) as bar:
+        schema = Schema.infer(frame) if schema is None else schema
+        # Weights made in the caller's inference mode could never be changed again.
+        with torch.inference_mode(False), torch.no_grad(), Progress(progress, type(self).__name__) as bar:
             bar.total(1)
-            x = schema.encode(frame)
-            stack = fit_joint(
-                how, x, class_numbers(y, names), schema.layout(), classes=len(names), seeds=(self.seed,), bar=bar
-            )
-        self.model_, self.recourse_ = as_model(stack, 0, how, schema, names)
+            x, at = schema.encode(frame), schema.layout()
+            stack = fit_joint(how, x, class_numbers(y, names), at, classes=len(names), seeds=(int(self.seed),), bar=bar)
+            self.model_, self.recourse_ = as_model(stack, 0, how, schema, names)
         self.schema_, self.classes_ = schema, np.array(names)
         return self
 
@@ -107,23 +111,24 @@ class CounterNet(Settings):
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n,) classes."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        best = self.predict_proba(X).argmax(1)  # first, as it says so when nothing has been learnt
+        return self.classes_[best]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of right predictions."""
-        right = self.predict(X) == np.asarray(y)
-        return float(np.average(right, weights=sample_weight))
+        return float(untyped("sklearn.metrics").accuracy_score(y, self.predict(X), sample_weight=sample_weight))
 
-    def recourse(self, X: pd.DataFrame, target: Any = None, **call: Any) -> Counterfactuals:
+    def recourse(self, X: Any, target: Any = None, **call: Any) -> Counterfactuals:
         """An answer for every row, in one pass.
 
         Args:
-            X: rows of the table.
+            X: rows as in `fit`.
             target: the wanted class (one, or one per row), a `Target`, or None for any other class.
             call: seed, batch_size, threads, .. as in `Explainer.explain`.
         """
         frame = self._asked(X)
-        return self.recourse_.explain(self.model_, frame, target, **{"batch_size": 1 << 14, **call})
+        given: dict[str, Any] = {"batch_size": 1 << 14, **call}
+        return self.recourse_.explain(self.model_, frame, target, **given)
 
     # ---- scikit-learn
 
@@ -139,23 +144,30 @@ class CounterNet(Settings):
             input_tags=tags.InputTags(),
         )
 
-    def _frame(self, X: Any, y: Any) -> pd.DataFrame:
-        """The rows to learn from."""
-        check = untyped("sklearn.utils.validation").validate_data
-        untyped("sklearn.utils.multiclass").check_classification_targets(y)
+    def _learnt_from(self, X: Any, y: Any) -> "tuple[pd.DataFrame, pd.Series[Any]]":
+        """The rows to learn from and their outcomes."""
+        if y is None:
+            raise SettingError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        validation = untyped("sklearn.utils.validation")
+        if not isinstance(y, pd.Series):
+            y = validation.column_or_1d(y, warn=True)
         if isinstance(X, pd.DataFrame):
-            check(self, X, skip_check_array=True)
-            return X
-        rows, _ = check(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        return _named(rows)
+            validation.validate_data(self, X, skip_check_array=True)
+            frame = _with_text_names(X)
+        else:
+            rows, y = validation.validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            frame = _named(rows)
+        untyped("sklearn.utils.multiclass").check_classification_targets(y)
+        return frame, outcomes(frame, y)
 
     def _asked(self, X: Any) -> pd.DataFrame:
-        untyped("sklearn.utils.validation").check_is_fitted(self)
-        check = untyped("sklearn.utils.validation").validate_data
+        """The rows to answer."""
+        validation = untyped("sklearn.utils.validation")
+        validation.check_is_fitted(self)
         if isinstance(X, pd.DataFrame):
-            check(self, X, reset=False, skip_check_array=True)
-            return X
-        return _named(check(self, X, reset=False, dtype=np.float64))
+            validation.validate_data(self, X, reset=False, skip_check_array=True)
+            return _with_text_names(X)
+        return _named(validation.validate_data(self, X, reset=False, dtype=np.float64))
 
     # ---- files
 
@@ -164,14 +176,15 @@ class CounterNet(Settings):
         untyped("sklearn.utils.validation").check_is_fitted(self)
         model, generator = cast(TorchModel, self.model_), self.recourse_.generator_
         tensors, metadata = model.contents()
-        tensors |= {f"generator.{name}": value.clone() for name, value in generator.layers.state_dict().items()}
-        settings = {name: list(v) if isinstance(v, tuple) else v for name, v in self.get_params().items()}
+        tensors |= {_PREFIX + name: value.clone() for name, value in generator.layers.state_dict().items()}
+        settings = {name: _written(value) for name, value in self.get_params().items()}
         content = {
             "kind": type(self).__name__,
             "settings": settings,
             "layers": describe(generator.layers),
             "features": list(generator.features),
             "told": generator.told,
+            "named": list(getattr(self, "feature_names_in_", ())),  # none: learnt from an array
         }
         try:
             untyped("safetensors.torch").save_file(tensors, path, metadata=metadata | {_MARK: json.dumps(content)})
@@ -182,21 +195,17 @@ class CounterNet(Settings):
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
         content, _ = _read(path)
-        kinds = {kind.__name__: kind for kind in (CounterNet, RoCourseNet)}
-        kind = kinds.get(content["kind"])
-        if kind is None or not issubclass(kind, cls):
-            raise FileError(f"{str(path)!r} holds a {content['kind']}, not a {cls.__name__}")
-        known = [f.name for f in fields(kind)]
-        for name in content["settings"]:
-            if name not in known:
-                raise FileError(f"{str(path)!r} has an unknown setting {name!r}; {did_you_mean(name, known)}")
-        net = kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in content["settings"].items()})
+        net = _unfitted(path, content)
+        if not isinstance(net, cls):
+            raise FileError(f"{str(path)!r} holds a {type(net).__name__}, not a {cls.__name__}")
         net.model_ = load_model(Path(path), None, trust=False)
-        net.recourse_ = LearnedRecourse.of(load_generator(path, net.model_.fingerprint()))
+        net.recourse_ = LearnedRecourse.of(load_generator(path, net.model_))
         net.schema_, net.classes_ = net.model_.schema, np.array(net.model_.classes)
-        net.n_features_in_ = len(net.schema_.features)
-        net.feature_names_in_ = np.array(net.schema_.names, dtype=object)
-        return cast(Self, net)
+        learnt = cast(Any, net)  # what scikit-learn's validation would have set
+        learnt.n_features_in_ = len(net.schema_.features)
+        if content["named"]:
+            learnt.feature_names_in_ = np.array(content["named"], dtype=object)
+        return net
 
 
 @dataclass(eq=False, repr=False)
@@ -250,7 +259,45 @@ PAPER: dict[str, dict[str, Any]] = {
 
 
 def _named(rows: Any) -> pd.DataFrame:
+    """An array as a table."""
     return pd.DataFrame(rows, columns=[f"x{i}" for i in range(rows.shape[1])])
+
+
+def _with_text_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table whose columns are numbered, as pandas does by itself, gets the numbers as texts."""
+    if all(isinstance(name, str) for name in frame.columns):
+        return frame
+    return frame.set_axis([str(name) for name in frame.columns], axis=1)
+
+
+def _check_types(net: CounterNet) -> None:
+    """Raise an error that names the first setting of another type than its default has."""
+    for spec in fields(net):
+        value, default = getattr(net, spec.name), spec.default
+        if isinstance(default, tuple):
+            fits = isinstance(value, Iterable) and not isinstance(value, str)
+            fits = fits and all(_is_a(Integral, width) for width in cast(Iterable[Any], value))
+            words = "a list of whole numbers"
+        else:
+            kind, words = _KINDS[type(default)]
+            fits = isinstance(value, kind) if kind in (bool, str) else _is_a(kind, value)
+        if not fits:
+            raise SettingError(f"{spec.name} must be {words}, got {value!r}")
+    if abs(net.seed) >= 1 << 53:  # draws are keyed by it as a float64
+        raise SettingError(f"seed must be below 2^53, got {net.seed}")
+
+
+_KINDS: dict[type, tuple[Any, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    """A number of that kind; True and False are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def as_model(
@@ -267,33 +314,80 @@ def as_model(
     return model, LearnedRecourse.of(Generator(layers, features, model.fingerprint(), told))
 
 
+def _written(value: Any) -> Any:
+    """A setting as JSON can hold it."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_written(part) for part in cast(Iterable[Any], value)]
+    return plain(value)
+
+
+def _unfitted(path: str | Path, content: dict[str, Any]) -> CounterNet:
+    """The network that a file names, with its settings."""
+    kinds = {kind.__name__: kind for kind in (CounterNet, RoCourseNet)}
+    kind = kinds.get(str(content["kind"]))
+    if kind is None:
+        raise FileError(f"{str(path)!r} holds an unknown kind {content['kind']!r}; known: {', '.join(kinds)}")
+    settings, known = content["settings"], [f.name for f in fields(kind)]
+    for name in settings:
+        if name not in known:
+            raise FileError(f"{str(path)!r} has an unknown setting {name!r}; {did_you_mean(name, known)}")
+    chosen: dict[str, Any] = {n: tuple(cast(list[Any], v)) if isinstance(v, list) else v for n, v in settings.items()}
+    net = kind(**chosen)
+    try:
+        net.how()
+    except SettingError as error:
+        raise FileError(f"{str(path)!r} has a setting that cannot be: {error}") from None
+    return net
+
+
+def holds_recourse(path: str | Path) -> bool:
+    """Is there a recourse network in the file?"""
+    try:
+        with untyped("safetensors").safe_open(path, framework="pt") as file:
+            return _MARK in (file.metadata() or {})
+    except Exception:  # no safetensors file at all: whoever reads the model says so better
+        return False
+
+
+_PARTS: dict[str, type] = {"kind": str, "settings": dict, "layers": list, "features": list, "told": int, "named": list}
+
+
 def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a file says about its recourse network, and the network's tensors."""
     try:
         with untyped("safetensors").safe_open(path, framework="pt") as file:
             metadata = cast(dict[str, str], file.metadata() or {})
-            tensors = {n: file.get_tensor(n) for n in list(file.keys()) if n.startswith("generator.")}
+            tensors = {n: file.get_tensor(n) for n in list(file.keys()) if n.startswith(_PREFIX)}
     except Exception as error:
         raise FileError(f"cannot read a recourse network from {str(path)!r}: {error}") from None
     if _MARK not in metadata:
         raise FileError(f"{str(path)!r} holds no recourse network; write one with `CounterNet.save`")
     try:
         content = json.loads(metadata[_MARK])
-        assert all(name in content for name in ("kind", "settings", "layers", "features", "told"))
+        wrong = [name for name, kind in _PARTS.items() if not isinstance(content[name], kind)]
     except Exception as error:
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+        raise _damaged(path, error) from None
+    if wrong:
+        raise FileError(f"{str(path)!r} is damaged: {wrong[0]!r} cannot be {content[wrong[0]]!r}")
     return content, tensors
 
 
-def load_generator(path: str | Path, model: str) -> Generator:
-    """The recourse network in a file that `CounterNet.save` wrote, for the model with this fingerprint."""
+def load_generator(path: str | Path, model: Model) -> Generator:
+    """The recourse network in a file that `CounterNet.save` wrote, for the model it was trained with."""
     content, tensors = _read(path)
     try:
         with torch.device("meta"):  # no memory before the tensors are there: the sizes are only a claim of the file
             layers: nn.Sequential = build(content["layers"])
-        layers.load_state_dict({name.removeprefix("generator."): v for name, v in tensors.items()}, assign=True)
-        features = tuple(int(i) for i in content["features"])
-        return Generator(layers.eval().requires_grad_(False), features, model, int(content["told"]))
-    except HoldfastError:
-        raise
+        layers.load_state_dict({name.removeprefix(_PREFIX): v for name, v in tensors.items()}, assign=True)
+        layers.eval().requires_grad_(False)
+        generator = Generator(layers, tuple(content["features"]), model.fingerprint(), content["told"])
+        generator.check(model)
+    except HoldfastError as error:
+        raise FileError(f"{str(path)!r}: {error}") from None
     except Exception as error:  # the text in the file may say anything
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+        raise _damaged(path, error) from error
+    return generator
+
+
+def _damaged(path: str | Path, error: Exception) -> FileError:
+    return FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})")

@@ -21,10 +21,10 @@ Models of tables of different length train side by side: in each epoch those tha
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +35,14 @@ from holdfast.network import FUSED_ADAM
 from holdfast.progress import Progress
 from holdfast.reach import Layout
 from holdfast.train.fit import Loop
-from holdfast.train.second import Leaky, Parts, Weights, block, slope_and_curve
+from holdfast.train.second import Leaky, Loss, Parts, Weights, block, slope_and_curve
 from holdfast.train.shift import Attack, Batch, Shift
 
+T = TypeVar("T")
 Schedule = Literal["linear", "static", "log"]
 ALONE = 2  # so many models at least for each thread
 PURPOSES = 16  # independent draws of one step
+BATCHES = 1 << 20  # more than an epoch has
 START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order of the rows
 
 
@@ -51,7 +53,12 @@ class Joint(Loop):
     Args:
         encoder, predictor, generator: widths of the layers.
         dropout: share of units left out in steps 1, 2 and 4.
-        l1, l2, l3: weights of prediction, validity and proximity.
+        l1, l2, l3: weights of prediction, validity and proximity; without the last two only the predictor is trained.
+        loss: of the prediction in step 1: "squared" as in the paper, or "entropy".
+        tell: tell the generator the class to reach. In the paper it has to guess it from z and p, which it cannot where
+            the prediction is near 1/2; with more than two classes it is always told.
+        inside: while training, too, numbers stay inside the range of the data: N clamps them, and a gradient that
+            would push further out is dropped. In the paper numbers go anywhere.
         shift: the attack in step 3; None trains a CounterNet.
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
@@ -68,6 +75,9 @@ class Joint(Loop):
     l1: float = 1.0
     l2: float = 0.2
     l3: float = 0.1
+    loss: Loss = "squared"
+    tell: bool = False
+    inside: bool = False
     shift: Shift | None = None
     schedule: Schedule = "linear"
     smooth_labels: bool = False
@@ -86,19 +96,20 @@ class Joint(Loop):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise SettingError(f"{name} must be at least 0, got {value}")
+        if self.loss not in ("squared", "entropy"):
+            raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
         if self.schedule not in ("linear", "static", "log"):
             raise SettingError(f"schedule must be linear, static or log, got {self.schedule!r}")
 
     def epsilon(self, epoch: int) -> float:
         """The attack's epsilon in epoch 1, 2, .."""
-        if self.shift is None:
-            return 0.0
-        share = {"linear": epoch / self.epochs, "static": 1.0, "log": _log_share(epoch, self.epochs)}[self.schedule]
-        return self.shift.epsilon * share
+        return 0.0 if self.shift is None else self.shift.epsilon * share_of(self.schedule, epoch, self.epochs)
 
 
-def _log_share(epoch: int, epochs: int) -> float:
-    return math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
+def share_of(schedule: Schedule, epoch: int, epochs: int) -> float:
+    """How much of epsilon there is in epoch 1, 2, .. of so many."""
+    log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
+    return {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,49 +122,45 @@ class JointStack:
     theta_g: Weights
     classes: int
     features: tuple[int, int]  # which hidden layers are z and p
+    told: int  # how many columns tell the generator the class to reach
 
     @classmethod
     def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
         """Networks with all weights 0."""
         outputs = 1 if classes == 2 else classes
-        told = 0 if classes == 2 else classes
+        told = classes if how.tell or classes > 2 else 0
         net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
         z, p = how.encoder[-1], how.predictor[-1]
         places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(told)]
-        gen = Leaky((z + p + told, *how.generator, inputs), inputs=torch.cat(places))
+        wide = block(z) + block(p) + block(told)
+        gen = Leaky((z + p + told, *how.generator, inputs), inputs=torch.cat(places), columns=wide)
         at = len(how.encoder), len(how.encoder) + len(how.predictor)
-        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, at)
+        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, at, told)
 
     def __len__(self) -> int:
         return len(self.theta)
 
     def start(self, random: RowRandom) -> None:
-        """Initial weights and biases, uniform between -1 and 1 over the root of a layer's inputs."""
+        """Initial weights and biases."""
         for part, (net, theta) in enumerate(((self.net, self.theta), (self.gen, self.theta_g))):
-            parts = Parts()
-            for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
-                draw = START + 100 * part + i
-                u = random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype).mul_(2).sub_(1).div_(math.sqrt(a))
-                parts.append((u[:, :a], u[:, a:]))
-            net.load(theta, parts)
+            start_weights(net, theta, random, part)
 
     def scores(self, x: Tensor) -> Tensor:
         """(M, n, k) outputs for rows (M, n, d), or (n, d) shared by all."""
         return self.net.scores(self.theta, x.expand(len(self), *x.shape[-2:]))
 
     def answers(self, x: Tensor, t: Tensor | None = None) -> Tensor:
-        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) tells the wanted class where there are
-        more than two."""
-        h, _ = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
-        return self.gen.scores(self.theta_g, self.told(h, t))
+        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to reach, with two classes
+        the other one if left out."""
+        h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
+        return self.gen.scores(self.theta_g, self.seen(h, self.other(z) if t is None else t))
 
-    def told(self, h: list[Tensor], t: Tensor | None) -> Tensor:
+    def seen(self, h: list[Tensor], t: Tensor) -> Tensor:
         """What the generator sees: z, p and the class to reach."""
         parts = [h[i] for i in self.features]
-        if self.classes > 2:
-            assert t is not None
-            wish = nn.functional.one_hot(t.squeeze(2).long(), self.classes).to(h[0].dtype)
-            parts.append(nn.functional.pad(wish, (0, block(self.classes) - self.classes)))
+        if self.told:
+            wish = nn.functional.one_hot(t.squeeze(2).long(), self.told).to(h[0].dtype)
+            parts.append(nn.functional.pad(wish, (0, block(self.told) - self.told)))
         return torch.cat(parts, 2)
 
     def other(self, z: Tensor) -> Tensor:
@@ -163,7 +170,17 @@ class JointStack:
     def pick(self, models: Tensor) -> "JointStack":
         """Some of the networks, in this order."""
         parts = [Weights(held.flat[models].clone(), held.sizes) for held in (self.theta, self.theta_g)]
-        return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features)
+        return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features, self.told)
+
+
+def start_weights(net: Leaky, theta: Weights, random: RowRandom, part: int) -> None:
+    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; parts draw apart."""
+    parts = Parts()
+    for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
+        draw = START + 100 * part + i
+        u = random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype).mul_(2).sub_(1).div_(math.sqrt(a))
+        parts.append((u[:, :a], u[:, a:]))
+    net.load(theta, parts)
 
 
 def fit_joint(
@@ -190,16 +207,13 @@ def fit_joint(
     Returns:
         The networks. One is the same, up to rounding, whatever trains beside it.
     """
-    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
-    if len(rows) != len(seeds) or any(not len(r) for r in rows):
-        raise SettingError(f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
-    parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
+    rows = tables_of(x, tables, seeds)
 
     def run(models: list[int]) -> JointStack:
         """Longest table first."""
         stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-            random = RowRandom.of(0, torch.tensor([[float(seeds[i])] for i in models], dtype=torch.float64))
+            random = by_seed([seeds[i] for i in models])
             training = Training(how, stack, x, labels.to(x.dtype), layout, [rows[i] for i in models], random)
             for epoch in range(1, how.epochs + 1):
                 training.epoch(epoch)
@@ -207,16 +221,37 @@ def fit_joint(
                     bar.step(len(models) / how.epochs)
         return stack
 
-    # Threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes.
-    with ThreadPoolExecutor(len(parts)) as pool:
-        stacks = list(pool.map(run, parts)) if len(parts) > 1 else [run(parts[0])]
-    back = torch.tensor([i for part in parts for i in part]).argsort()
+    stacks, back = side_by_side(rows, workers, run)
     out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
     out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
     out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
     if not bool(out.theta.flat.isfinite().all() and out.theta_g.flat.isfinite().all()):
         raise SettingError("training diverged: some weights are no longer numbers; lower lr")
     return out
+
+
+def tables_of(x: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int]) -> list[Tensor]:
+    """The rows each model learns from: all, unless tables are given."""
+    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
+    if len(rows) != len(seeds) or any(not len(r) for r in rows):
+        raise SettingError(f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
+    return rows
+
+
+def by_seed(seeds: Sequence[int]) -> RowRandom:
+    """Random numbers that belong to a model."""
+    return RowRandom.of(0, torch.tensor([[float(seed)] for seed in seeds], dtype=torch.float64))
+
+
+def side_by_side(rows: list[Tensor], workers: int | None, run: Callable[[list[int]], T]) -> tuple[list[T], Tensor]:
+    """What `run` makes of parts of the models, longest table first, and where each model is in all of it."""
+    parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
+    back = torch.tensor([i for part in parts for i in part]).argsort()
+    if len(parts) == 1:
+        return [run(parts[0])], back
+    # Threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes.
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(run, parts)), back
 
 
 def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
@@ -248,7 +283,10 @@ class Training:
         self.adam, self.adam_g = RowAdam(stack.theta, how), RowAdam(stack.theta_g, how)
         self.attack = None
         if how.shift is not None and how.shift.outer and how.shift.inner:
-            self.attack = Attack(stack.net, stack.theta, how.shift, layout)
+            self.attack = Attack(stack.net, stack.theta, how.shift, layout, len(how.encoder))
+        # Categories are no numbers: what the softmax makes of them is inside anyway.
+        self.low = layout.seen_low.masked_fill(layout.one_hot, -math.inf)
+        self.high = layout.seen_high.masked_fill(layout.one_hot, math.inf)
         self.fixed = layout.fixed if bool(layout.fixed.any()) else None
         self.steps = 0
         stack.start(random)
@@ -256,6 +294,7 @@ class Training:
     def epoch(self, epoch: int) -> None:
         """One pass of every model over its rows."""
         epsilon = self.how.epsilon(epoch)
+        self.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
         for rows, w in self.batches.epoch(epoch):
             flat = rows.reshape(-1)
             x = self.x.index_select(0, flat).view(*rows.shape, -1)
@@ -268,14 +307,17 @@ class Training:
         draw, self.steps = self.steps * PURPOSES, self.steps + 1
         # 1
         g = self.g.first(m)
-        net.gradient(theta, x, self._smooth(y, draw), how.l1 * w, g, "predict", self._masks(net, x, draw + 1))
+        masks = self._masks(net, x, draw + 1)
+        net.gradient(theta, x, self._smooth(y, draw), how.l1 * w, g, "predict", masks, how.loss)
         self.adam.step(self._clipped(g.flat))
+        if not (how.l2 or how.l3):  # a predictor and nothing else
+            return
         # 2
         t = self._wish(net.forward(theta, x, name="now")[1], draw + 2)
         h, _ = net.forward(theta, x, self._masks(net, x, draw + 3), "generate")
         masks = self._masks(gen, x, draw + 4)
-        h_g, c = gen.forward(theta_g, stack.told(h, t), masks, "generate")
-        x_cf = self._kept(self.layout.softmax(c), x)
+        h_g, c = gen.forward(theta_g, stack.seen(h, t), masks, "generate")
+        x_cf = self._kept(self.layout.softmax(self._inside(c)), x)
         # 3
         shifted = theta
         if self.attack is not None:
@@ -287,28 +329,23 @@ class Training:
         by_cf.addcmul_(x_cf - x, w, value=2 * how.l3 / x.shape[2])
         if self.fixed is not None:
             by_cf.masked_fill_(self.fixed, 0.0)
+        if how.inside:
+            by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
         g_g = self.g_g.first(m)
         gen.backward(theta_g, h_g, self.layout.softmax_pull(x_cf, by_cf), g_g, masks, "generate")
         self.adam_g.step(self._clipped(g_g.flat))
 
     def _wish(self, z: Tensor, draw: int) -> Tensor:
-        """(m, n, 1) the class each answer has to get."""
-        k = self.stack.classes
-        if k == 2:
-            return self.stack.other(z)
-        u = self.random[torch.arange(len(z))].uniform(z.shape[1], 1, draw=draw, dtype=z.dtype)
-        return (z.argmax(2, keepdim=True) + 1 + (u * (k - 1)).long()) % k
+        return wish(z, self.random, draw)
+
+    def _inside(self, c: Tensor) -> Tensor:
+        return c.clamp(self.low, self.high) if self.how.inside else c
 
     def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
         return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
 
     def _masks(self, net: Leaky, x: Tensor, draw: int) -> list[Tensor]:
-        """Dropout: units of each hidden layer are 0 with its probability, else scaled up."""
-        p, widths = self.how.dropout, net.room[1:-1]
-        if not p:
-            return []
-        keep = self.random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)
-        return list(torch.split(keep.to(x.dtype).mul_(1 / (1 - p)), list(widths), 2))
+        return dropout_masks(net, self.how.dropout, x, self.random, draw)
 
     def _smooth(self, y: Tensor, draw: int) -> Tensor:
         if not self.how.smooth_labels or self.stack.classes > 2:
@@ -320,6 +357,24 @@ class Training:
         if not self.how.clip:
             return g
         return g.copy_(clip_norm(g, self.how.clip))
+
+
+def wish(z: Tensor, random: RowRandom, draw: int) -> Tensor:
+    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others."""
+    k = z.shape[2]
+    if k <= 2:
+        return ((z if k == 1 else z[..., 1:] - z[..., :1]) <= 0).to(z.dtype)
+    u = random[torch.arange(len(z))].uniform(z.shape[1], 1, draw=draw, dtype=z.dtype)
+    return (z.argmax(2, keepdim=True) + 1 + (u * (k - 1)).long()) % k
+
+
+def dropout_masks(net: Leaky, p: float, x: Tensor, random: RowRandom, draw: int) -> list[Tensor]:
+    """Dropout: units of each hidden layer are 0 with probability p, else scaled up."""
+    widths = net.room[1:-1]
+    if not p:
+        return []
+    keep = random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)
+    return list(torch.split(keep.to(x.dtype).mul_(1 / (1 - p)), list(widths), 2))
 
 
 class Batches:
@@ -334,11 +389,11 @@ class Batches:
         """(m, b) rows of the first m models, those that have any left, and their weights (m, b, 1): a mean over
         what there is, where the last batch is not full."""
         key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
-        order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(1))
+        order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True))
         for at in range(0, self.sizes[0], self.size):
             left = [min(self.size, n - at) for n in self.sizes if n > at]
             there = slice(len(left)), slice(at, at + self.size)
-            share = torch.tensor([1 / n for n in left])[:, None]
+            share = torch.tensor([1 / n for n in left], dtype=torch.float64)[:, None]
             yield order[there], (~self.beyond[there] * share)[..., None]
 
 

@@ -8,7 +8,7 @@ every method does. With more than two classes the generator is also told the cla
 
 import itertools
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import pandas as pd
 import torch
@@ -19,6 +19,8 @@ from holdfast.explainer import Explainer, Query, need
 from holdfast.model import Model, TorchModel
 from holdfast.network import build, flat_layers
 from holdfast.target import Goal
+
+ROWS = 4096  # answered at once, which bounds memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +39,33 @@ class Generator:
     model: str
     told: int = 0
 
+    def check(self, model: Model) -> None:
+        """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n, d)."""
+        need(isinstance(model, TorchModel), "a recourse network belongs to a torch model")
+        module, k = cast(TorchModel, model).module, len(model.classes)
+        last = len(flat_layers(module)) - 1
+        places = [i for i in self.features if type(i) is int and 0 <= i < last]
+        need(
+            0 < len(places) == len(self.features) and places == sorted({*places}),
+            f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}",
+        )
+        need(self.told == (0 if k == 2 else k), f"the recourse network is told {self.told} classes of {k}")
+        need(
+            all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()),
+            "the recourse network holds weights that are no numbers",
+        )
+        x = model.schema.probe.to(model.dtype)
+        try:
+            with model.borrowed():
+                shape = self(module, x, torch.zeros(len(x), dtype=torch.int64)).shape
+        except RuntimeError as error:
+            raise SettingError(f"the recourse network does not fit its model: {error}") from None
+        need(shape == x.shape, f"the recourse network makes rows of {shape[1:]} columns, not {x.shape[1]}")
+
     def __call__(self, module: nn.Module, x: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Raw answers (n, d) to rows x (n, d); `wanted` (n,) are numbers of classes."""
         seen, h = list[Tensor](), x
-        for i, layer in enumerate(flat_layers(module)):
+        for i, layer in enumerate(flat_layers(module)[: self.features[-1] + 1]):
             h = layer(h)
             if i in self.features:
                 seen.append(h)
@@ -55,12 +80,12 @@ class LearnedRecourse(Explainer):
     """The answers of the recourse network that was trained with the model (`CounterNet`, `RoCourseNet`).
 
     Args:
-        path: the file of the network; left out, `fit` needs nothing and the network must have been put in.
+        path: the file that `CounterNet.save` wrote, read at first use. Not needed for `net.recourse_`, which has
+            its network already.
     """
 
     title: ClassVar[str] = "one pass of the recourse network that was trained with the model"
     paper: ClassVar[str] = "Guo et al. 2023 (CounterNet, RoCourseNet)"
-    needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "ask another method about these rows, or train with a larger l2"
 
     path: str = ""
@@ -77,22 +102,31 @@ class LearnedRecourse(Explainer):
         from holdfast.train.counternet import load_generator
 
         need(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")
-        self.generator_: Generator = load_generator(self.path, model.fingerprint())
+        self.generator_: Generator = load_generator(self.path, model)
         return self
 
     def check(self, model: Model) -> None:
+        if self.path and not self.is_fitted:
+            self.fit(torch.empty(0), model)
+        need(self.is_fitted, "LearnedRecourse answers with a trained network; give its file as path=...")
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
         need(own, "this recourse network was trained with another model; ask it about its own")
 
     def search(self, query: Query) -> Tensor:
-        model = query.model
-        assert isinstance(model, TorchModel)
-        answer = query.x
+        answer = torch.empty_like(query.x)
         for _ in query.steps(1):
-            wanted = _wanted(query.goal, model(query.x)) if self.generator_.told else None
-            raw = self.generator_(model.module, query.x, wanted)
-            answer = query.reach.project(query.reach.layout.softmax(raw))
+            for at in range(0, len(query), ROWS):
+                part = slice(at, at + ROWS)
+                answer[part] = self._answers(query, part)
         return answer
+
+    def _answers(self, query: Query, part: slice) -> Tensor:
+        """The answers to some of the rows."""
+        model, x, reach = cast(TorchModel, query.model), query.x[part], query.reach[part]
+        wanted = _wanted(query.goal[part], model(x)) if self.generator_.told else None
+        raw = self.generator_(model.module, x, wanted)
+        # The largest level is the same before and after a softmax; only how far a row moves is not.
+        return reach.project(reach.layout.softmax(raw) if reach.layout.max_changes else raw)
 
 
 def _wanted(goal: Goal, scores: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1
 differentiation through an unrolled training step gives the same, at several times the cost. `AnyModule` takes the
 same derivatives of any torch module through `torch.func`.
 
-One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of class 1. More
-outputs: cross-entropy.
+One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of class 1, or on
+request cross-entropy. More outputs: cross-entropy.
 """
 
 import itertools
@@ -25,16 +25,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jvp, vmap
+from torch.func import functional_call, grad, vmap
 
 SLOPE = 0.01
 BLOCK = 16  # hidden layers are filled up to multiples of it: products of narrow matrices are several times slower
 Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
 Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
+Loss = Literal["squared", "entropy"]  # of two classes
 
 
 class Weights:
@@ -93,7 +94,7 @@ class Rooms:
 # ---- losses of the outputs z (M, n, k), rows weighted with w (M, n, 1)
 
 
-def slope_and_curve(z: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Curve]:
+def slope_and_curve(z: Tensor, y: Tensor, w: Tensor, loss: Loss = "squared") -> tuple[Tensor, Curve]:
     """dL/dz, and the function from R z to R dL/dz. `y` (M, n, 1) is 0 or 1, or the number of the class."""
     k = z.shape[2]
     if k > 2:
@@ -102,9 +103,12 @@ def slope_and_curve(z: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Curve]:
         return d, lambda r: (r - (p * r).sum(2, keepdim=True)).mul_(p).mul_(w)
     f = torch.sigmoid(z if k == 1 else z[..., 1:] - z[..., :1])
     miss, f1 = f - y, torch.addcmul(f, f, f, value=-1)
-    half = miss * (2 * w)
-    d = half * f1
-    curve = torch.addcmul(2 * w * f1, half, 1 - 2 * f).mul_(f1)
+    if loss == "squared":
+        half = miss * (2 * w)
+        d = half * f1
+        curve = torch.addcmul(2 * w * f1, half, 1 - 2 * f).mul_(f1)
+    else:
+        d, curve = miss * w, f1 * w
     if k == 1:
         return d, lambda r: r * curve
     return torch.cat([-d, d], 2), lambda r: (r[..., 1:] - r[..., :1]).mul_(curve) * r.new_tensor([-1.0, 1.0])
@@ -158,12 +162,15 @@ class Leaky(Net):
     Args:
         sizes: inputs, hidden units, outputs.
         inputs: where the inputs are among columns of which there are more, for a network on top of another.
+        columns: how many there are.
     """
 
-    def __init__(self, sizes: Sequence[int], slope: float = SLOPE, inputs: Tensor | None = None) -> None:
+    def __init__(
+        self, sizes: Sequence[int], slope: float = SLOPE, inputs: Tensor | None = None, columns: int | None = None
+    ) -> None:
         self.sizes, self.slope = tuple(sizes), slope
         self.inputs = torch.arange(self.sizes[0]) if inputs is None else inputs
-        first = self.sizes[0] if inputs is None else block(int(inputs[-1]) + 1)
+        first = self.sizes[0] if columns is None else columns
         self.room = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
         self.rooms = Rooms()
 
@@ -246,10 +253,18 @@ class Leaky(Net):
         return z, pull
 
     def gradient(
-        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str, masks: Sequence[Tensor] = ()
+        self,
+        theta: Weights,
+        x: Tensor,
+        y: Tensor,
+        w: Tensor,
+        out: Weights,
+        name: str,
+        masks: Sequence[Tensor] = (),
+        loss: Loss = "squared",
     ) -> Pass:
         h, z = self.forward(theta, x, masks, name)
-        d, curve = slope_and_curve(z, y, w)
+        d, curve = slope_and_curve(z, y, w, loss)
         return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
 
     def mixed(self, theta: Weights, along: Weights, at: Pass, columns: Tensor, hessian: Weights | None) -> Tensor:
@@ -324,11 +339,8 @@ class AnyModule(Net):
 
     def mixed(self, theta: Weights, along: Weights, at: Any, columns: Tensor, hessian: Weights | None) -> Tensor:
         def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
-            def loss(t: Tensor) -> Tensor:
-                return self._loss(t, rows, y, w)
-
-            change: Any = jvp(loss, (flat,), (p,))
-            return change[1]
+            first: Any = grad(self._loss)  # not jvp: its first use has torch warn of what it does itself
+            return (first(flat, rows, y, w) * p).sum()
 
         x, y, w = at
         slope: Any = grad(directed, argnums=(0, 1))

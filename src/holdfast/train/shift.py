@@ -13,6 +13,7 @@ theta' has been trained on the shift before its last step.
 All of it works on a stack of models at once; rows of one model are coupled through its theta', models are not.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,6 +43,7 @@ class Shift:
         categories: "none" leaves one-hot columns as they are; "clamp" shifts them like numbers; "softmax" also
             passes them through a softmax, as the authors' code does even where there is no shift.
         ascend: follow the gradient; False draws the shift anew each time (the paper's random ablation).
+        scope: "all" retrains the whole model, "head" only what follows the encoder, as the authors' older code does.
     """
 
     epsilon: float = 0.1
@@ -52,6 +54,7 @@ class Shift:
     norm: Literal["linf", "l2"] = "linf"
     categories: Literal["none", "clamp", "softmax"] = "none"
     ascend: bool = True
+    scope: Literal["all", "head"] = "all"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
@@ -64,6 +67,7 @@ class Shift:
             ("optimizer", ("adam", "sgd")),
             ("norm", ("linf", "l2")),
             ("categories", ("none", "clamp", "softmax")),
+            ("scope", ("all", "head")),
         ):
             if getattr(self, name) not in known:
                 raise SettingError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
@@ -89,14 +93,17 @@ class Attack:
         like: parameters of as many models as there will be at most.
         shift: the settings.
         layout: which columns are numbers, and which belong to which category.
+        encoder: how many layers make up the encoder, for scope="head".
     """
 
-    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout) -> None:
+    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout, encoder: int = 0) -> None:
         self.net, self.shift, self.layout = net, shift, layout
         self.columns = torch.arange(len(layout.one_hot))
         if shift.categories == "none":
             self.columns = self.columns[~layout.one_hot]
-        self.tape = Tape(net, like, shift, self.columns)
+        if shift.scope == "head" and not (encoder and like.sizes):
+            raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
+        self.tape = Tape(net, like, shift, self.columns, encoder if shift.scope == "head" else 0)
 
     def __call__(self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Weights:
         """theta'; random numbers come from one key per model and the number of the draw."""
@@ -153,8 +160,10 @@ class Attack:
 class Tape:
     """K steps of training, kept so that the gradient of what follows can go back through them."""
 
-    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Tensor) -> None:
+    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Tensor, held: int = 0) -> None:
         self.net, self.shift, self.columns, self.like = net, shift, columns, like
+        # The parameters of the first layers, which stay as they are.
+        self.held = sum(a * b + b for a, b in itertools.pairwise(like.sizes[: held + 1]))
         self.thetas = [like.empty() for _ in range(shift.inner + 1)]
         adam = shift.optimizer == "adam"
         self.ms, self.vs, self.roots = ([like.empty() for _ in range(shift.inner + 1)] if adam else [] for _ in "mvr")
@@ -186,6 +195,7 @@ class Tape:
         for k in range(self.shift.inner):
             theta, after, g = (held.first(self.m) for held in (self.thetas[k], self.thetas[k + 1], self.grads[k]))
             self.passes.append(self.net.gradient(theta, rows, batch.y, batch.w, g, f"step {k}"))
+            g.flat[:, : self.held] = 0.0
             self.count += 1
             if self.shift.optimizer == "sgd":
                 torch.sub(theta.flat, g.flat, alpha=self.shift.eta, out=after.flat)
@@ -225,6 +235,7 @@ class Tape:
                 by_v.flat.mul_(B2)
             else:
                 torch.mul(up.flat, -self.shift.eta, out=p.flat)
+            p.flat[:, : self.held] = 0.0
             by_x = self.net.mixed(theta, p, self.passes[k], self.columns, curved if k else None)
             total = by_x if total is None else total.add_(by_x)
             if k:

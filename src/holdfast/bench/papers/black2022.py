@@ -37,7 +37,8 @@ from holdfast.version import __version__
 
 FAMILIES = {"LOO": "leave_one_out", "RS": "seed"}
 MODELS_PER_CELL = 25
-POOL = 100  # rows that are left out in turn
+MODELS = POOL = 100  # rows that are left out in turn
+QUICK, QUICK_MODELS = "german_credit", 20
 STARTS = ("Min l1", "Min l2", "Min eps PGD")
 SEARCH_MODELS, SEARCH_SEED = 10, 10_000  # the bank that guides the search
 

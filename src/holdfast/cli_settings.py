@@ -1,0 +1,126 @@
+"""Settings on the command line, `--set KEY=VALUE`: read as the fields of a class say."""
+
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from holdfast.errors import HoldfastError, SettingError, did_you_mean
+
+if TYPE_CHECKING:
+    import holdfast as hf
+
+
+def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
+    """A method by name with settings such as 'steps=200', read as the field's type says."""
+    from holdfast import methods
+
+    explainer = methods.method(method)()
+    for assignment in assignments:
+        _set(explainer, method, *key_and_value(assignment))
+    return explainer
+
+
+def key_and_value(assignment: str) -> tuple[str, str]:
+    """'steps=200' -> 'steps', '200'"""
+    name, equals, text = assignment.partition("=")
+    if not equals:
+        raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
+    return name, text
+
+
+def chosen(kind: type, what: str, known: Sequence[str], assignments: Sequence[str]) -> dict[str, Any]:
+    """Settings such as 'epochs=20' of a class, read as its fields' types say."""
+    hints, out = get_type_hints(kind), dict[str, Any]()
+    for name, text in map(key_and_value, assignments):
+        if name not in known:
+            raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+        out[name] = value_of(name, text, hints[name])
+    return out
+
+
+def _set(explainer: "hf.Explainer", method: str, name: str, text: str) -> None:
+    """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
+    whole, (name, _, inner) = name, name.partition("__")
+    known = explainer.get_params(deep=False)
+    kind = get_type_hints(type(explainer)).get(name)
+    nests = any(part in _by_name() for part in _parts(kind))
+    if name not in known or (inner and not nests):
+        raise SettingError(f"{method} has no setting {whole!r}; {did_you_mean(whole, known)}")
+    if inner:
+        if not hasattr(known[name], "get_params"):
+            raise SettingError(f"--set {whole}={text}: give --set {name}=METHOD first")
+        _set(known[name], f"{method} {name}", inner, text)
+        return
+    explainer.set_params(**{name: value_of(name, text, kind)})
+
+
+def value_of(name: str, text: str, kind: Any) -> Any:
+    """The text of a setting as a value of its type, or an error that says what is expected."""
+    try:
+        return parsed(text, kind)
+    except HoldfastError:  # about the method or the file that the text names
+        raise
+    except ValueError:
+        raise SettingError(f"--set {name}={text}: expected {type_words(kind)}") from None
+
+
+def parsed(text: str, kind: Any) -> Any:
+    """A text as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
+    for part in _parts(kind):
+        choices = _choices(part)
+        for known in (text, text.lower()):
+            if known in choices:
+                return choices[known]
+        if part in (int, float, str):
+            try:
+                return part(text)
+            except ValueError:
+                continue
+        if get_origin(part) is tuple:
+            return tuple(parsed(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
+        if part in (special := _by_name()):
+            return special[part](text)
+    raise ValueError(f"{text!r} is not {type_words(kind)}")
+
+
+def _by_name() -> dict[Any, Callable[[str], Any]]:
+    """Settings that are written as a name: another method, or the file of a bank."""
+    import holdfast as hf
+
+    return {hf.Explainer: lambda name: configured(name, ()), hf.ModelBank: hf.ModelBank.load}
+
+
+def _parts(kind: Any) -> list[Any]:
+    """The members of a union, None first: 'none' would also do as a text."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return sorted(members, key=lambda member: member is not NoneType)
+
+
+def _choices(kind: Any) -> dict[str, Any]:
+    if get_origin(kind) is Literal:
+        return {str(value): value for value in get_args(kind)}
+    booleans = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return {bool: booleans, NoneType: {"none": None}}.get(kind, {})
+
+
+def type_words(kind: Any) -> str:
+    """A type as a person would put it."""
+    plain: dict[Any, str] = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        NoneType: "none",
+    }
+    import holdfast as hf
+
+    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank"}
+    parts = [
+        f"one of {', '.join(map(str, get_args(part)))}"
+        if get_origin(part) is Literal
+        else "values with commas between them"
+        if get_origin(part) is tuple
+        else plain.get(part, "a value that only Python code can give")
+        for part in _parts(kind)
+    ]
+    return " or ".join(parts)
