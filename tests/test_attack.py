@@ -10,10 +10,10 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
+from holdfast.geometry import RowRandom
 from holdfast.network import mlp
 from holdfast.robust.attack import validity_under_shift
 from holdfast.train.frozen import net_of
-from holdfast.train.joint import by_seed
 from holdfast.train.second import Weights, losses
 from holdfast.train.shift import Attack, Batch, Shift
 
@@ -91,7 +91,7 @@ def test_the_bank_is_what_virtual_data_shift_gives() -> None:
     given = [v.expand(2, *v.shape) for v in (x, labels[:, None], torch.full((300, 1), 1 / 300))]
     answers = [v.expand(2, *v.shape) for v in (cfs.x_cf[found], goal[:, None].float())]
     batch = Batch(*given, *answers, torch.full((2, len(goal), 1), 1 / len(goal)))
-    random = by_seed([5 * 1_000_003, 5 * 1_000_003 + 1])
+    random = RowRandom.of(5, torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     with torch.no_grad():
         shifted = Attack(net, theta, Shift(outer=3), SCHEMA.layout())(theta, batch, random, 0, 0.1)
         torch.testing.assert_close(bank.scores(TABLE), net.scores(shifted, given[0]))

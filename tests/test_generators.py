@@ -32,7 +32,7 @@ from holdfast.train.parametric import (
     with_wish,
 )
 from holdfast.train.second import AnyModule, Leaky, Net, Weights
-from holdfast.train.shift import Shift
+from holdfast.train.shift import Batch, Shift
 
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
@@ -165,6 +165,37 @@ def test_a_step_of_vae_cf_is_that_of_autograd(
         h = torch.relu(1.5 - lead) * (w > 0)
         loss = loss + 0.6 * (h.square().sum((1, 2)) + 1e-300).sqrt().sum() / 4
     compare(run, loss, parts)
+
+
+@pytest.mark.parametrize("kind", [SMALL, NOISY])
+def test_the_attacked_model_judges_validity_and_nothing_else(kind: Kind) -> None:
+    """A step against theta' is a step against models that are theta' but decide about t as theta does."""
+    robust, (x, y, w) = training(kind, 1, Shift(outer=3)), batch()
+    kept_aside = list[tuple[Weights, Batch]]()
+    attack = robust.attack
+    assert attack is not None
+
+    def watched(theta: Weights, given: Batch, *rest: Any) -> Weights:
+        found = attack(theta, given, *rest)
+        kept_aside.append((Weights(found.flat.clone(), found.sizes), given))
+        return found
+
+    robust.attack = watched  # type: ignore[assignment]
+    plain = training(kind, 1)
+    with torch.no_grad():
+        robust.step(x, y, w, 0.2)
+        ((theta, given),) = kept_aside
+        t = classes_to_reach(robust, x)
+        assert torch.equal(given.t, t.double())
+        assert (given.x is x, given.y is y, given.x_cf.shape) == (True, True, x.shape)
+        assert not torch.equal(theta.flat, robust.run.theta.flat)
+        net = plain.run.net
+        ask, scores = net.vjp, net.scores(robust.run.theta, x)
+        net.scores = lambda *_: scores  # type: ignore[method-assign]
+        net.vjp = lambda _, rows: ask(theta, rows)  # type: ignore[method-assign]
+        plain.step(x, y, w, 0.0)
+    for mine, theirs in zip(robust.grads, plain.grads, strict=True):
+        torch.testing.assert_close(mine.flat, theirs.flat)
 
 
 def test_the_lead_of_a_class_by_hand() -> None:

@@ -261,7 +261,7 @@ def explain(
     if quiet:
         warnings.simplefilter("ignore")
     check_outputs(out, report)
-    method = method or usual_method(model, quiet)
+    method = usual_method(model, quiet) if method is None else method
     explainer = configured(method, settings or [])
     if isinstance(explainer, hf.LearnedRecourse) and not explainer.path:
         explainer.path = str(model)

@@ -141,6 +141,11 @@ class Layout:
         return [(int(group[0]), int(group[0]) + int((group < len(self.center)).sum())) for group in self.groups]
 
     @cached_property
+    def used(self) -> set[str]:
+        """Which of the flags some column has."""
+        return {name for name in ("missing", "up", "down", "fixed") if bool(getattr(self, name).any())}
+
+    @cached_property
     def in_rule(self) -> Tensor:
         """(d,) is the column part of a rule?"""
         return (self.rules != 0).any(0)
@@ -221,11 +226,16 @@ class Reach:
         lo = torch.maximum(layout.low, torch.minimum(layout.seen_low, x))
         hi = torch.minimum(layout.high, torch.maximum(layout.seen_high, x))
         apart = lo > hi  # the data never visited what the bounds allow: the bounds decide
-        lo, hi = torch.where(apart, layout.low, lo), torch.where(apart, layout.high, hi)
-        hi = torch.where(layout.missing, torch.maximum(hi, x), hi)
-        lo = torch.where(layout.up, torch.maximum(lo, x), lo)
-        hi = torch.where(layout.down, torch.minimum(hi, x), hi)
-        lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
+        if apart.any():
+            lo, hi = torch.where(apart, layout.low, lo), torch.where(apart, layout.high, hi)
+        if "missing" in layout.used:
+            hi = torch.where(layout.missing, torch.maximum(hi, x), hi)
+        if "up" in layout.used:
+            lo = torch.where(layout.up, torch.maximum(lo, x), lo)
+        if "down" in layout.used:
+            hi = torch.where(layout.down, torch.minimum(hi, x), hi)
+        if "fixed" in layout.used:
+            lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
         reach = cls(x, lo, hi, layout, x)
         return replace(reach, home=reach.project(x)) if len(layout.rules) else reach
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from holdfast.bank import ModelBank, Shelf
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.geometry import limited_threads
+from holdfast.geometry import RowRandom, limited_threads
 from holdfast.model import Model
 from holdfast.reach import Layout
 from holdfast.result import Counterfactuals
@@ -85,7 +85,7 @@ def attack_by_shift(
     t = cfs.goal[found].wanted(cfs.scores[found]).to(model.dtype)
     with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
         net, theta = net_of(own.module, models)
-        random = by_seed([seed * 1_000_003 + i for i in range(models)])
+        random = RowRandom.of(seed, torch.arange(models, dtype=torch.float64)[:, None])
         # In the order of the data, so that with few rows each attack sees the same batch and starts elsewhere.
         drawn = random.uniform(len(x), draw=DRAWN, dtype=torch.float64).argsort(1)[:, :rows].sort(1).values  # (M, n)
         batch = Batch(
