@@ -201,6 +201,13 @@ class Layout:
             top[..., columns] = z[..., columns].amax(-1, keepdim=True).detach()
         return top
 
+    def hard(self, z: Tensor) -> Tensor:
+        """(..., d) with 1 in the column of each category's largest level and 0 in its others; numbers as they are."""
+        if not self.groups.numel():
+            return z
+        column = torch.stack([z[..., a:b].argmax(-1) + a for a, b in self.spans], -1)
+        return torch.where(self.one_hot, 0.0, z).scatter(-1, column, 1.0)
+
     def softmax_pull(self, soft: Tensor, g: Tensor) -> Tensor:
         """(..., d) the gradient by z of what has the gradient `g` by soft = softmax(z).
 

@@ -29,7 +29,7 @@ from holdfast.settings import Settings
 from holdfast.train.joint import Joint, JointStack, Schedule, fit_joint
 from holdfast.train.learned import Generator, LearnedRecourse, filled, network
 from holdfast.train.recipe import class_names, class_numbers, outcomes, plain
-from holdfast.train.second import SLOPE
+from holdfast.train.second import SLOPE, Loss
 from holdfast.train.shift import Shift
 
 WIDTHS = ("encoder", "predictor", "generator")
@@ -45,6 +45,9 @@ class CounterNet(Settings):
         dropout: share of units left out while training.
         epochs, batch_size, lr: of the training, with Adam.
         l1, l2, l3: weights of prediction, validity and proximity.
+        tell: tell the generator the class to reach, which else has to guess it from the prediction.
+        exact: train on answers as they are handed out: numbers inside the range of the data, one level per category.
+        loss: of the prediction, "squared" or "entropy".
         smooth_labels, clip: what the authors' older code also does, see `holdfast.train.joint.Joint`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
 
@@ -63,6 +66,9 @@ class CounterNet(Settings):
     l1: float = 1.0
     l2: float = 0.2
     l3: float = 0.1
+    tell: bool = True
+    exact: bool = True
+    loss: Loss = "squared"
     smooth_labels: bool = False
     clip: float = 0.0
     seed: int = 0
@@ -219,6 +225,7 @@ class RoCourseNet(CounterNet):
         eta, optimizer: step size and kind of the retraining.
         norm: "linf" or "l2".
         categories: "none" leaves categories as they are; "clamp"; "softmax" as in the authors' code.
+        scope: retrain "all" of the predictor, or only the "head" that follows the encoder.
         attack: "gradient", or "random" shifts (an ablation).
 
     The other settings are those of `CounterNet`.
@@ -228,18 +235,21 @@ class RoCourseNet(CounterNet):
     schedule: Schedule = "linear"
     outer: int = 7
     inner: int = 2
-    eta: float = 0.03
+    eta: float = 0.003
     optimizer: Literal["adam", "sgd"] = "adam"
     norm: Literal["linf", "l2"] = "linf"
     categories: Literal["none", "clamp", "softmax"] = "none"
+    scope: Literal["all", "head"] = "all"
     attack: Literal["gradient", "random"] = "gradient"
 
     @classmethod
     def paper_tables(cls, dataset: Literal["loan", "german", "student"], **settings: Any) -> "RoCourseNet":
-        """The settings behind the paper's tables, with the authors' softmax over shifted categories."""
+        """The settings behind the paper's tables: its network and attack, with the authors' softmax over shifted
+        categories, a generator that is not told the class to reach and trains on relaxed answers."""
         if dataset not in PAPER:
             raise SettingError(f"the paper has no dataset {dataset!r}; {did_you_mean(dataset, PAPER)}")
-        chosen: dict[str, Any] = {**PAPER[dataset], "categories": "softmax", **settings}
+        common = {"categories": "softmax", "eta": 0.03, "tell": False, "exact": False}
+        chosen: dict[str, Any] = {**common, **PAPER[dataset], **settings}
         return cls(**chosen)
 
     def shift(self) -> Shift | None:
@@ -310,8 +320,7 @@ def as_model(
     model = Model.of(module, schema, classes=classes)
     # A hidden layer ends with its dropout: three modules each.
     features = tuple(3 * at - 1 for at in one.features)
-    told = 0 if one.classes == 2 else one.classes
-    return model, LearnedRecourse.of(Generator(layers, features, model.fingerprint(), told))
+    return model, LearnedRecourse.of(Generator(layers, features, model.fingerprint(), one.told))
 
 
 def _written(value: Any) -> Any:

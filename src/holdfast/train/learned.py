@@ -3,7 +3,7 @@
     z, p = what two hidden layers of the model make of x,     c = generator(z, p),     answer = N(c)
 
 N takes the largest level of each category that the person may have, and keeps to bounds, fixed columns and rules as
-every method does. With more than two classes the generator is also told the class to reach.
+every method does. The generator may also be told the class to reach; with more than two classes it always is.
 """
 
 import itertools
@@ -18,7 +18,6 @@ from holdfast.errors import SettingError
 from holdfast.explainer import Explainer, Query, need
 from holdfast.model import Model, TorchModel
 from holdfast.network import build, flat_layers
-from holdfast.target import Goal
 
 ROWS = 4096  # answered at once, which bounds memory
 
@@ -31,7 +30,7 @@ class Generator:
         layers: from what it sees to a raw answer (n, d).
         features: which layers of the model's module give what it sees.
         model: the fingerprint of that model.
-        told: how many classes it is told apart; 0 with two classes.
+        told: how many classes it is told apart; 0 if it has to guess the other of two.
     """
 
     layers: nn.Sequential
@@ -49,7 +48,7 @@ class Generator:
             0 < len(places) == len(self.features) and places == sorted({*places}),
             f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}",
         )
-        need(self.told == (0 if k == 2 else k), f"the recourse network is told {self.told} classes of {k}")
+        need(self.told in ((0, 2) if k == 2 else (k,)), f"the recourse network is told {self.told} classes of {k}")
         need(
             all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()),
             "the recourse network holds weights that are no numbers",
@@ -123,18 +122,13 @@ class LearnedRecourse(Explainer):
     def _answers(self, query: Query, part: slice) -> Tensor:
         """The answers to some of the rows."""
         model, x, reach = cast(TorchModel, query.model), query.x[part], query.reach[part]
-        wanted = _wanted(query.goal[part], model(x)) if self.generator_.told else None
+        wanted = None
+        if self.generator_.told:  # of two classes the other is known without asking the model
+            goal = query.goal[part]
+            wanted = goal.wanted(x.new_zeros(len(x), 2) if goal.k == 2 else model(x))
         raw = self.generator_(model.module, x, wanted)
         # The largest level is the same before and after a softmax; only how far a row moves is not.
         return reach.project(reach.layout.softmax(raw) if reach.layout.max_changes else raw)
-
-
-def _wanted(goal: Goal, scores: Tensor) -> Tensor:
-    """(n,) the class to reach; where any other will do, the likeliest."""
-    if goal.sign > 0:
-        return goal.label
-    own = nn.functional.one_hot(goal.label, goal.k) > 0
-    return scores.masked_fill(own, -torch.inf).argmax(1)
 
 
 def network(sizes: tuple[int, ...], slope: float, dropout: float) -> nn.Sequential:

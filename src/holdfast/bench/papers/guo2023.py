@@ -44,9 +44,7 @@ QUICK, QUICK_MODELS = "german_credit", 1
 # ---- a dataset
 
 
-def run(
-    name: str, cells: Cells, *, models: int | None = None, rows: int | None = None, seed: int = 0
-) -> dict[str, Any]:
+def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = None, seed: int = 0) -> dict[str, Any]:
     """One dataset: everything the paper reports about it, and how long it took."""
     setting = SETTINGS[name]
     repeats, whole = min(models, setting.repeats), rows is None
@@ -60,24 +58,24 @@ def run(
 
     base_cell = joint("base", base_how)
     base = stacked(base_how, task, base_cell)
-    nets = {label: (how, joint(label, how)) for label, how in joint_methods(setting).items()}
-    found = {label: cell for label, (_, cell) in nets.items()}
+    searching, generating = dict[str, Arrays](), dict[str, Arrays]()
     if name not in SIMULATED:
-        for label, (kind, shift) in generators(setting).items():
-            about = [repr(kind), repr(shift), repr(base_how)]
-            found[label] = cells.arrays(
-                f"{name}/{label}",
-                lambda kind=kind, shift=shift: generated(kind, shift, base, task, repeats, seed),
-                about,
-            )
         asked = min(repeats, 3)  # searching takes long, and varies less with the seed
-        for label, make in searches(setting).items():
+        for label, make in searches().items():
             some = min(setting.rbr_rows if label == "RBR" else setting.rows, rows or setting.rows)
-            found[label] = cells.arrays(
+            searching[label] = cells.arrays(
                 f"{name}/{label}",
                 lambda label=label, make=make, some=some: searched(label, make, base_how, base, task, asked, some),
                 [repr(make()), some, asked, repr(base_how)],
             )
+        for label, (kind, shift) in generators(setting).items():
+            generating[label] = cells.arrays(
+                f"{name}/{label}",
+                lambda kind=kind, shift=shift: generated(kind, shift, base, task, repeats, seed),
+                [repr(kind), repr(shift), repr(base_how)],
+            )
+    nets = {label: (how, joint(label, how)) for label, how in joint_methods(setting).items()}
+    found = searching | generating | {label: cell for label, (_, cell) in nets.items()}
     curves: dict[str, Any] = {}
     if whole and name not in SIMULATED:
         curves = all_curves(name, setting, cells, task, nets, base, base_how, repeats, seed)

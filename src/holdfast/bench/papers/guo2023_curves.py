@@ -16,11 +16,13 @@ import pandas as pd
 from holdfast.bench.cells import Arrays, Cells
 from holdfast.bench.papers.guo2023_parts import (
     AUTHORS,
+    KEPT,
     OURS,
     Setting,
     Task,
     figures,
     of_stack,
+    ours,
     prepare,
     searched,
     spread_of,
@@ -85,7 +87,7 @@ def _attacks(name: str, setting: Setting, cells: Cells, task: Task, nets: Nets) 
     plans += [("E", e, replace(shift, outer=E_AT, epsilon=e)) for e in E_STEPS]
     plans += [("T, l2 ball", t, replace(shift, outer=t, norm="l2")) for t in T_STEPS]
     out = list[Line]()
-    for label in ("CounterNet", OURS, AUTHORS):
+    for label in ("CounterNet", KEPT, AUTHORS, OURS):
         how, cell = nets[label]
 
         def make(how: Joint = how, cell: Arrays = cell) -> Arrays:
@@ -126,9 +128,10 @@ def _line(method: str, point: dict[str, Any], **more: Any) -> Line:
 
 
 def _trainings(setting: Setting, point: Callable[[Joint], dict[str, Any]]) -> list[Line]:
-    how, out = setting.how, list[Line]()
-    for categories, label in (("none", OURS), ("softmax", AUTHORS)):
-        shift = Shift(eta=setting.eta, categories=categories)
+    out = list[Line]()
+    ways: list[tuple[str, Joint, Shift]] = [(OURS, ours(setting, None), setting.attack)]
+    ways.append((AUTHORS, setting.how, Shift(eta=setting.eta, categories="softmax")))
+    for label, how, shift in ways:
         for t in TRAIN_T:
             out.append(_line(label, point(replace(how, shift=replace(shift, outer=t))), kind="T", strength=t))
         for e in TRAIN_E:
@@ -148,10 +151,10 @@ def _trade_off(
     base_how: Joint,
     point: Callable[[Joint], dict[str, Any]],
 ) -> list[Line]:
-    out, shift = list[Line](), Shift(eta=setting.eta)
-    for label, attack in (("CounterNet", None), (OURS, shift)):
+    out = list[Line]()
+    for label, how in (("CounterNet", setting.how), (OURS, ours(setting, setting.attack))):
         for l3 in L3:
-            out.append(_line(label, point(replace(setting.how, shift=attack, l3=l3)), setting=l3))
+            out.append(_line(label, point(replace(how, l3=l3)), setting=l3))
     some: list[tuple[str, float, Callable[[], Explainer]]] = []
     some += [("ROAR-LIME", lam, lambda lam=lam: ROAR.lime(lam=lam)) for lam in LAM]
     some += [("RBR", e, lambda e=e: RBR(e_op=e, e_pe=e, relaxed=True)) for e in RADII]
@@ -167,8 +170,7 @@ def _trade_off(
 
 def _sizes(setting: Setting, nets: Nets, point: Callable[..., dict[str, Any]]) -> list[Line]:
     out = list[Line]()
-    for label, attack in (("CounterNet", None), (OURS, Shift(eta=setting.eta))):
-        how = replace(setting.how, shift=attack)
+    for label, how in (("CounterNet", setting.how), (OURS, ours(setting, setting.attack))):
         out += [_line(label, point(how, share), share=share) for share in SHARES]
         out.append(_line(label, figures(nets[label][1]), share=1.0))
     return out
