@@ -32,6 +32,7 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py bench_results/engine.json
 	$(BIN)/python benchmarks/retraining.py bench_results/retraining.json
+	$(BIN)/python benchmarks/shift.py bench_results/shift.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev

@@ -64,7 +64,7 @@ def fit_planes(
         some, z = query[parts[i]], room[: len(parts[i])]
         r2 = neighbors.draw(some, z)
         k = torch.exp(r2 / (-2 * kernel**2 * d))
-        scores = torch.cat([query.model(rows) for rows in chunks(z.flatten(0, 1), _rows_at_once(d))])
+        scores = torch.cat([query.model(rows) for rows in chunks(z.flatten(0, 1), rows_at_once(d))])
         if goal is None or len(goal.label) != len(scores) or bool((some.goal.label != goal.label[::samples]).any()):
             goal = some.goal[torch.arange(len(some)).repeat_interleave(samples)]
         y = goal.gap(scores).clamp(-LIMIT, LIMIT).reshape(len(some), samples)
@@ -79,7 +79,7 @@ def _together(cells: int) -> int:
     return most // ROW_BLOCK * ROW_BLOCK if most >= ROW_BLOCK else 1 << (most.bit_length() - 1)
 
 
-def _rows_at_once(d: int) -> int:
+def rows_at_once(d: int) -> int:
     """How many rows to give to the model at once: whole blocks."""
     return ROW_BLOCK * max(1, SCORED // (ROW_BLOCK * d))
 
