@@ -34,7 +34,7 @@ def bench(
     datasets = dataset or ([source(paper).QUICK] if quick else [])
     if quick:
         models, rows, out = quick_models(paper, models), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
-    elif (models, rows, seed) != (None, None, FULL_SEED):
+    elif models not in (None, source(paper).MODELS) or (rows, seed) != (None, FULL_SEED):
         out = out / "partial"  # full results stay as they are
 
     def said(cell: str) -> None:

@@ -157,7 +157,7 @@ def _trade_off(
             out.append(_line(label, point(replace(how, l3=l3)), setting=l3))
     some: list[tuple[str, float, Callable[[], Explainer]]] = []
     some += [("ROAR-LIME", lam, lambda lam=lam: ROAR.lime(lam=lam)) for lam in LAM]
-    some += [("RBR", e, lambda e=e: RBR(e_op=e, e_pe=e, relaxed=True)) for e in RADII]
+    some += [("RBR", e, lambda e=e: RBR(e_op=e, e_pe=e)) for e in RADII]
     for label, value, make in some:
         cell = cells.arrays(
             f"{name}/trade-off {label}",
