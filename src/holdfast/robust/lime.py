@@ -28,7 +28,7 @@ from holdfast.reach import Layout
 Block = tuple[int, int, bool]  # start and stop of columns that belong together, and whether they are one category
 
 CELLS = 1 << 20  # numbers in neighbours at once, and
-SCORED = 1 << 17  # in those the model gets at once: what stays in the cache is faster
+SCORED = 1 << 16  # in those the model gets at once: what stays in the cache is faster
 TAIL = 32  # so few columns at the end are multiplied as one block, zeros and all
 LIMIT = math.log((1 - 1e-6) / 1e-6)  # the log-odds of a probability of 1 - 1e-6
 QUANTILES = 1 << 16

@@ -36,6 +36,7 @@ BLOCK = 16  # hidden layers are filled up to multiples of it: products of narrow
 Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
 Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
 Loss = Literal["squared", "entropy"]  # of two classes
+Columns = Tensor | slice  # some columns of the rows
 
 
 class Weights:
@@ -149,7 +150,7 @@ class Net(ABC):
         (M, n, 1)."""
 
     @abstractmethod
-    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Tensor, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Columns, hessian: Weights | None) -> Tensor:
         """R{dL/dx} (M, n, c) in some columns of x; writes the Hessian times p into `hessian` if given."""
 
 
@@ -267,7 +268,7 @@ class Leaky(Net):
         d, curve = slope_and_curve(z, y, w, loss)
         return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
 
-    def mixed(self, theta: Weights, along: Weights, at: Pass, columns: Tensor, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, at: Pass, columns: Columns, hessian: Weights | None) -> Tensor:
         parts, p, last = theta.parts, along.parts, len(theta.parts) - 1
         moved, r = list[Tensor](), torch.empty(0)  # R h_1 .., and R h_0 = 0
         for i, (dw, db) in enumerate(p):
@@ -286,7 +287,7 @@ class Leaky(Net):
                 if i:
                     gw.baddbmm_(moved[i - 1].transpose(1, 2), d)
                 torch.sum(r_d, 1, keepdim=True, out=gb)
-            dw, w = (p[i][0], w) if i or len(columns) == w.shape[1] else (p[i][0][:, columns], w[:, columns])
+            dw, w = (p[i][0], w) if i else (p[i][0][:, columns], w[:, columns])
             room = self._room((at.name, "rd", i), d, dw.shape[1])
             r_d = torch.bmm(d, dw.transpose(1, 2), out=room).baddbmm_(r_d, w.transpose(1, 2))
             if i:
@@ -337,7 +338,7 @@ class AnyModule(Net):
         out.flat.copy_(vmap(slope)(theta.flat, x, y, w))
         return x, y, w
 
-    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Tensor, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Columns, hessian: Weights | None) -> Tensor:
         def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
             first: Any = grad(self._loss)  # not jvp: its first use has torch warn of what it does itself
             return (first(flat, rows, y, w) * p).sum()

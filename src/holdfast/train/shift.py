@@ -24,7 +24,7 @@ from torch import Tensor
 from holdfast.errors import SettingError
 from holdfast.geometry import RowRandom, clip_norm, unit
 from holdfast.reach import Layout
-from holdfast.train.second import Net, Weights
+from holdfast.train.second import Columns, Net, Rooms, Weights
 
 B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
 ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would else be 0 times infinity
@@ -98,12 +98,13 @@ class Attack:
 
     def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout, encoder: int = 0) -> None:
         self.net, self.shift, self.layout = net, shift, layout
-        self.columns = torch.arange(len(layout.one_hot))
-        if shift.categories == "none":
-            self.columns = self.columns[~layout.one_hot]
+        free = torch.ones_like(layout.one_hot) if shift.categories != "none" else ~layout.one_hot
+        self.columns = free.nonzero().squeeze(1)
+        self.rooms = Rooms()
         if shift.scope == "head" and not (encoder and like.sizes):
             raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
-        self.tape = Tape(net, like, shift, self.columns, encoder if shift.scope == "head" else 0)
+        self.place = _run(self.columns)
+        self.tape = Tape(net, like, shift, self.place, encoder if shift.scope == "head" else 0)
 
     def __call__(self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Weights:
         """theta'; random numbers come from one key per model and the number of the draw."""
@@ -114,12 +115,14 @@ class Attack:
     ) -> tuple[Weights, Tensor]:
         """theta' and delta (M, n, c), in the columns that shift. theta' lasts until the next call."""
         shift, tape, m = self.shift, self.tape, len(theta)
-        delta, base = self._drawn(batch, random, draw, epsilon), batch.x[..., self.columns]
+        delta, base = self._drawn(batch, random, draw, epsilon), batch.x[..., self.place]
         if not (shift.outer and shift.inner):
             return theta, delta
         tape.start(theta, m)
+        n, d = batch.x.shape[1:]
+        moved = self.rooms(("rows",), m, n, d, batch.x.dtype).copy_(batch.x)
         for i in range(shift.outer):
-            rows = self._shifted(batch.x, base, delta)
+            rows = self._shifted(moved, base, delta)
             tape.train(rows, batch)
             if not shift.ascend:
                 delta = self._drawn(batch, random, draw + (i + 1) * (1 << 40), epsilon)
@@ -147,20 +150,24 @@ class Attack:
         way = torch.sign(g) if self.shift.norm == "linf" else unit(g.flatten(0, -2)).view_as(g)
         return self._projected(torch.add(delta, way, alpha=2.5 * epsilon / self.shift.outer), epsilon)
 
-    def _shifted(self, x: Tensor, base: Tensor, delta: Tensor) -> Tensor:
+    def _shifted(self, rows: Tensor, base: Tensor, delta: Tensor) -> Tensor:
+        """The rows with base + delta in the columns that shift, in the memory of the rows before."""
         if self.shift.categories == "softmax":
-            return self.layout.softmax(x + delta)
-        if self.shift.categories == "clamp":
-            return x + delta
-        rows = x.clone()
-        rows[..., self.columns] = base + delta
+            return self.layout.softmax(base + delta)
+        rows[..., self.place] = base + delta
         return rows
+
+
+def _run(columns: Tensor) -> Columns:
+    """Columns next to one another as a slice, which needs no copy."""
+    first, last = (int(columns[0]), int(columns[-1]) + 1) if len(columns) else (0, 0)
+    return slice(first, last) if last - first == len(columns) else columns
 
 
 class Tape:
     """K steps of training, kept so that the gradient of what follows can go back through them."""
 
-    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Tensor, held: int = 0) -> None:
+    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Columns, held: int = 0) -> None:
         self.net, self.shift, self.columns, self.like = net, shift, columns, like
         # The parameters of the first layers, which stay as they are.
         self.held = sum(a * b + b for a, b in itertools.pairwise(like.sizes[: held + 1]))
