@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench bench-black2022 clean
+.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -37,6 +37,11 @@ bench: $(VENV)/.dev
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev
 	$(BIN)/holdfast bench black2022
+
+# Tables 2, 3, 6 to 11 and the curves of Guo et al. 2023, some hours, most of them for the loans; goes on where it was
+# stopped.
+bench-guo2023: $(VENV)/.dev
+	$(BIN)/holdfast bench guo2023
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -96,7 +96,7 @@ def test_a_simulated_shift_is_measured_and_goes_on_where_it_stopped(brief: None,
         KEPT,
         AUTHORS,
         "RoCourseNet-Random",
-        "CounterNet, told and exact",
+        "CounterNet, trained as ours",
         OURS,
     }
     assert np.array(result["measured"][OURS]["matrix"]).shape == (2, 2)
@@ -137,7 +137,9 @@ def test_training_is_the_papers_where_it_is_said_to_be() -> None:
     assert softmax == replace(kept, shift=replace(kept.shift, categories="softmax"))
     assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (7, 2, 0.1, 0.03)
     assert not kept.tell
-    assert not kept.exact
+    assert not kept.inside
+    assert not kept.hard
     assert ours.tell
-    assert ours.exact
+    assert ours.inside
+    assert ours.hard
     assert guo2023.QUICK in SETTINGS

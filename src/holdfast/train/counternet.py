@@ -46,7 +46,8 @@ class CounterNet(Settings):
         epochs, batch_size, lr: of the training, with Adam.
         l1, l2, l3: weights of prediction, validity and proximity.
         tell: tell the generator the class to reach, which else has to guess it from the prediction.
-        exact: train on answers as they are handed out: numbers inside the range of the data, one level per category.
+        inside, hard: train on answers as they are handed out: numbers inside the range of the data, and one level of
+            each category.
         loss: of the prediction, "squared" or "entropy".
         smooth_labels, clip: what the authors' older code also does, see `holdfast.train.joint.Joint`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
@@ -67,7 +68,8 @@ class CounterNet(Settings):
     l2: float = 0.2
     l3: float = 0.1
     tell: bool = True
-    exact: bool = True
+    inside: bool = True
+    hard: bool = True
     loss: Loss = "squared"
     smooth_labels: bool = False
     clip: float = 0.0
@@ -248,7 +250,7 @@ class RoCourseNet(CounterNet):
         categories, a generator that is not told the class to reach and trains on relaxed answers."""
         if dataset not in PAPER:
             raise SettingError(f"the paper has no dataset {dataset!r}; {did_you_mean(dataset, PAPER)}")
-        common = {"categories": "softmax", "eta": 0.03, "tell": False, "exact": False}
+        common = {"categories": "softmax", "eta": 0.03, "tell": False, "inside": False, "hard": False}
         chosen: dict[str, Any] = {**common, **PAPER[dataset], **settings}
         return cls(**chosen)
 

@@ -57,9 +57,10 @@ class Joint(Loop):
         loss: of the prediction in step 1: "squared" as in the paper, or "entropy".
         tell: tell the generator the class to reach. In the paper it has to guess it from z and p, which it cannot where
             the prediction is near 1/2; with more than two classes it is always told.
-        exact: train on the answers that would be handed out: numbers inside the range of the data, one level of each
-            category; gradients go straight through, but for those that would push a number further out. In the
-            paper numbers go anywhere and levels are mixed while training.
+        inside: while training, too, numbers stay inside the range of the data; a gradient that would push one further
+            out is dropped. In the paper numbers go anywhere.
+        hard: while training, too, an answer has one level of each category; gradients go straight through. In the
+            paper levels are mixed until the network is used.
         shift: the attack in step 3; None trains a CounterNet.
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
@@ -78,7 +79,8 @@ class Joint(Loop):
     l3: float = 0.1
     loss: Loss = "squared"
     tell: bool = False
-    exact: bool = False
+    inside: bool = False
+    hard: bool = False
     shift: Shift | None = None
     schedule: Schedule = "linear"
     smooth_labels: bool = False
@@ -319,7 +321,7 @@ class Training:
         masks = self._masks(gen, x, draw + 4)
         h_g, c = gen.forward(theta_g, stack.seen(h, t), masks, "generate")
         soft = self.layout.softmax(c)
-        x_cf = self._kept(self._exact(soft), x)
+        x_cf = self._kept(self._proposed(soft), x)
         # 3
         shifted = theta
         if self.attack is not None:
@@ -331,7 +333,7 @@ class Training:
         by_cf.addcmul_(x_cf - x, w, value=2 * how.l3 / x.shape[2])
         if self.fixed is not None:
             by_cf.masked_fill_(self.fixed, 0.0)
-        if how.exact:
+        if how.inside:
             by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
         g_g = self.g_g.first(m)
         gen.backward(theta_g, h_g, self.layout.softmax_pull(soft, by_cf), g_g, masks, "generate")
@@ -340,8 +342,9 @@ class Training:
     def _wish(self, z: Tensor, draw: int) -> Tensor:
         return wish(z, self.random, draw)
 
-    def _exact(self, soft: Tensor) -> Tensor:
-        return self.layout.hard(soft).clamp_(self.low, self.high) if self.how.exact else soft
+    def _proposed(self, soft: Tensor) -> Tensor:
+        answer = self.layout.hard(soft) if self.how.hard else soft
+        return answer.clamp(self.low, self.high) if self.how.inside else answer
 
     def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
         return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
