@@ -109,9 +109,11 @@ def forward(parts: Parts, x: Tensor, masks: list[Tensor]) -> list[Tensor]:
     return h
 
 
-def loss(z: Tensor, y: Tensor, w: Tensor) -> Tensor:
+def loss(z: Tensor, y: Tensor, w: Tensor, kind: str = "squared") -> Tensor:
     if z.shape[2] > 1:
         return -(torch.log_softmax(z, 2).gather(2, y.long()) * w).sum()
+    if kind == "entropy":
+        return (nn.functional.binary_cross_entropy_with_logits(z, y, reduction="none") * w).sum()
     return ((torch.sigmoid(z) - y).square() * w).sum()
 
 
@@ -129,11 +131,24 @@ class Reference:
         self.adam, self.adam_g = (torch.optim.Adam(held, lr=self.how.lr) for held in (self.theta, self.theta_g))
 
     def soft(self, c: Tensor, x: Tensor) -> Tensor:
-        out = c.clone()
-        for group in self.layout.groups:
+        out, at = c.clone(), self.layout
+        numbers = ~at.one_hot
+        for group in at.groups:
             columns = group[group < c.shape[2]]
             out[..., columns] = torch.softmax(c[..., columns], 2)
-        return torch.where(self.layout.fixed, x, out)
+        shown = out.detach().clone()
+        if self.how.inside:
+            shown = torch.where(numbers, shown.clamp(at.seen_low, at.seen_high), shown)
+        if self.how.hard:
+            for group in at.groups:
+                columns = group[group < c.shape[2]]
+                best = shown[..., columns].argmax(2)
+                shown[..., columns] = nn.functional.one_hot(best, len(columns)).to(c.dtype)
+        answer = out + (shown - out).detach()  # gradients go straight through
+        if self.how.inside:
+            low, high = numbers & (c < at.seen_low), numbers & (c > at.seen_high)
+            answer.register_hook(lambda g: g.masked_fill((low & (g > 0)) | (high & (g < 0)), 0.0))
+        return torch.where(at.fixed, x, answer)
 
     def step(
         self, x: Tensor, y: Tensor, w: Tensor, masks: list[list[Tensor]], wish: Tensor, start: Tensor, epsilon: float
@@ -141,7 +156,7 @@ class Reference:
         how = self.how
         # 1
         self.adam.zero_grad()
-        (how.l1 * loss(forward(paired(self.theta), x, masks[0])[-1], y, w)).backward()
+        (how.l1 * loss(forward(paired(self.theta), x, masks[0])[-1], y, w, how.loss)).backward()
         self.adam.step()
         # 2
         theta = [v.detach() for v in self.theta]
@@ -149,8 +164,8 @@ class Reference:
         t = 1 - (torch.sigmoid(z) > 0.5).to(z.dtype) if self.classes == 2 else wish
         h = forward(paired(theta), x, masks[1])
         seen = [h[i] for i in self.sizes]
-        if self.classes > 2:
-            seen.append(nn.functional.one_hot(t[..., 0], self.classes).to(x.dtype))
+        if self.classes > 2 or how.tell:
+            seen.append(nn.functional.one_hot(t[..., 0].long(), self.classes).to(x.dtype))
         x_cf = self.soft(forward(paired(self.theta_g), torch.cat(seen, 2), masks[2])[-1], x)
         # 3
         if how.shift is not None:
@@ -187,6 +202,8 @@ class Reference:
             for _ in range(shift.inner):
                 count += 1
                 g = torch.autograd.grad(loss(forward(paired(now), rows, [])[-1], y, w), now, create_graph=True)
+                held = 2 * len(self.how.encoder) if shift.scope == "head" else 0
+                g = [torch.zeros_like(slope) if i < held else slope for i, slope in enumerate(g)]
                 m = [B1 * a + (1 - B1) * s for a, s in zip(m, g, strict=True)]
                 v = [B2 * a + (1 - B2) * s * s for a, s in zip(v, g, strict=True)]
                 now = [
@@ -207,8 +224,12 @@ class Reference:
         replace(SMALL, dropout=0.3),
         replace(SMALL, dropout=0.3, shift=None),
         replace(SMALL, dropout=0.3, attack_dropout=True, l1=2.0, l3=0.5),
+        replace(SMALL, dropout=0.3, tell=True, loss="entropy"),
+        replace(SMALL, dropout=0.3, inside=True),
+        replace(SMALL, dropout=0.3, tell=True, inside=True, hard=True),
+        replace(SMALL, dropout=0.3, shift=Shift(outer=2, scope="head")),
     ],
-    ids=["plain", "dropout", "counternet", "attack_dropout"],
+    ids=["plain", "dropout", "counternet", "attack_dropout", "told", "inside", "hard", "head"],
 )
 def test_steps_are_those_of_the_paper(how: Joint, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     training = started(how, classes)
