@@ -24,9 +24,10 @@ from holdfast.progress import Progress
 from holdfast.reach import Layout
 from holdfast.robust import lime
 from holdfast.target import Target
-from holdfast.train.joint import Joint, by_seed, fit_joint
+from holdfast.train.joint import Joint, fit_joint
 from holdfast.train.second import Leaky
 from holdfast.train.shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
+from holdfast.train.side import by_seed
 
 SIZES, ROWS, YEARS, BATCHES = (110, 200, 10, 10, 1), 128, 16, 6
 LIMITS = {

@@ -151,9 +151,9 @@ def test_errors_name_the_thing() -> None:
         ({"eta": 1e35}, "lower eta"),
     ):
         with pytest.raises(hf.HoldfastError, match=said):
-            hf.attack_by_shift(model, cfs, TABLE, y, **wrong)  # type: ignore[arg-type]
+            hf.attack_by_shift(model, cfs, TABLE, y, **wrong)
     with pytest.raises(hf.HoldfastError, match="got DataFrame"):
-        hf.attack_by_shift(model, cfs.after, TABLE, y)  # type: ignore[arg-type]
+        hf.attack_by_shift(model, cfs.after, TABLE, y)
     with pytest.raises(hf.HoldfastError, match="as many outcomes as rows"):
         hf.attack_by_shift(model, cfs, TABLE, y[:7])
     with pytest.raises(hf.HoldfastError, match="needs a torch module"):

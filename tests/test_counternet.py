@@ -199,12 +199,12 @@ def test_the_callers_world_is_left_as_found(kind: Kind) -> None:
     torch.manual_seed(7)
     random.seed(7)
     # Whoever draws from NumPy's global generator moves its state.
-    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
     threads, grad, copy = torch.get_num_threads(), torch.is_grad_enabled(), TABLE.copy(deep=True)
     net = kind().fit(TABLE, Y, SCHEMA)
     net.recourse(TABLE, "yes")
     assert torch.equal(torch.get_rng_state(), states[0])
-    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == states[1]).all()
     assert random.getstate() == states[2]
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == (threads, grad)
     pd.testing.assert_frame_equal(TABLE, copy)

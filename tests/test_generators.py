@@ -17,7 +17,6 @@ from holdfast.reach import Reach
 from holdfast.robust.attack import validity_under_shift
 from holdfast.train import parametric
 from holdfast.train.frozen import members_of, net_of
-from holdfast.train.joint import by_seed
 from holdfast.train.parametric import (
     Direct,
     GeneratorStack,
@@ -33,6 +32,7 @@ from holdfast.train.parametric import (
 )
 from holdfast.train.second import AnyModule, Leaky, Net, Weights
 from holdfast.train.shift import Batch, Shift
+from holdfast.train.side import by_seed
 
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
@@ -128,7 +128,7 @@ def test_more_classes_are_drawn_and_told() -> None:
     parts, now = free(run), run.run.net.scores(run.run.theta, x).argmax(2)
     seen = list[Tensor]()
     ask = run.answer
-    run.answer = lambda thetas, x, t, draw: (seen.append(t), ask(thetas, x, t, draw))[1]  # type: ignore[method-assign]
+    run.answer = lambda thetas, x, t, draw: (seen.append(t), ask(thetas, x, t, draw))[1]
     with torch.no_grad():
         run.step(x, y, w, 0.0)
     (t,) = seen
@@ -180,7 +180,7 @@ def test_the_attacked_model_judges_validity_and_nothing_else(kind: Kind) -> None
         kept_aside.append((Weights(found.flat.clone(), found.sizes), given))
         return found
 
-    robust.attack = watched  # type: ignore[assignment]
+    robust.attack = watched
     plain = training(kind, 1)
     with torch.no_grad():
         robust.step(x, y, w, 0.2)
@@ -191,8 +191,8 @@ def test_the_attacked_model_judges_validity_and_nothing_else(kind: Kind) -> None
         assert not torch.equal(theta.flat, robust.run.theta.flat)
         net = plain.run.net
         ask, scores = net.vjp, net.scores(robust.run.theta, x)
-        net.scores = lambda *_: scores  # type: ignore[method-assign]
-        net.vjp = lambda _, rows: ask(theta, rows)  # type: ignore[method-assign]
+        net.scores = lambda *_: scores
+        net.vjp = lambda _, rows: ask(theta, rows)
         plain.step(x, y, w, 0.0)
     for mine, theirs in zip(robust.grads, plain.grads, strict=True):
         torch.testing.assert_close(mine.flat, theirs.flat)
@@ -213,7 +213,7 @@ def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
     run, (x, y, w) = training(Direct(hidden=(8,), dropout=0.0, reachable=True), 1), batch()
     seen = list[Tensor]()
     ask = run.run.net.vjp
-    run.run.net.vjp = lambda theta, rows: (seen.append(rows.clone()), ask(theta, rows))[1]  # type: ignore[method-assign]
+    run.run.net.vjp = lambda theta, rows: (seen.append(rows.clone()), ask(theta, rows))[1]
     with torch.no_grad():
         run.step(x, y, w, 0.0)
     reach = Reach.of(x.flatten(0, 1), LAYOUT)

@@ -14,9 +14,10 @@ import holdfast as hf
 from holdfast.geometry import RowRandom
 from holdfast.reach import Layout
 from holdfast.train.fit import Loop
-from holdfast.train.joint import Batches, Joint, JointStack, RowAdam, Training, fit_joint
+from holdfast.train.joint import Joint, JointStack, Training, fit_joint
 from holdfast.train.second import Leaky, Parts, Weights
 from holdfast.train.shift import ADAM_EPS, B1, B2, ROOT, Batch, Shift
+from holdfast.train.side import Batches, RowAdam
 
 M, N = 3, 7
 F64 = torch.float64
@@ -59,9 +60,9 @@ def started(how: Joint, classes: int = 2, dtype: torch.dtype = F64) -> Training:
 def a_batch(training: Training, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Other rows for each model, with weights that differ."""
     g = torch.Generator().manual_seed(seed)
-    rows = torch.randint(len(training.x), (M, N), generator=g)
-    w = torch.rand(M, N, 1, generator=g, dtype=training.x.dtype) + 0.5
-    return training.x[rows], training.y[rows][..., None], w / w.sum(1, keepdim=True)
+    rows = torch.randint(len(training.batches.x), (M, N), generator=g)
+    w = torch.rand(M, N, 1, generator=g, dtype=training.batches.x.dtype) + 0.5
+    return training.batches.x[rows], training.batches.y[rows][..., None], w / w.sum(1, keepdim=True)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, Any]]:
@@ -487,7 +488,7 @@ def test_adam_with_a_count_for_each_row_is_adam(
     ends = list[Tensor]()
     for fused in (True, False):
         if not fused:
-            monkeypatch.setattr("holdfast.train.joint.FUSED_ADAM", None)
+            monkeypatch.setattr("holdfast.train.side.FUSED_ADAM", None)
         adam = RowAdam(Weights(start.clone()), loop)
         for step in steps:
             before = step.clone()
@@ -508,13 +509,15 @@ def test_adam_with_a_count_for_each_row_is_adam(
 
 def test_batches_hold_every_row_once_and_weigh_them_equally() -> None:
     tables = sorted(TABLES, key=len, reverse=True)
-    batches = Batches(tables, 16, keys())
+    number = torch.arange(1 + max(int(table.max()) for table in tables), dtype=F64)
+    batches = Batches(number[:, None], 10 * number, tables, 16, keys())
     orders = list[list[int]]()
     for epoch in (1, 2):
         seen = [list[int]() for _ in tables]
-        for rows, w in batches.epoch(epoch):
+        for x, y, w in batches.epoch(epoch):
+            assert torch.equal(y, 10 * x)
             torch.testing.assert_close(w.sum(1), torch.ones(len(w), 1, dtype=w.dtype))
-            for model, (mine, share) in enumerate(zip(rows, w[..., 0], strict=True)):
+            for model, (mine, share) in enumerate(zip(x[..., 0], w[..., 0], strict=True)):
                 there = share > 0
                 assert len(share[there].unique()) == 1
                 seen[model] += mine[there].tolist()
@@ -530,8 +533,9 @@ def test_the_order_of_rows_does_not_depend_on_longer_tables_even_where_keys_are_
 
     long, short = torch.arange(5000), torch.arange(300)
     random = keys(2)
-    (beside, _), (alone, _) = (
-        next(iter(Batches(tables, 300, Coarse(random.keys[own])).epoch(1)))
+    number = torch.arange(5000, dtype=F64)
+    (beside, *_), (alone, *_) = (
+        next(iter(Batches(number[:, None], number, tables, 300, Coarse(random.keys[own])).epoch(1)))
         for tables, own in (([long, short], slice(0, 2)), ([short], slice(1, 2)))
     )
     assert torch.equal(beside[1], alone[0])

@@ -400,8 +400,8 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = cast(dict[str, str], file.metadata() or {})
             # A recourse network that was trained with the model may be in the same file.
-            mine = [name for name in file.keys() if not name.startswith("generator.")]  # noqa: SIM118
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in mine}
+            names = [name for name in list(file.keys()) if not name.startswith("generator.")]
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
     if "holdfast" not in metadata:

@@ -26,10 +26,10 @@ from holdfast.model import Model
 from holdfast.reach import Layout
 from holdfast.result import Counterfactuals
 from holdfast.train.frozen import encoded, members_of, net_of, numbered, with_logits
-from holdfast.train.joint import by_seed
 from holdfast.train.recipe import Recipe
 from holdfast.train.second import Net, Weights
 from holdfast.train.shift import Attack, Batch, Shift
+from holdfast.train.side import by_seed
 
 FAMILY = "shift"
 DRAWN = 1 << 62  # the draw of the rows

@@ -27,7 +27,7 @@ from torch import Tensor
 from holdfast.explainer import Explainer, Query, need
 from holdfast.geometry import row_norm
 from holdfast.model import Model
-from holdfast.robust.lime import Plane, blocks_of, fit_planes, shares_of
+from holdfast.robust.lime import Plane, fit_planes, shares_of
 
 Ball = Literal["linf", "l2"]
 Optimizer = Literal["adam", "rmsprop", "sgd"]
@@ -207,29 +207,21 @@ class Relax:
     """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
 
     def __init__(self, query: Query, softmax: bool) -> None:
-        reach, free = query.reach, query.reach.layout.one_hot & softmax
-        self.groups = [(a, b) for a, b, category in blocks_of(reach.layout) if category] if softmax else []
-        self.shut = reach.hi <= 0
+        reach, self.layout, self.softmax = query.reach, query.reach.layout, softmax
+        free = self.layout.one_hot & softmax
+        self.open = (reach.hi > 0).to(query.x.dtype)
         # What goes into a softmax has no limits.
         self.lo, self.hi = reach.lo.masked_fill(free, -math.inf), reach.hi.masked_fill(free, math.inf)
 
     def __call__(self, z: Tensor) -> Tensor:
-        if not self.groups:
-            return z
-        p, open_ = z.clone(), z.masked_fill(self.shut, -math.inf)
-        for a, b in self.groups:
-            p[:, a:b] = torch.softmax(open_[:, a:b], 1)
-        return p
+        return self.layout.softmax(z, self.open) if self.softmax else z
 
     def clamp(self, z: Tensor) -> Tensor:
         return torch.clamp(z, self.lo, self.hi)
 
     def pull(self, p: Tensor, grad: Tensor) -> Tensor:
-        """The gradient by z from that by p = relax(z), in place."""
-        for a, b in self.groups:
-            s, g = p[:, a:b], grad[:, a:b]
-            grad[:, a:b] = s * (g - (s * g).sum(1, keepdim=True))
-        return grad
+        """The gradient by z from that by p = relax(z)."""
+        return self.layout.softmax_pull(p, grad) if self.softmax else grad
 
 
 class Memory:

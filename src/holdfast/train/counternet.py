@@ -26,11 +26,12 @@ from holdfast.progress import Progress
 from holdfast.result import Counterfactuals
 from holdfast.schema import Schema
 from holdfast.settings import Settings
-from holdfast.train.joint import Joint, JointStack, Schedule, fit_joint
+from holdfast.train.joint import Joint, JointStack, fit_joint
 from holdfast.train.learned import Generator, LearnedRecourse, filled, network
 from holdfast.train.recipe import class_names, class_numbers, outcomes, plain
 from holdfast.train.second import SLOPE, Loss
 from holdfast.train.shift import Shift
+from holdfast.train.side import Schedule
 
 WIDTHS = ("encoder", "predictor", "generator")
 _MARK, _PREFIX = "holdfast_generator", "generator."  # in a file: the text about the network, and its tensors

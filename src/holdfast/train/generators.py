@@ -22,11 +22,11 @@ from holdfast.explainer import Explainer, Query, need
 from holdfast.model import Model
 from holdfast.progress import Progress
 from holdfast.train.frozen import encoded, net_of, numbered, with_logits
-from holdfast.train.joint import Schedule
 from holdfast.train.learned import filled, network
 from holdfast.train.parametric import Direct, GeneratorStack, Kind, Variational, fit_generators, sigmoids, with_wish
 from holdfast.train.second import SLOPE
 from holdfast.train.shift import Shift
+from holdfast.train.side import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +53,19 @@ class Networks:
         return cls(tuple(made), stack.kind.told(stack.classes), model)
 
 
+@dataclass(eq=False, repr=False)
 class Parametric(Explainer):
     """What parametric generators have in common."""
 
     needs_data: ClassVar[bool] = True
 
-    seed: int
-    shift: Shift | None
-    schedule: Schedule
-    networks_: Networks
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 0.003
+    reachable: bool = False
+    seed: int = 0
+    shift: Shift | None = None
+    schedule: Schedule = "linear"
 
     @abstractmethod
     def kind(self) -> Kind:
@@ -99,7 +103,7 @@ class Parametric(Explainer):
                 kind, net, theta, x, labels, model.schema.layout(model.dtype), classes=len(model.classes),
                 seeds=(self.seed,), shift=self.shift, schedule=self.schedule, bar=bar,
             )  # fmt: skip
-        self.networks_ = Networks.of(stack, 0, model.fingerprint())
+        self.networks_: Networks = Networks.of(stack, 0, model.fingerprint())
         return self
 
     def check(self, model: Model) -> None:
@@ -147,13 +151,6 @@ class CFModel(Parametric):
     l2: float = 0.2
     l3: float = 0.1
     tell: bool = False
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 0.003
-    reachable: bool = False
-    seed: int = 0
-    shift: Shift | None = None
-    schedule: Schedule = "linear"
 
     def kind(self) -> Direct:
         return Direct(**self._settings(Direct))
@@ -188,13 +185,6 @@ class VAECF(Parametric):
     samples: int = 50
     reg: float = 0.2
     margin: float = 1.0
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 0.003
-    reachable: bool = False
-    seed: int = 0
-    shift: Shift | None = None
-    schedule: Schedule = "linear"
 
     def kind(self) -> Variational:
         return Variational(**self._settings(Variational))

@@ -14,36 +14,37 @@ for one batch (x, y):
 
 Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f inside step 3 and 4
 has no dropout. With more than two classes t is drawn among the others and the generator is told which it is.
-
-Models of tables of different length train side by side: in each epoch those that have run out of batches wait.
 """
 
-import itertools
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import SettingError
 from holdfast.geometry import RowRandom, clip_norm, limited_threads
-from holdfast.network import FUSED_ADAM
 from holdfast.progress import Progress
 from holdfast.reach import Layout
 from holdfast.train.fit import Loop
-from holdfast.train.second import Leaky, Loss, Parts, Weights, block, slope_and_curve
+from holdfast.train.second import Leaky, Loss, Weights, block, slope_and_curve
 from holdfast.train.shift import Attack, Batch, Shift
-
-T = TypeVar("T")
-Schedule = Literal["linear", "static", "log"]
-ALONE = 2  # so many models at least for each thread
-PURPOSES = 16  # independent draws of one step
-BATCHES = 1 << 20  # more than an epoch has
-START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order of the rows
+from holdfast.train.side import (
+    BATCHES,
+    PURPOSES,
+    Batches,
+    RowAdam,
+    Schedule,
+    by_seed,
+    dropout_masks,
+    other,
+    share_of,
+    side_by_side,
+    start_weights,
+    tables_of,
+    wish,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,18 +102,11 @@ class Joint(Loop):
                 raise SettingError(f"{name} must be at least 0, got {value}")
         if self.loss not in ("squared", "entropy"):
             raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
-        if self.schedule not in ("linear", "static", "log"):
-            raise SettingError(f"schedule must be linear, static or log, got {self.schedule!r}")
+        share_of(self.schedule, 1, self.epochs)  # an unknown schedule is told now, not after the first epoch
 
     def epsilon(self, epoch: int) -> float:
         """The attack's epsilon in epoch 1, 2, .."""
         return 0.0 if self.shift is None else self.shift.epsilon * share_of(self.schedule, epoch, self.epochs)
-
-
-def share_of(schedule: Schedule, epoch: int, epochs: int) -> float:
-    """How much of epsilon there is in epoch 1, 2, .. of so many."""
-    log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
-    return {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +150,7 @@ class JointStack:
         """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to reach, with two classes
         the other one if left out."""
         h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
-        return self.gen.scores(self.theta_g, self.seen(h, self.other(z) if t is None else t))
+        return self.gen.scores(self.theta_g, self.seen(h, other(z) if t is None else t))
 
     def seen(self, h: list[Tensor], t: Tensor) -> Tensor:
         """What the generator sees: z, p and the class to reach."""
@@ -166,24 +160,10 @@ class JointStack:
             parts.append(nn.functional.pad(wish, (0, block(self.told) - self.told)))
         return torch.cat(parts, 2)
 
-    def other(self, z: Tensor) -> Tensor:
-        """(M, n, 1) the class that two-class outputs do not predict."""
-        return (z <= 0).to(z.dtype)
-
     def pick(self, models: Tensor) -> "JointStack":
         """Some of the networks, in this order."""
         parts = [Weights(held.flat[models].clone(), held.sizes) for held in (self.theta, self.theta_g)]
         return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features, self.told)
-
-
-def start_weights(net: Leaky, theta: Weights, random: RowRandom, part: int) -> None:
-    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; parts draw apart."""
-    parts = Parts()
-    for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
-        draw = START + 100 * part + i
-        u = random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype).mul_(2).sub_(1).div_(math.sqrt(a))
-        parts.append((u[:, :a], u[:, a:]))
-    net.load(theta, parts)
 
 
 def fit_joint(
@@ -214,57 +194,24 @@ def fit_joint(
 
     def run(models: list[int]) -> JointStack:
         """Longest table first."""
-        stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
+            stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
             random = by_seed([seeds[i] for i in models])
-            training = Training(how, stack, x, labels.to(x.dtype), layout, [rows[i] for i in models], random)
+            training = Training(how, stack, x, labels, layout, [rows[i] for i in models], random)
             for epoch in range(1, how.epochs + 1):
                 training.epoch(epoch)
                 if bar is not None:
                     bar.step(len(models) / how.epochs)
         return stack
 
-    stacks, back = side_by_side(rows, workers, run)
-    out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
-    out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
-    out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
+    with torch.inference_mode(False), torch.no_grad():
+        stacks, back = side_by_side(rows, workers, run)
+        out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
+        out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
+        out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
     if not bool(out.theta.flat.isfinite().all() and out.theta_g.flat.isfinite().all()):
         raise SettingError("training diverged: some weights are no longer numbers; lower lr")
     return out
-
-
-def tables_of(x: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int]) -> list[Tensor]:
-    """The rows each model learns from: all, unless tables are given."""
-    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
-    if len(rows) != len(seeds) or any(not len(r) for r in rows):
-        raise SettingError(f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
-    return rows
-
-
-def by_seed(seeds: Sequence[int]) -> RowRandom:
-    """Random numbers that belong to a model."""
-    return RowRandom.of(0, torch.tensor([[float(seed)] for seed in seeds], dtype=torch.float64))
-
-
-def side_by_side(rows: list[Tensor], workers: int | None, run: Callable[[list[int]], T]) -> tuple[list[T], Tensor]:
-    """What `run` makes of parts of the models, longest table first, and where each model is in all of it."""
-    parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
-    back = torch.tensor([i for part in parts for i in part]).argsort()
-    if len(parts) == 1:
-        return [run(parts[0])], back
-    # Threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes.
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(run, parts)), back
-
-
-def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
-    """Models divided so that each part has about as many rows; in a part, longest first."""
-    out, loads = [list[int]() for _ in range(parts)], [0] * parts
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        least = loads.index(min(loads))
-        out[least].append(i)
-        loads[least] += sizes[i]
-    return [part for part in out if part]
 
 
 class Training:
@@ -280,8 +227,8 @@ class Training:
         rows: list[Tensor],
         random: RowRandom,
     ) -> None:
-        self.how, self.stack, self.x, self.y, self.layout, self.random = how, stack, x, y, layout, random
-        self.batches = Batches(rows, how.batch_size, random)
+        self.how, self.stack, self.layout, self.random = how, stack, layout, random
+        self.batches = Batches(x, y, rows, how.batch_size, random)
         self.g, self.g_g = stack.theta.empty(), stack.theta_g.empty()
         self.adam, self.adam_g = RowAdam(stack.theta, how), RowAdam(stack.theta_g, how)
         self.attack = None
@@ -298,10 +245,8 @@ class Training:
         """One pass of every model over its rows."""
         epsilon = self.how.epsilon(epoch)
         self.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
-        for rows, w in self.batches.epoch(epoch):
-            flat = rows.reshape(-1)
-            x = self.x.index_select(0, flat).view(*rows.shape, -1)
-            self.step(x, self.y.index_select(0, flat).view(*rows.shape, 1), w.to(x.dtype), epsilon)
+        for x, y, w in self.batches.epoch(epoch):
+            self.step(x, y, w, epsilon)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
         """Steps 1 to 4 on rows (m, n, d) of the first m models."""
@@ -362,71 +307,3 @@ class Training:
         if not self.how.clip:
             return g
         return g.copy_(clip_norm(g, self.how.clip))
-
-
-def wish(z: Tensor, random: RowRandom, draw: int) -> Tensor:
-    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others."""
-    k = z.shape[2]
-    if k <= 2:
-        return ((z if k == 1 else z[..., 1:] - z[..., :1]) <= 0).to(z.dtype)
-    u = random[torch.arange(len(z))].uniform(z.shape[1], 1, draw=draw, dtype=z.dtype)
-    return (z.argmax(2, keepdim=True) + 1 + (u * (k - 1)).long()) % k
-
-
-def dropout_masks(net: Leaky, p: float, x: Tensor, random: RowRandom, draw: int) -> list[Tensor]:
-    """Dropout: units of each hidden layer are 0 with probability p, else scaled up."""
-    widths = net.room[1:-1]
-    if not p:
-        return []
-    keep = random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)
-    return list(torch.split(keep.to(x.dtype).mul_(1 / (1 - p)), list(widths), 2))
-
-
-class Batches:
-    """The rows of M models, batch by batch, each model's in an order of its own; longest table first."""
-
-    def __init__(self, rows: list[Tensor], size: int, random: RowRandom) -> None:
-        self.sizes, self.size, self.random = [len(r) for r in rows], size, random
-        self.rows = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (M, longest)
-        self.beyond = torch.arange(self.rows.shape[1]) >= torch.tensor(self.sizes)[:, None]
-
-    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """(m, b) rows of the first m models, those that have any left, and their weights (m, b, 1): a mean over
-        what there is, where the last batch is not full."""
-        key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
-        order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True))
-        for at in range(0, self.sizes[0], self.size):
-            left = [min(self.size, n - at) for n in self.sizes if n > at]
-            there = slice(len(left)), slice(at, at + self.size)
-            share = torch.tensor([1 / n for n in left], dtype=torch.float64)[:, None]
-            yield order[there], (~self.beyond[there] * share)[..., None]
-
-
-class RowAdam:
-    """Adam with a count of steps for each model: those with short tables make fewer."""
-
-    def __init__(self, theta: Weights, loop: Loop) -> None:
-        self.loop = loop
-        m, v = torch.zeros_like(theta.flat), torch.zeros_like(theta.flat)
-        self.theta, self.m, self.v = theta.flat, m, v
-        self.counts = torch.zeros(len(theta.flat))
-        self.each = list(theta.flat.unbind()), list(m.unbind()), list(v.unbind()), list(self.counts.unbind())
-
-    def step(self, g: Tensor) -> None:
-        """Of the first models, as many as g has rows."""
-        n, loop, (b1, b2) = len(g), self.loop, (0.9, 0.999)
-        self.counts[:n] += 1
-        if FUSED_ADAM is not None:
-            theta, m, v, counts = (held[:n] for held in self.each)
-            FUSED_ADAM(
-                theta, list(g.unbind()), m, v, [], counts, lr=loop.lr, beta1=b1, beta2=b2,
-                weight_decay=loop.weight_decay, eps=loop.adam_eps, amsgrad=False, maximize=False,
-            )  # fmt: skip
-            return
-        theta, m, v, count = self.theta[:n], self.m[:n], self.v[:n], self.counts[:n, None].double()
-        if loop.weight_decay:
-            g = g + loop.weight_decay * theta
-        m.lerp_(g, 1 - b1)
-        v.mul_(b2).addcmul_(g, g, value=1 - b2)
-        root = (v / (1 - b2**count).to(v.dtype)).sqrt_().add_(loop.adam_eps)
-        theta.sub_(m / root * (loop.lr / (1 - b1**count)).to(v.dtype))

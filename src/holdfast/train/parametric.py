@@ -34,7 +34,9 @@ from holdfast.geometry import RowRandom, limited_threads
 from holdfast.progress import Progress
 from holdfast.reach import Layout, Reach
 from holdfast.train.fit import Loop
-from holdfast.train.joint import (
+from holdfast.train.second import Leaky, Net, Weights, slope_and_curve
+from holdfast.train.shift import Attack, Batch, Shift
+from holdfast.train.side import (
     BATCHES,
     PURPOSES,
     Batches,
@@ -48,8 +50,6 @@ from holdfast.train.joint import (
     tables_of,
     wish,
 )
-from holdfast.train.second import Leaky, Net, Weights, slope_and_curve
-from holdfast.train.shift import Attack, Batch, Shift
 
 CELLS = 1 << 21  # numbers in the answers of one block of samples
 
@@ -240,12 +240,11 @@ def fit_generators(
     seeds = (0,) * len(theta) if seeds is None else seeds
     if len(seeds) != len(theta):
         raise SettingError(f"need one seed for each model, got {len(seeds)} for {len(theta)}")
-    if schedule not in ("linear", "static", "log"):
-        raise SettingError(f"schedule must be linear, static or log, got {schedule!r}")
+    share_of(schedule, 1, kind.epochs)  # an unknown schedule is told now, not after the first epoch
     if shift is not None and labels is None:
         raise SettingError("training against a shift retrains the model, so it needs the rows' outcomes y")
     rows = tables_of(x, tables, seeds)
-    y = torch.zeros(len(x), dtype=x.dtype) if labels is None else labels.to(x.dtype)
+    y = torch.zeros(len(x)) if labels is None else labels
 
     def run(models: list[int]) -> GeneratorStack:
         """Longest table first."""
@@ -253,16 +252,14 @@ def fit_generators(
         mine = Weights(theta.flat[models], theta.sizes)
         # A copy of the architecture: its memory serves one thread.
         given = Run(stack, copy.deepcopy(net), mine, layout, shift, by_seed([seeds[i] for i in models]))
-        batches = Batches([rows[i] for i in models], kind.batch_size, given.random)
+        batches = Batches(x, y, [rows[i] for i in models], kind.batch_size, given.random)
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
             training = kind.training(given)
             for epoch in range(1, kind.epochs + 1):
                 epsilon = shift.epsilon * share_of(schedule, epoch, kind.epochs) if shift is not None else 0.0
                 training.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
-                for part, w in batches.epoch(epoch):
-                    flat = part.reshape(-1)
-                    here = x.index_select(0, flat).view(*part.shape, -1)
-                    training.step(here, y.index_select(0, flat).view(*part.shape, 1), w.to(x.dtype), epsilon)
+                for part in batches.epoch(epoch):
+                    training.step(*part, epsilon)
                 if bar is not None:
                     bar.step(len(models) / kind.epochs)
         return stack

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from holdfast.errors import SettingError
 from holdfast.model import Model
-from holdfast.train.joint import Schedule
 from holdfast.train.shift import Shift
+from holdfast.train.side import Schedule
 
 
 @runtime_checkable
