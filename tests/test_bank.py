@@ -20,10 +20,10 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
-from holdfast.bank import ModelBank, Shelf
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.network import mlp
 from holdfast.stack import Stack
+from holdfast.train.bank import ModelBank, Shelf
 from holdfast.train.families import FAMILIES, FOR_ESTIMATORS, Given, family
 from holdfast.train.fit import glorot, redrawn
 from holdfast.train.recipe import Recipe
@@ -338,7 +338,7 @@ def test_scores_are_those_of_each_model(name: str) -> None:
 def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bank(families={"seed": 3})
     whole = made.scores(X)
-    monkeypatch.setattr("holdfast.bank.CELLS", 1)
+    monkeypatch.setattr("holdfast.train.bank.CELLS", 1)
     assert torch.equal(made.scores(X), whole)
 
 

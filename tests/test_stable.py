@@ -15,7 +15,6 @@ from torch.nn.functional import softplus
 
 import holdfast as hf
 from conftest import mixed_table, seeded
-from holdfast.bank import ModelBank, Shelf
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.network import mlp
 from holdfast.promises import blocked, violations
@@ -23,6 +22,7 @@ from holdfast.robust.path import Path, Value, path_value, stack_value
 from holdfast.robust.stable import DEPTH, DEPTH_WITH_BANK, OF_RANGE, StableNeighborSearch, direction
 from holdfast.stack import Members, ModuleStack, stack_of
 from holdfast.survival import audit
+from holdfast.train.bank import ModelBank, Shelf
 from holdfast.train.recipe import Recipe
 
 NAMES = {1: ["no", "yes"], 2: ["no", "yes"], 3: ["no", "yes", "maybe"], 4: ["no", "yes", "maybe", "later"]}

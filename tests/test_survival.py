@@ -15,7 +15,6 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.bank import ModelBank, Shelf
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.network import mlp
 from holdfast.plot_survival import disagreement, invalidation, survival_cost
@@ -30,6 +29,7 @@ from holdfast.survival import (
     models_needed,
     r_squared,
 )
+from holdfast.train.bank import ModelBank, Shelf
 from holdfast.train.recipe import Recipe
 
 PGD = hf.MinEpsilonPGD(radius=4.0, rungs=8, steps=10)

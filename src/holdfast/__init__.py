@@ -21,7 +21,7 @@ _PUBLIC = {
     "MinCost": "holdfast.search.minimal",
     "MinEpsilonPGD": "holdfast.search.pgd",
     "Model": "holdfast.model",
-    "ModelBank": "holdfast.bank",
+    "ModelBank": "holdfast.train.bank",
     "NearestNeighbor": "holdfast.search.neighbors",
     "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
@@ -35,12 +35,16 @@ _PUBLIC = {
     "StableNeighborSearch": "holdfast.robust.stable",
     "Status": "holdfast.status",
     "Target": "holdfast.target",
+    "Tradeoff": "holdfast.tradeoffs",
     "VAECF": "holdfast.train.generators",
     "attack_by_shift": "holdfast.robust.attack",
+    "attack_rows": "holdfast.robust.evasion",
+    "attacked_accuracy": "holdfast.robust.evasion",
     "audit": "holdfast.survival",
     "cross_validity": "holdfast.crossing",
     "evaluate": "holdfast.metrics",
     "list_methods": "holdfast.methods",
+    "tradeoff": "holdfast.tradeoffs",
 }
 _MODULES = ("data", "metrics", "train")
 
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     from holdfast import data as data
     from holdfast import metrics as metrics
     from holdfast import train as train
-    from holdfast.bank import ModelBank as ModelBank
     from holdfast.crossing import Crossing as Crossing
     from holdfast.crossing import cross_validity as cross_validity
     from holdfast.errors import HoldfastError as HoldfastError
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
     from holdfast.result import Counterfactuals as Counterfactuals
     from holdfast.robust.attack import attack_by_shift as attack_by_shift
     from holdfast.robust.bayes import RBR as RBR
+    from holdfast.robust.evasion import attack_rows as attack_rows
+    from holdfast.robust.evasion import attacked_accuracy as attacked_accuracy
     from holdfast.robust.minmax import ROAR as ROAR
     from holdfast.robust.stable import StableNeighborSearch as StableNeighborSearch
     from holdfast.schema import Schema as Schema
@@ -79,6 +84,9 @@ if TYPE_CHECKING:
     from holdfast.survival import Audit as Audit
     from holdfast.survival import audit as audit
     from holdfast.target import Target as Target
+    from holdfast.tradeoffs import Tradeoff as Tradeoff
+    from holdfast.tradeoffs import tradeoff as tradeoff
+    from holdfast.train.bank import ModelBank as ModelBank
     from holdfast.train.counternet import CounterNet as CounterNet
     from holdfast.train.counternet import RoCourseNet as RoCourseNet
     from holdfast.train.generators import VAECF as VAECF

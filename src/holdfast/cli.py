@@ -1,4 +1,4 @@
-"""The command line: `holdfast demo`, `train`, `explain`, `audit`, `bench`, `methods` and `datasets`.
+"""The command line: `holdfast demo`, `train`, `explain`, `audit`, `tradeoff`, `bench`, `methods` and `datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
 that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
@@ -26,6 +26,7 @@ from holdfast.cli_audit import audit
 from holdfast.cli_bench import bench
 from holdfast.cli_settings import configured as configured
 from holdfast.cli_settings import parsed as parsed
+from holdfast.cli_tradeoff import tradeoff
 from holdfast.cli_train import train
 from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError
 
@@ -483,4 +484,5 @@ def list_datasets(
 
 app.command("train")(train)
 app.command("audit")(audit)
+app.command("tradeoff")(tradeoff)
 app.command("bench")(bench)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import holdfast as hf
 
 KINDS = ("network", "counternet", "rocoursenet")
-OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps")
+OF_NETWORK = (
+    "hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer",
+    "epsilon", "attack", "attack_steps", "attack_norm", "attack_box",
+)  # fmt: skip
 
 
 def train(

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from holdfast.bank import ModelBank
 from holdfast.errors import HoldfastError, SettingError, listed
 from holdfast.progress import Progress
 from holdfast.result import Counterfactuals
 from holdfast.status import Status
 from holdfast.survival import by_row, refuse_guides, verdicts
+from holdfast.train.bank import ModelBank
 
 Array = np.ndarray[Any, Any]
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, did_you_mean
+from holdfast.kernel import NTK
 
 FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
 Pullback = Callable[[Tensor], Tensor]  # (n, k) weights on the scores -> (n, d) gradient by the rows
@@ -37,6 +38,7 @@ LAYERS: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "LayerNorm": (nn.LayerNorm, ("normalized_shape", "eps", "elementwise_affine")),
     "Flatten": (nn.Flatten, ("start_dim", "end_dim")),
     "Identity": (nn.Identity, ()),
+    "NTK": (NTK, ("rows", "columns", "append_one")),
 }
 
 

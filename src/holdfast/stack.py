@@ -43,6 +43,13 @@ class Members(ABC):
         """
 
     @abstractmethod
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        """(M, n, d) by rows (M, n, d): a positive multiple, for each row, of the gradient of the cross-entropy.
+
+        With two classes it is the gradient of the score difference, which does not vanish where a model is sure.
+        """
+
+    @abstractmethod
     def module(self, i: int) -> nn.Module:
         """Model i alone."""
 
@@ -89,6 +96,18 @@ class Adam:
         size = lr / (1 - b1**self.count)
         root = (self.v / (1 - b2**self.count)).sqrt_().add_(eps)
         self.theta.addcdiv_(self.m, root, value=-size)
+
+
+class Sgd:
+    """Plain gradient descent, with the manners of `Adam`."""
+
+    def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
+        self.theta, self.lr, self.decay = theta, lr, weight_decay
+
+    def step(self, g: Tensor) -> None:
+        if self.decay:
+            g = g + self.decay * self.theta
+        self.theta.sub_(g, alpha=self.lr)
 
 
 class Stack(Members):
@@ -149,6 +168,22 @@ class Stack(Members):
             if i:
                 g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=room[i - 1][1])
         return self.grad
+
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        room, k = self._room(x.shape[1]), self.sizes[-1]
+        h, (w, b) = x.expand(self.count, -1, -1), self.layers[-1]
+        for i, (weight, bias) in enumerate(self.layers[:-1]):
+            h = torch.baddbmm(bias, h, weight, out=room[i][0]).relu_()
+        if k > 2:
+            p = torch.softmax(torch.baddbmm(b, h, w), 2)
+            g = torch.bmm(p - nn.functional.one_hot(labels, k), w.transpose(1, 2))
+        else:
+            line = (w[..., 1:] - w[..., :1] if k == 2 else w).transpose(1, 2)
+            g = (1 - 2 * labels[..., None]).to(w.dtype) * line  # (M, n, h)
+        for i in range(len(self.layers) - 2, -1, -1):
+            g = torch.ops.aten.threshold_backward.grad_input(g, room[i][0], 0, grad_input=g)
+            g = torch.bmm(g, self.layers[i][0].transpose(1, 2))
+        return g
 
     def _room(self, n: int) -> list[tuple[Tensor, Tensor]]:
         """Memory for the hidden values of n rows and their slopes, kept from step to step."""
@@ -260,6 +295,21 @@ class ModuleStack(Members):
         else:
             slopes = vmap(slope)(self.parts, self.statistics, *given)
         return torch.cat([slopes[name].reshape(-1) for name in self.parts])
+
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        net, m = self.template.eval(), self.count
+
+        def loss(rows: Tensor, parts: dict[str, Tensor], statistics: dict[str, Tensor], y: Tensor) -> Tensor:
+            raw = functional_call(net, (parts, statistics), (rows,))
+            raw = raw[:, None] if raw.ndim == 1 else raw
+            if raw.shape[1] > 2:
+                return cross_entropy(raw, y).sum()
+            lead = raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
+            return ((1 - 2 * y) * lead).sum()
+
+        slope: Any = grad(loss)
+        given = x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
+        return vmap(slope)(*given)
 
     def module(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.template)

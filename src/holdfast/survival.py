@@ -20,11 +20,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holdfast.bank import ModelBank
 from holdfast.errors import SettingError, did_you_mean, untyped
 from holdfast.progress import Progress
 from holdfast.result import Counterfactuals
 from holdfast.status import Status
+from holdfast.train.bank import ModelBank
 
 Array = np.ndarray[Any, Any]
 # How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may

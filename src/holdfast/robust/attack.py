@@ -19,12 +19,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.bank import ModelBank, Shelf
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.geometry import RowRandom, limited_threads
 from holdfast.model import Model
 from holdfast.reach import Layout
 from holdfast.result import Counterfactuals
+from holdfast.train.bank import ModelBank, Shelf
 from holdfast.train.frozen import encoded, members_of, net_of, numbered, with_logits
 from holdfast.train.recipe import Recipe
 from holdfast.train.second import Net, Weights

@@ -20,7 +20,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.bank import ModelBank
 from holdfast.errors import ModelError
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.geometry import ROW_BLOCK, chunks, clip_norm, row_norm
@@ -28,6 +27,7 @@ from holdfast.model import Model
 from holdfast.robust.path import Path, Value, path_value, stack_value
 from holdfast.search.minimal import MinCost
 from holdfast.target import Target
+from holdfast.train.bank import ModelBank
 
 CELLS = 1 << 19  # hidden values of all points on the lines: what stays in a core's cache
 EVERY = 10  # steps between looks at which rows are done

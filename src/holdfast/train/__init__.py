@@ -1,7 +1,9 @@
 """Training models, and generators of answers."""
 
+from holdfast.train.harden import Hardened, adversarial
+from holdfast.train.ntk import ntk
 from holdfast.train.recipe import Recipe, network
 from holdfast.train.robustify import robustify
 from holdfast.train.shift import Shift
 
-__all__ = ["Recipe", "Shift", "network", "robustify"]
+__all__ = ["Hardened", "Recipe", "Shift", "adversarial", "network", "ntk", "robustify"]

@@ -1,5 +1,11 @@
 """The plain training loop, for one model or a stack: mini-batches, cross-entropy, Adam.
 
+With epsilon > 0 training is adversarial (Madry et al. 2018): each batch is replaced by rows of the balls around it on
+which the loss is high, min_w mean_i max_{|e| <= epsilon} loss(x_i + e). For a linear score, two classes and the linf
+ball, that maximum is exact:
+
+    max loss = log(1 + exp(-y (w.x + b) + epsilon |w|_1)),    y in {-1, +1}
+
 What retrained models differ in is written down in a `Plan`: initial weights, order of the rows, rows left
 out, weights and labels of rows, number of epochs. Weights and order have generators of their own, so a plan
 changes the one and not the other; rows that are left out drop out of an order that stays the same.
@@ -8,17 +14,18 @@ changes the one and not the other; rows that are left out drop out of an order t
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from holdfast.adversary import Adversary, Ball
 from holdfast.errors import SettingError
 from holdfast.geometry import limited_threads
 from holdfast.progress import Progress
-from holdfast.stack import Adam, Members, ModuleStack, lent_generator, stack_of
+from holdfast.stack import Adam, Members, ModuleStack, Sgd, Stack, lent_generator, stack_of
 
 CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
@@ -33,6 +40,7 @@ class Plan:
     emphasis: Tensor | None = None  # (M, n) how much each row counts
     labels: Tensor | None = None  # (M, n)
     epochs: tuple[int, ...] | None = None
+    epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.order):
@@ -46,7 +54,7 @@ class Plan:
         return len(self.weights)
 
     def __getitem__(self, models: slice) -> "Plan":
-        parts = {name: getattr(self, name) for name in ("weights", "order", "kept", "emphasis", "labels", "epochs")}
+        parts = {name: getattr(self, name) for name in [f.name for f in fields(self)]}
         return replace(self, **{name: None if v is None else v[models] for name, v in parts.items()})
 
 
@@ -71,13 +79,58 @@ class Loop:
                 raise SettingError(f"{name} must be a number and {least}, got {value!r}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RobustLoop(Loop):
+    """The loop of plain networks, whose rows may be attacked while they learn.
+
+    Args:
+        optimizer: "adam", or "sgd" (plain gradient descent).
+        epsilon: radius of the ball around each encoded row, 0 for none.
+        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score of two classes in the linf ball
+            needs neither: its worst row is known.
+        attack_steps, attack_norm: steps of "pgd", and the ball: "linf" or "l2".
+        attack_box: attacked rows keep to the range of the training rows.
+    """
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    epsilon: float = 0.0
+    attack: Literal["pgd", "fgsm"] = "pgd"
+    attack_steps: int = 10
+    attack_norm: Ball = "linf"
+    attack_box: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer not in ("adam", "sgd"):
+            raise SettingError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
+        if self.attack not in ("pgd", "fgsm"):
+            raise SettingError(f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
+        check_epsilon(self.epsilon)
+        if not isinstance(self.attack_steps, Integral):
+            raise SettingError(f"attack_steps must be a whole number of at least 1, got {self.attack_steps!r}")
+        if not isinstance(self.attack_box, bool):
+            raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
+        self.adversary()
+
+    def adversary(self) -> Adversary:
+        if self.attack == "fgsm":
+            return Adversary.fgsm(self.attack_norm)
+        return Adversary(int(self.attack_steps), self.attack_norm)
+
+
+def check_epsilon(value: Any) -> None:
+    """Raise a `SettingError` unless it is a radius."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise SettingError(f"epsilon must be a number and at least 0, got {value!r}")
+
+
 def fit_stack(
     module: nn.Module,
     start: Callable[[int], dict[str, Tensor]],
     x: Tensor,
     labels: Tensor,
     plan: Plan,
-    loop: Loop,
+    loop: RobustLoop,
     bar: Progress,
 ) -> Members:
     """Train the models of a plan.
@@ -131,15 +184,15 @@ def _fit(
     x: Tensor,
     labels: Tensor,
     plan: Plan,
-    loop: Loop,
+    loop: RobustLoop,
     bar: Progress,
 ) -> dict[str, Tensor]:
     first = {seed: models.named(start(seed)) for seed in dict.fromkeys(plan.weights)}
     models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
     epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
     done = {name: value.clone() for name, value in models.state().items()}
-    adam = Adam(models.theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
-    orders = Orders(plan, len(x))
+    optimizer = _optimizer(models.theta, loop)
+    orders, harder = Orders(plan, len(x)), Harder.of(models, x, plan, loop)
     # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
     with lent_generator(plan.weights[0]):
         for epoch in range(int(epochs.max())):
@@ -148,10 +201,47 @@ def _fit(
                 flat = rows.reshape(-1)
                 y = labels.index_select(0, flat).view(rows.shape) if plan.labels is None else _own(plan.labels, rows)
                 w = None if plan.emphasis is None else _own(plan.emphasis, rows).to(x.dtype)
-                adam.step(models.gradient(x.index_select(0, flat).view(*rows.shape, -1), y, w))
+                given = x.index_select(0, flat).view(*rows.shape, -1)
+                optimizer.step(models.gradient(harder(given, y) if harder else given, y, w))
             models.keep((epochs == epoch + 1).nonzero().squeeze(1), done)
             bar.step(len(plan) / int(epochs.max()))
     return done
+
+
+def _optimizer(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
+    if loop.optimizer == "sgd":
+        return Sgd(theta, lr=loop.lr, weight_decay=loop.weight_decay)
+    return Adam(theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
+
+
+class Harder:
+    """Batches replaced by rows that the models, as they are now, get wrong."""
+
+    def __init__(self, models: Members, x: Tensor, plan: Plan, loop: RobustLoop, radius: tuple[float, ...]) -> None:
+        self.models, self.how = models, loop.adversary()
+        exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
+        if exact and loop.attack_norm == "linf":
+            self.how = Adversary.fgsm()
+        self.radius = torch.tensor(radius, dtype=x.dtype)[:, None, None]
+        self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None
+        # Models that differ in epsilon alone start at the same points of their balls.
+        seeds = tuple(dict.fromkeys(plan.weights))
+        self.generators = [torch.Generator().manual_seed(derived(seed, 2)) for seed in seeds]
+        self.mine = torch.tensor([seeds.index(s) for s in plan.weights])
+
+    @classmethod
+    def of(cls, models: Members, x: Tensor, plan: Plan, loop: RobustLoop) -> "Harder | None":
+        """None where no model is attacked."""
+        radius = plan.epsilon or (loop.epsilon,) * len(plan)
+        return cls(models, x, plan, loop, radius) if any(radius) else None
+
+    def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
+        """(M, b, d) for batches (M, b, d) or (1, b, d) and their labels."""
+        noise = None
+        if self.how.start:
+            drawn = [torch.rand(x.shape[1:], generator=g, dtype=x.dtype) for g in self.generators]
+            noise = torch.stack(drawn).mul_(2).sub_(1)[self.mine]
+        return self.how.attack(lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box)
 
 
 def _own(values: Tensor, rows: Tensor) -> Tensor:

@@ -25,14 +25,14 @@ from holdfast.network import build, describe, flat_layers, mlp
 from holdfast.progress import Progress
 from holdfast.schema import Schema
 from holdfast.stack import Members, lent_generator
-from holdfast.train.fit import Loop, Plan, fit_stack, glorot, redrawn
+from holdfast.train.fit import Plan, RobustLoop, fit_stack, glorot, redrawn
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-_LOOP = tuple(f.name for f in fields(Loop))
+_LOOP = tuple(f.name for f in fields(RobustLoop))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(Loop):
+class Recipe(RobustLoop):
     """How a model is made.
 
     Args:
@@ -40,7 +40,9 @@ class Recipe(Loop):
         module: layers of your own instead; every layer draws its initial weights in its own way.
         estimator: a scikit-learn-style estimator instead; it is cloned, never fitted itself.
         inputs: what the estimator takes: the raw table ("frame") or encoded rows.
-        epochs, batch_size, lr, weight_decay, adam_eps: the training loop of networks.
+        epochs, batch_size, lr, weight_decay, adam_eps, optimizer: the training loop of networks.
+        epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see `RobustLoop`; every family of
+            a bank is then trained that way.
     """
 
     hidden: tuple[int, ...] = (64, 32)
@@ -58,6 +60,8 @@ class Recipe(Loop):
             raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
         if self.module is not None and self.estimator is not None:
             raise SettingError("a recipe has a module or an estimator, not both")
+        if self.estimator is not None and self.epsilon:
+            raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
         if any(not isinstance(h, Integral) or h < 1 for h in self.hidden):
             raise SettingError(f"hidden widths must be whole numbers of at least 1, got {list(self.hidden)}")
         last = flat_layers(self.module)[-1:] if self.module is not None else []

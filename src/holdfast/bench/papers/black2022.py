@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from holdfast import data
-from holdfast.bank import ModelBank
 from holdfast.bench.cells import Arrays, Cells
 from holdfast.bench.papers.black2022_reported import R2, REPORTED
 from holdfast.explainer import Explainer
@@ -32,6 +31,7 @@ from holdfast.search.latent import LatentSearch
 from holdfast.search.minimal import MinCost
 from holdfast.search.pgd import MinEpsilonPGD
 from holdfast.search.prototype import Prototype
+from holdfast.train.bank import ModelBank
 from holdfast.train.recipe import Recipe
 from holdfast.version import __version__
 

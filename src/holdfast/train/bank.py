@@ -121,7 +121,7 @@ class ModelBank:
                     known = listed(FOR_ESTIMATORS)
                     raise SettingError(f"family {name!r} needs a network; for estimators there are {known}")
                 for group in family(name)(given, models):
-                    origins = _origins(group, given, schema, x)
+                    origins = origins_of(group, given, schema, x)
                     if recipe.estimator is None:
                         shelves.append(Shelf(name, _networks(group, given, x, bar), origins=origins))
                     else:
@@ -352,7 +352,7 @@ def _wanted(name: str, models: Any) -> range:
     return wanted
 
 
-def _origins(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str, ...]:
+def origins_of(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str, ...]:
     """A short hash of all that each model of a group is made from."""
     recipe, plan = group.recipe, group.plan
     base = given.seed if group.last_layer else None
@@ -364,6 +364,9 @@ def _origins(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str
         epochs = plan.epochs[i] if plan.epochs else recipe.epochs
         order = plan.order[i] if recipe.estimator is None and recipe.batch_size < given.n else None  # else it is idle
         digest.update(f"{plan.weights[i]} {order} {epochs}".encode())
+        epsilon = plan.epsilon[i] if plan.epsilon else recipe.epsilon
+        if epsilon:
+            digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
         for part in (plan.kept, plan.emphasis, plan.labels):
             digest.update(b"-" if part is None else part[i].numpy().tobytes())
         out.append(digest.hexdigest()[:16])
@@ -382,7 +385,7 @@ def _plainly(recipe: Recipe, n: int) -> str:
             shape = repr(recipe.module)
         shape = f"{shape} {next(recipe.module.parameters()).dtype}"
     loop = min(int(recipe.batch_size), n), float(recipe.lr), float(recipe.weight_decay), float(recipe.adam_eps)
-    return f"{shape} {loop}"
+    return f"{shape} {loop}" + (f" {recipe.optimizer}" if recipe.optimizer != "adam" else "")
 
 
 def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:
