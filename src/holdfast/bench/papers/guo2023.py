@@ -145,7 +145,7 @@ def page(results: list[dict[str, Any]]) -> str:
             told = r["reported"].get("prediction", {}).get(label, {})
             cells = [_cell(row[key], told.get(key)) for key in ("accuracy", "auc")]
             lines.append(f"| {r['dataset']} | {label} | {' | '.join(cells)} |")
-    lines += ["", "## Seconds of training, all subsets and repeats together; milliseconds per answer", ""]
+    lines += ["", "## Processor seconds of training, all subsets and repeats together; milliseconds per answer", ""]
     lines += ["| dataset | method | training | per answer |", "|---|---|---|---|"]
     for r in results:
         for label in r["measured"]:
