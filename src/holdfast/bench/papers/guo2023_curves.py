@@ -63,6 +63,9 @@ def all_curves(
     seed: int,
 ) -> dict[str, list[Line]]:
     """Every curve as a list of points."""  # fmt: skip
+    attacks = {"attack": _attacks(name, setting, cells, task, nets)}
+    if not setting.curve_share:
+        return attacks
     small = prepare(name, setting.curve_share)
     seeds = min(repeats, 3)
 
@@ -71,8 +74,7 @@ def all_curves(
         about = [repr(how), setting.curve_share if share is None else share, seeds]
         return figures(cells.arrays(f"{name}/curve", lambda: trained(how, used, seeds, seed), about))
 
-    return {
-        "attack": _attacks(name, setting, cells, task, nets),
+    return attacks | {
         "training": _trainings(setting, point),
         "trade-off": _trade_off(name, setting, cells, task, base, base_how, point),
         "data size": _sizes(setting, nets, point),
@@ -207,6 +209,8 @@ def curve_lines(result: dict[str, Any]) -> list[str]:
             lines.append(f"| reported: {method} | {' | '.join(f'{v:.3f}' for v in values['mean'])} |")
         lines.append("")
     for key, at in (("training", "strength"), ("trade-off", "setting"), ("data size", "share")):
+        if key not in curves:
+            continue
         lines += [
             f"{key.capitalize()}:",
             "",
@@ -231,6 +235,8 @@ def curve_charts(result: dict[str, Any]) -> dict[str, Any]:
         points = [p for p in curves["attack"] if p["kind"] == kind and p["categories"] == "softmax"]
         title = "Steps of the attack (T)" if kind == "T" else "Size of the shift (E)"
         out[f"{name}-attack-{short}"] = strength(pd.DataFrame(points), title=title, log=log)
+    if "trade-off" not in curves:
+        return out
     points = [p | {"cost": p["cost"][0], "validity": p["robust validity"][0]} for p in curves["trade-off"]]
     out[f"{name}-trade-off"] = pareto(pd.DataFrame(points))
     points = [p | {"mean": p["robust validity"][0], "sd": p["robust validity"][1]} for p in curves["data size"]]
