@@ -133,10 +133,10 @@ def test_training_is_the_papers_where_it_is_said_to_be() -> None:
     assert methods["CounterNet"].shift is None
     kept, softmax, ours = methods[KEPT], methods[AUTHORS], methods[OURS]
     assert (kept.encoder, kept.predictor, kept.generator) == ((200, 10), (10,), (10,))
-    assert (kept.lr, kept.batch_size, kept.epochs, kept.dropout) == (0.003, 128, 50, 0.3)
+    assert (softmax.lr, softmax.batch_size, softmax.epochs, softmax.dropout) == (0.003, 128, 50, 0.3)
     assert (kept.l1, kept.l2, kept.l3) == (1.0, 0.2, 0.1)
     assert kept.shift is not None
-    assert softmax == replace(kept, shift=replace(kept.shift, categories="softmax"))
+    assert softmax == replace(kept, epochs=50, shift=replace(kept.shift, categories="softmax"))
     assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (7, 2, 0.1, 0.03)
     assert not kept.tell
     assert not kept.inside

@@ -14,7 +14,7 @@ from holdfast.geometry import limited_threads
 from holdfast.network import mlp
 from holdfast.progress import Progress
 from holdfast.stack import Adam, Members, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
-from holdfast.train.fit import Loop, Orders, Plan, fit_stack, glorot, redrawn
+from holdfast.train.fit import Orders, Plan, RobustLoop, fit_stack, glorot, redrawn
 
 M, N, D = 3, 11, 5
 
@@ -188,7 +188,7 @@ MODULES = {
     "functional": Functional,
     "norm": lambda: nn.Sequential(nn.Linear(D, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.2), nn.Linear(6, 3)),
 }
-LOOP = Loop(epochs=3, batch_size=12, lr=0.01, weight_decay=0.01, adam_eps=1e-7)
+LOOP = RobustLoop(epochs=3, batch_size=12, lr=0.01, weight_decay=0.01, adam_eps=1e-7)
 
 
 def made(name: str) -> nn.Module:
@@ -197,7 +197,7 @@ def made(name: str) -> nn.Module:
 
 
 def plain_loop(
-    module: nn.Module, x: Tensor, labels: Tensor, plan: Plan, i: int, loop: Loop, epochs: int | None = None
+    module: nn.Module, x: Tensor, labels: Tensor, plan: Plan, i: int, loop: RobustLoop, epochs: int | None = None
 ) -> nn.Module:
     """Model i of a plan, as anyone would train it."""
     net = copy.deepcopy(module)
