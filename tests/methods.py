@@ -40,6 +40,9 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "latent-search vae": lambda: hf.LatentSearch(
         radius=8.0, samples=60, repeats=3, kind="vae", hidden=(16,), latent=4, epochs=5
     ),
+    "cchvae": lambda: hf.CCHVAE(step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=30),
+    "cchvae l2": lambda: hf.CCHVAE(p=2, norm=2, step=0.4, rings=25, samples=37, hidden=(16,), latent=4, epochs=30),
+    "revise": lambda: hf.REVISE(steps=80, lr=0.2, lam=0.01, hidden=(16,), latent=4, epochs=30),
     "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
     "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, rounds=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),

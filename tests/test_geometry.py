@@ -89,3 +89,28 @@ def test_sixteen_bits_at_a_time() -> None:
     assert abs(float(u.var()) - 1 / 12) < 1e-3
     together = torch.corrcoef(u.reshape(-1, 7).T) - torch.eye(7)  # the four parts of a word have nothing in common
     assert together.abs().max() < 0.06
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_common_numbers_depend_on_seed_and_draw_alone(dtype: torch.dtype) -> None:
+    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    r = RowRandom.of(3, x)
+    z = r.common_normal(300, 70, draw=1, dtype=dtype)
+    assert (z.shape, z.dtype) == ((300, 70), dtype)
+    assert torch.equal(r[torch.tensor([7, 2])].common_normal(300, 70, draw=1, dtype=dtype), z)
+    assert torch.equal(RowRandom.of(3, x[:1] + 1).common_normal(300, 70, draw=1, dtype=dtype), z)
+    assert not torch.equal(RowRandom.of(4, x).common_normal(300, 70, draw=1, dtype=dtype), z)
+    assert not torch.equal(r.common_normal(300, 70, draw=2, dtype=dtype), z)
+    assert abs(z.mean()) < 0.03
+    assert abs(z.var() - 1) < 0.05
+    u = RowRandom.of(-5, x).common_uniform(20_000, dtype=dtype)
+    assert (u.min() >= 0) & (u.max() < 1)
+    assert abs(u.mean() - 0.5) < 0.01
+    assert abs(u.var() - 1 / 12) < 0.003
+
+
+def test_common_numbers_leave_the_global_generator_alone() -> None:
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    RowRandom.of(0, torch.zeros(2, 3)).common_uniform(5)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -7,6 +7,7 @@ from holdfast.version import __version__
 
 _PUBLIC = {
     "Audit": "holdfast.survival",
+    "CCHVAE": "holdfast.search.cchvae",
     "CounterNet": "holdfast.train.counternet",
     "CFModel": "holdfast.train.generators",
     "Counterfactuals": "holdfast.result",
@@ -26,6 +27,7 @@ _PUBLIC = {
     "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
     "RBR": "holdfast.robust.bayes",
+    "REVISE": "holdfast.search.revise",
     "ROAR": "holdfast.robust.minmax",
     "Recipe": "holdfast.train.recipe",
     "Report": "holdfast.report",
@@ -73,12 +75,14 @@ if TYPE_CHECKING:
     from holdfast.robust.minmax import ROAR as ROAR
     from holdfast.robust.stable import StableNeighborSearch as StableNeighborSearch
     from holdfast.schema import Schema as Schema
+    from holdfast.search.cchvae import CCHVAE as CCHVAE
     from holdfast.search.descent import Descent as Descent
     from holdfast.search.latent import LatentSearch as LatentSearch
     from holdfast.search.minimal import MinCost as MinCost
     from holdfast.search.neighbors import NearestNeighbor as NearestNeighbor
     from holdfast.search.pgd import MinEpsilonPGD as MinEpsilonPGD
     from holdfast.search.prototype import Prototype as Prototype
+    from holdfast.search.revise import REVISE as REVISE
     from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
     from holdfast.status import Status as Status
     from holdfast.survival import Audit as Audit

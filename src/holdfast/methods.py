@@ -15,6 +15,8 @@ METHODS = {
     "growing-spheres": ("holdfast.search.spheres", "GrowingSpheres"),
     "nearest-neighbor": ("holdfast.search.neighbors", "NearestNeighbor"),
     "latent-search": ("holdfast.search.latent", "LatentSearch"),
+    "cchvae": ("holdfast.search.cchvae", "CCHVAE"),
+    "revise": ("holdfast.search.revise", "REVISE"),
     "stable-neighbor-search": ("holdfast.robust.stable", "StableNeighborSearch"),
     "prototype": ("holdfast.search.prototype", "Prototype"),
     "roar": ("holdfast.robust.minmax", "ROAR"),

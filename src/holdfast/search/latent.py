@@ -10,7 +10,7 @@ judged and compared. The released code divides all directions by one common norm
 smaller by the root of `samples`; here each direction has norm 1. A row without a hit has no answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import ClassVar, Self
 
 import pandas as pd
@@ -26,53 +26,82 @@ from holdfast.train.generative import HIDDEN, Autoencoder, Kind, autoencoder
 CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
 
-@dataclass(eq=False, repr=False)
-class LatentSearch(Explainer):
-    """Random search around the latent code of each row, in an autoencoder of the data.
+@dataclass(eq=False, repr=False, kw_only=True)
+class LatentMethod(Explainer):
+    """A method that searches in the latent space of an autoencoder of the data: its settings, and its training.
 
     Args:
-        radius: how far from the code of the row points are drawn.
-        samples: points per draw.
-        repeats: how often to draw at most, for rows without a hit.
         kind: "autoencoder", or "vae".
         hidden: widths of the autoencoder's layers before the latent one.
         latent, epochs, seed: its latent numbers, longest training and seed.
         autoencoder: a ready `Autoencoder` (see `holdfast.train.generative`) in place of training one.
     """
 
-    title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
-    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
-    needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise radius, samples or repeats, or try NearestNeighbor"
+    conditioned: ClassVar[bool] = True  # is the autoencoder given the columns that cannot change?
 
-    radius: float = 1.0
-    samples: int = 1280
-    repeats: int = 1
-    kind: Kind = "autoencoder"
-    hidden: tuple[int, ...] = HIDDEN
-    latent: int = 32
+    kind: Kind = "vae"
+    hidden: tuple[int, ...] = (512, 256)  # this and the latent numbers as in the CARLA benchmark
+    latent: int = 8
     epochs: int = 200
     seed: int = 0
     autoencoder: Autoencoder | None = None
 
+    def __repr__(self) -> str:
+        """As for every method, with what it adds to these settings first: stored answers are known by it."""
+        shared = [f.name for f in fields(LatentMethod)]
+        ordered = sorted(fields(self), key=lambda f: f.name in shared)
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in ordered if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
     def check(self, model: Model) -> None:
-        need(self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
         columns, width = self.autoencoder_.width, model.schema.width
         need(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train the autoencoder, unless one was given."""
+        given = model.schema.layout().fixed.nonzero().squeeze(1) if self.conditioned else None
         self.autoencoder_ = self.autoencoder or autoencoder(
-            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, seed=self.seed
-        )
+            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
+            seed=self.seed, given=given,
+        )  # fmt: skip
         return self
+
+
+@dataclass(eq=False, repr=False)
+class LatentSearch(LatentMethod):
+    """Random search around the latent code of each row, in an autoencoder of the data.
+
+    Args:
+        radius: how far from the code of the row points are drawn.
+        samples: points per draw.
+        repeats: how often to draw at most, for rows without a hit.
+        kind, hidden, latent, epochs, seed, autoencoder: see `LatentMethod`.
+    """
+
+    title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
+    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
+    needs_grad: ClassVar[bool] = False
+    conditioned: ClassVar[bool] = False
+    advice: ClassVar[str] = "raise radius, samples or repeats, or try NearestNeighbor"
+
+    radius: float = 1.0
+    samples: int = 1280
+    repeats: int = 1
+    _: KW_ONLY
+    kind: Kind = "autoencoder"
+    hidden: tuple[int, ...] = HIDDEN
+    latent: int = 32
+
+    def check(self, model: Model) -> None:
+        super().check(model)
+        need(self.radius > 0, f"radius must be positive, got {self.radius}")
+        need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
 
     def search(self, query: Query) -> Tensor:
         net = self.autoencoder_
         z = net.encode(query.x)
-        answer, again = query.reach.project(query.x), query.reach.project(net.decode(z).to(query.x.dtype))
+        answer, again = query.reach.project(query.x), query.reach.project(net.decode(z, query.x).to(query.x.dtype))
         met = query.met(again)
         answer[met] = again[met]
         size = max(1, CELLS // (max(net.latent, net.width) * self.samples))
@@ -99,7 +128,7 @@ class LatentSearch(Explainer):
         n, m = len(query), self.samples
         drawn = around(query, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
         many = query[torch.arange(n).repeat_interleave(m)]
-        p = many.reach.project(self.autoencoder_.decode(drawn).to(query.x.dtype))  # (n m, d)
+        p = many.reach.project(self.autoencoder_.decode(drawn, many.x).to(query.x.dtype))  # (n m, d)
         cost = cost_of(p - many.x, many.reach.layout.weight, 2)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best

@@ -4,21 +4,25 @@
     rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest such sample is taken
     sparsify         give back the smallest changes while the class stays
 
-Laugel et al. 2018. No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies and uses
-rings of fixed width, as that benchmark does. Directions are uniform on the sphere, radii uniform in the ring.
+Laugel et al. 2018. No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of
+fixed width, and draws yes-or-no columns and categories anew rather than moving them, as that benchmark does.
+
+Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring. Both are drawn once
+and shared by all rows: which directions a row is tried in depends on the seed alone, and not on the model either.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.explainer import Explainer, Query, need
-from holdfast.geometry import chunks, row_norm, unit
+from holdfast.reach import Layout
+from holdfast.search.crowd import Crowd, Nearest
 from holdfast.search.tighten import revert
 
-CANDIDATES = 1 << 17  # rows scored at once: bounds the memory whatever n and samples are
+HALVINGS = 30  # of the first ball, at most
 
 
 @dataclass(eq=False, repr=False)
@@ -29,7 +33,7 @@ class GrowingSpheres(Explainer):
         samples: points per ball or ring.
         radius: first ball; None takes a quarter of the diagonal of the data's range.
         rings: how many rings at most.
-        variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying).
+        variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories drawn anew).
         width: width of a ring in the "carla" variant.
     """
 
@@ -44,6 +48,12 @@ class GrowingSpheres(Explainer):
     variant: Literal["original", "carla"] = "original"
     width: float = 0.2
 
+    @classmethod
+    def carla(cls, **settings: Any) -> "GrowingSpheres":
+        """The variant of the CARLA benchmark, with its numbers of samples and rings."""
+        base: dict[str, Any] = {"variant": "carla", "samples": 1000, "rings": 1000, "width": 0.2}
+        return cls(**(base | settings))
+
     def check(self, model: object) -> None:
         need(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
         need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
@@ -51,63 +61,70 @@ class GrowingSpheres(Explainer):
         need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
     def search(self, query: Query) -> Tensor:
-        x = query.x
-        eta = x.new_full((len(x),), self.radius or 0.25 * query.reach.layout.diagonal)
+        crowd = Crowd(query, norm=2)
         if self.variant == "carla":
-            answer, found = self._grow(query, torch.zeros_like(eta), torch.full_like(eta, self.width))
-            return answer
-        answer, found, eta = self._shrink(query, eta)
-        ring, hit = self._grow(query, eta, eta)
-        nearer = hit & (~found | (row_norm(ring - x, 2) < row_norm(answer - x, 2)))
-        answer = torch.where(nearer[:, None] | ~(found | hit)[:, None], ring, answer)
-        ok = (found | hit).nonzero().squeeze(1)
+            return self._grow(crowd, query.x.new_full((len(query),), self.width), first=0).rows
+        ball, eta = self._shrink(crowd)
+        ring = self._grow(crowd, eta, first=1)
+        answer = torch.where((ball.cost < ring.cost)[:, None], ball.rows, ring.rows)
+        ok = torch.minimum(ball.cost, ring.cost).isfinite().nonzero().squeeze(1)
         if len(ok):
             answer[ok] = revert(query[ok], answer[ok])
         return answer
 
-    def _shrink(self, query: Query, eta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Halve the ball until no sample of it succeeds; also the nearest success on the way."""
-        answer, best = query.reach.project(query.x), torch.full_like(eta, torch.inf)
-        eta, rows = eta.clone(), torch.arange(len(query))
-        for draw in range(30):
-            near, distance = self._nearest(query[rows], torch.zeros_like(eta[rows]), eta[rows], draw)
-            hit = distance.isfinite()
-            better = distance < best[rows]
-            answer[rows[better]], best[rows[better]] = near[better], distance[better]
-            rows = rows[hit]
+    def _shrink(self, crowd: Crowd) -> tuple[Nearest, Tensor]:
+        """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
+        query, rows = crowd.query, torch.arange(len(crowd))
+        best = Nearest.none(query.reach.project(query.x))
+        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.reach.layout.diagonal)
+        for draw in range(HALVINGS):
+            found = self._sample(crowd, eta[rows], 0, draw)
+            best.take(rows, found)
+            hit = found.cost.isfinite().nonzero().squeeze(1)
+            rows, crowd = rows[hit], crowd.only(hit)
             eta[rows] /= 2
             if not len(rows) or query.clock.over():
                 break
-        return answer, best.isfinite(), eta
+        return best, eta
 
-    def _grow(self, query: Query, start: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
-        """Rings until one holds a success; finished rows leave the batch."""
-        answer, found = query.reach.project(query.x), torch.zeros(len(query), dtype=torch.bool)
-        rows = torch.arange(len(query))
+    def _grow(self, crowd: Crowd, width: Tensor, first: int) -> Nearest:
+        """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
+        query, rows = crowd.query, torch.arange(len(crowd))
+        best = Nearest.none(query.reach.project(query.x))
         for i in query.steps(self.rings):
-            low = start[rows] + i * width[rows]
-            near, distance = self._nearest(query[rows], low, low + width[rows], 1000 + i)
-            hit = distance.isfinite()
-            answer[rows], found[rows] = near, hit
-            rows = rows[~hit]
+            found = self._sample(crowd, width[rows], first + i, HALVINGS + i)
+            best.take(rows, found)
+            stay = (~found.cost.isfinite()).nonzero().squeeze(1)
+            rows, crowd = rows[stay], crowd.only(stay)
             if not len(rows):
                 break
-        return answer, found
+        return best
 
-    def _nearest(self, query: Query, low: Tensor, high: Tensor, draw: int) -> tuple[Tensor, Tensor]:
-        """Per row the nearest successful sample of its ring and its distance (inf, and a sample, if none)."""
-        near, far = torch.empty_like(query.x), query.x.new_empty(len(query))
-        for rows in chunks(torch.arange(len(query)), max(1, CANDIDATES // self.samples)):
-            near[rows], far[rows] = self._sample(query[rows], low[rows], high[rows], draw)
-        return near, far
+    def _sample(self, crowd: Crowd, width: Tensor, ring: int, draw: int) -> Nearest:
+        """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
+        reach, random, dtype = crowd.query.reach, crowd.query.random, crowd.query.x.dtype
+        d, m = crowd.query.x.shape[1], self.samples
+        anew = _few_values(reach.layout) if self.variant == "carla" else torch.zeros_like(reach.layout.fixed)
+        way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)
+        way[reach.layout.fixed | anew] = 0.0
+        way /= way.square().sum(0).sqrt().clamp_min(torch.finfo(dtype).tiny)
+        way *= ring + random.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
+        columns = anew.nonzero().squeeze(1)
+        lots = random.common_uniform(len(columns), m, draw=3 * draw + 2, dtype=dtype)
+        x, lo = reach.x.T[..., None], reach.lo.T[columns, :, None]  # (d, n, 1)
+        room = reach.hi.T[columns, :, None] - lo
 
-    def _sample(self, query: Query, low: Tensor, high: Tensor, draw: int) -> tuple[Tensor, Tensor]:
-        n, d, m = *query.x.shape, self.samples
-        dtype = query.x.dtype
-        way = unit(query.random.normal(m, d, draw=2 * draw, dtype=dtype).reshape(n * m, d))
-        length = low[:, None] + (high - low)[:, None] * query.random.uniform(m, draw=2 * draw + 1, dtype=dtype)
-        many = query[torch.arange(n).repeat_interleave(m)]
-        z = many.reach.project(many.x + length.reshape(-1, 1) * way)  # (n m, d)
-        distance = torch.where(many.met(z), row_norm(z - many.x, 2), torch.inf).reshape(n, m)
-        best, at = distance.min(1)
-        return z.reshape(n, m, d)[torch.arange(n), at], best
+        def place(people: slice, some: slice, z: Tensor) -> None:
+            torch.mul(way[:, None, some], width[people, None], out=z).add_(x[:, people])
+            if len(columns):
+                z.index_copy_(0, columns, (lots[:, None, some] * room[:, people]).add_(lo[:, people]))
+
+        return crowd.nearest(m, place, ordered=ring == 0 and self.variant == "original")
+
+
+def _few_values(at: Layout) -> Tensor:
+    """(d,) the columns of categories, and of numbers that take two values.
+
+    A uniform number between the limits, made reachable, is a fair choice between the two, or between the levels.
+    """
+    return at.one_hot | ((at.grid > 0) & (at.seen_high - at.seen_low < 1.5 * at.grid))
