@@ -15,7 +15,7 @@ from holdfast.bench.cells import Cells, write_whole
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.plot import save as save_chart
 
-PAPERS = {"black2022": "holdfast.bench.papers.black2022", "guo2023": "holdfast.bench.papers.guo2023"}
+PAPERS = {name: f"holdfast.bench.papers.{name}" for name in ("black2022", "guo2023", "krishna2024")}
 QUICK_ROWS = 200
 FULL_SEED = 0  # and all rows, and as many models as the paper has
 

@@ -52,7 +52,7 @@ class CCHVAE(LatentMethod):
         samples: points per ring.
         p: 1 or 2, the norm that radii are measured in.
         norm: 1, or 2 (squared): what the nearest is nearest by.
-        kind, hidden, latent, epochs, seed, autoencoder: see `LatentMethod`.
+        kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
     """
 
     title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"

@@ -34,6 +34,7 @@ class LatentMethod(Explainer):
         kind: "autoencoder", or "vae".
         hidden: widths of the autoencoder's layers before the latent one.
         latent, epochs, seed: its latent numbers, longest training and seed.
+        beta: weight of a VAE's divergence; the smaller, the closer rows are to what their codes decode to.
         autoencoder: a ready `Autoencoder` (see `holdfast.train.generative`) in place of training one.
     """
 
@@ -44,6 +45,7 @@ class LatentMethod(Explainer):
     hidden: tuple[int, ...] = (512, 256)  # this and the latent numbers as in the CARLA benchmark
     latent: int = 8
     epochs: int = 200
+    beta: float = 0.05
     seed: int = 0
     autoencoder: Autoencoder | None = None
 
@@ -63,7 +65,7 @@ class LatentMethod(Explainer):
         given = model.schema.layout().fixed.nonzero().squeeze(1) if self.conditioned else None
         self.autoencoder_ = self.autoencoder or autoencoder(
             X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
-            seed=self.seed, given=given,
+            beta=self.beta, seed=self.seed, given=given,
         )  # fmt: skip
         return self
 
@@ -76,7 +78,7 @@ class LatentSearch(LatentMethod):
         radius: how far from the code of the row points are drawn.
         samples: points per draw.
         repeats: how often to draw at most, for rows without a hit.
-        kind, hidden, latent, epochs, seed, autoencoder: see `LatentMethod`.
+        kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
     """
 
     title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"

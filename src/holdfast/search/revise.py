@@ -33,7 +33,7 @@ class REVISE(LatentMethod):
         lam: weight of the distance.
         norm: 1, or 2 (squared): what pulls back.
         lr, steps: step size and number of steps.
-        kind, hidden, latent, epochs, seed, autoencoder: see `LatentMethod`.
+        kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
     """
 
     title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"

@@ -348,12 +348,12 @@ def autoencoder(
             decoder = mlp(seen, [*hidden][::-1], schema.width - len(given))
             shapes = mlp(schema.width, hidden, twice * latent), decoder
         nets = [initialised(net.to_empty(device="cpu"), generator) for net in shapes]
-        groups = groups if kind == "vae" else torch.zeros(0, 0, dtype=torch.int64)
+        groups = groups.clone() if kind == "vae" else torch.zeros(0, 0, dtype=torch.int64)  # no inference tensor
         order = torch.randperm(len(x), generator=generator)
         held = min(len(x) - 1, max(1, round(held_out * len(x))))
         history = _train(
             nets, x[order[held:]], x[order[:held]],
-            _objective(nets, groups, Parts.of(given, schema.width), beta, generator), bar, generator,
+            _objective(nets, groups, Parts.of(given.clone(), schema.width), beta, generator), bar, generator,
             epochs=epochs, batch_size=batch_size, lr=lr, patience=patience, warm_up=warm_up, weight_decay=weight_decay,
         )  # fmt: skip
     return Autoencoder(nets[0], nets[1], groups, history, given)
