@@ -33,6 +33,12 @@ class Progress:
         if self._bar:
             self._bar.update(self._task, advance=amount)
 
+    def say(self, text: str) -> None:
+        """Show how it goes, in place of the title and most of the bar."""
+        if self._bar:
+            self._bar.columns[1].bar_width = 10
+            self._bar.update(self._task, description=text)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
