@@ -107,7 +107,8 @@ def test_energies_are_averaged_out_before_ratios_are_taken(study: Comparison) ->
 def drawn_rounds(said: dict[str, Any], **settings: int) -> Rounds:
     x = torch.tensor(TABLE.to_numpy())
     base = {"rounds": 40, "rows": 9, "seed": 0} | settings
-    return Rounds.draw(said, 3, x, torch.tensor(KIND), **base)
+    rng = np.random.default_rng(base.pop("seed"))
+    return Rounds.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
 
 
 def test_rounds_ask_about_rows_that_each_model_gives_the_first_class() -> None:
@@ -170,13 +171,15 @@ def test_one_batch_of_all_rounds_is_every_round_by_itself(
     study: Comparison, models: dict[str, hf.Model], case: str
 ) -> None:
     said = {name: np.array([list(Y.unique()).index(v) for v in m.predict(TABLE)]) for name, m in models.items()}
-    plan = Rounds.draw(said, 3, SCHEMA.encode(TABLE, torch.float64), torch.tensor(KIND), 6, 5, 3)
+    x, labels = SCHEMA.encode(TABLE, torch.float64), torch.tensor(KIND)
+    plans = [Rounds.draw(said, 3, x, labels, 6, 5, np.random.default_rng([3, i])) for i in range(2)]
+    assert not (plans[0].target == plans[1].target).all()  # every energy has pairs of its own
     fixed = SCHEMA.change(b={"change": "fixed"})
     for name, model in models.items():
         tau = 0.95
         if case == HELD:
             tau, model = 0.5, hf.Model.of(model.module, fixed, classes=model.classes)
-        for energy in (0.5, 5.0):
+        for energy, plan in zip((0.5, 5.0), plans, strict=True):
             expected = by_round(model, hf.ECCCo(tau=tau, energy=energy), plan, name, 3)
             mine = study.values[(study.values["model"] == name) & (study.values["case"] == case)]
             mine = mine[mine["energy"] == energy].reset_index(drop=True)
@@ -344,6 +347,7 @@ def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.Ca
         ({"energies": []}, "at least one energy"),
         ({"energies": [1, -2]}, "energies must be numbers and at least 0, got -2"),
         ({"attacks": [float("nan")]}, "attacks must be .* got nan"),
+        ({"seed": -1}, "seed must be .* at least 0, got -1"),
         ({"protected": ["bb"]}, "unknown feature 'bb'; did you mean 'b'"),
         ({"y": Y[:5]}, "got 5 for 120 rows"),
         ({"y": pd.Series(["low", "no"] * 60)}, "'no'"),
@@ -366,3 +370,17 @@ def test_models_that_cannot_be_compared_are_refused(models: dict[str, hf.Model])
         ask([plain, other])
     with pytest.raises(hf.HoldfastError, match=r"'model 1' has the classes .*'model 2'"):
         ask([plain, turned])
+
+
+def test_the_discrepancy_looks_at_the_first_hundred_valid_ones() -> None:
+    said = {"m": KIND}
+    plan = drawn_rounds(said, rounds=4, rows=150)
+    z, rng = torch.tensor(TABLE.to_numpy()), np.random.default_rng(2)
+    valid = rng.random((4, 150)) < np.array([[1.0], [0.8], [0.3], [0.0]])
+    found = plan._mmd(z, plan.asked["m"], valid)
+    for j in range(3):
+        c = int(plan.target[j])
+        first = plan.asked["m"][j][valid[j]][:100]
+        near = plan.near[c][int((plan.target[:j] == c).sum())]
+        assert found[j] == pytest.approx(max(0.0, float(mmd(z[torch.tensor(first)], near))), abs=1e-9)
+    assert np.isnan(found[3])

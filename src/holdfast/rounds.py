@@ -44,7 +44,14 @@ class Rounds:
 
     @classmethod
     def draw(
-        cls, said: Mapping[str, Array], k: int, x: Tensor, labels: Tensor, rounds: int, rows: int, seed: int
+        cls,
+        said: Mapping[str, Array],
+        k: int,
+        x: Tensor,
+        labels: Tensor,
+        rounds: int,
+        rows: int,
+        rng: np.random.Generator,
     ) -> "Rounds":
         """Draw rounds.
 
@@ -62,7 +69,6 @@ class Rounds:
                 f"nothing to compare: of {len(data)} classes the models all give {given} to some rows, and no "
                 "other class has two rows; pass more rows"
             )
-        rng = np.random.default_rng(seed)
         factual, target = np.array(pairs)[rng.integers(len(pairs), size=rounds)].T
         near = dict[int, Tensor]()
         for c in np.unique(target).tolist():
