@@ -227,6 +227,11 @@ class Space:
                 z.view(len(z), -1)[:, broken] = self._row_by_row(wanted, people, broken)
         return z
 
+    @property
+    def by_column(self) -> bool:
+        """Is each column, and each category, brought within reach by itself, whatever the others hold?"""
+        return not (self.reach.layout.max_changes or len(self.reach.layout.rules))
+
     def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
         """(d, some) the candidates with these numbers, each as a row of its own."""
         reach = self.reach[people][some // z.shape[2]]
@@ -302,7 +307,8 @@ class Levels(Part):
         self.any_shut = bool(self.shut.any())
 
     def __call__(self, z: Tensor, people: slice) -> None:
-        levels = z + self.shut[:, people] if self.any_shut else z.clone()
-        torch.eq(levels, levels.amax(0), out=z)
+        if self.any_shut:
+            z += self.shut[:, people]
+        torch.eq(z, z.amax(0), out=z)
         if int(z.sum()) != z[0].numel():  # two are equally strong: the first; argmax is far slower than all of this
-            z.zero_().scatter_(0, levels.argmax(0, keepdim=True), 1.0)
+            z.copy_(torch.zeros_like(z).scatter_(0, z.argmax(0, keepdim=True), 1.0))
