@@ -93,14 +93,15 @@ class Task:
 
 
 def prepare(name: str, seed: int = 0) -> Task:
-    """One-hot and min-max; a fifth of each class for the test, in random order."""
+    """One-hot (one column for two levels) and min-max; a fifth of each class for the test, in random order."""
     loaded = cast(data.Dataset, data.load(name))
     X = binarised(loaded.X) if name == "adult" else loaded.X
     schema = Schema.infer(X, scaling="minmax")
     x = schema.encode(X, torch.float64)
     low, high = x.amin(0), x.amax(0)
-    names = [f.name if f.width == 1 else f"{f.name} {i}" for f in schema.features for i in range(f.width)]
-    frame = pd.DataFrame(((x - low) / (high - low).clamp_min(1e-12)).numpy(), columns=names)
+    columns = [f.name if f.width == 1 else f"{f.name}: {f.levels[i]}" for f in schema.features for i in range(f.width)]
+    frame = pd.DataFrame(((x - low) / (high - low).clamp_min(1e-12)).numpy(), columns=columns)
+    frame = frame.drop(columns=[f"{f.name}: {f.levels[0]}" for f in schema.features if f.width == 2])
     y = pd.Series((loaded.y == loaded.favourable).astype(int).to_numpy())
     order = np.random.default_rng(seed).permutation(len(y))
     mine = torch.tensor(y.to_numpy()[order])
@@ -177,21 +178,35 @@ def curves(task: Task, hidden: tuple[int, ...], epochs: int, seeds: int, rows: i
     at = [[Hardened.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
     out["crossing"][np.ix_(at, at)] = crossing.matrix
-    around = nearby_rows(models, task.test_X, 0, neighbours=NEIGHBOURS)
-    per_epsilon = around[["a", "b", "granted"]].to_numpy(np.float64).reshape(len(EPSILONS), -1, 3)
-    out |= {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}  # (2, rows) and (epsilons, rows)
     out["slope"] = slopes(models, asked)
     out["recommended"] = np.array(study.recommended())
     out["bounds"] = np.array([len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()])
     return out
 
 
+def neighbourhood(task: Task, epochs: int, seed: int) -> Arrays:
+    """The neighbours of one row in the plane, and whom of them the network of each epsilon grants the other outcome.
+
+    The row is the first that the most epsilons refuse it.
+    """
+    models = hardened(task, (2 * task.width,), epochs, 1, seed, epsilon=EPSILONS)
+    row = int(refused(models, task.test_X).sum((0, 1)).argmax())
+    found = nearby_rows(models, task.test_X, row, neighbours=NEIGHBOURS)
+    per_epsilon = found[["a", "b", "granted"]].to_numpy(np.float64).reshape(len(EPSILONS), -1, 3)
+    return {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}  # (2, rows) and (epsilons, rows)
+
+
+def refused(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """(epsilons, seeds, n) does the model not give the row what is wanted?"""
+    names = np.array(models.bank.classes, dtype=object)
+    said = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
+    return said != models.wishes(X)
+
+
 def nearby(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     """(epsilons,) share of the points around a row that get what is wanted, over the rows that the model refuses."""
-    share, wish = granted_nearby(models, X, radius=NEAR), models.wishes(X)
-    names = np.array(models.bank.classes, dtype=object)
-    said = names[models.bank.scores(X).argmax(2).numpy()].reshape(share.shape)  # (epsilons, seeds, n)
-    return np.array([s[r].mean() if r.any() else np.nan for s, r in zip(share, said != wish, strict=True)])
+    share = granted_nearby(models, X, radius=NEAR)
+    return np.array([s[r].mean() if r.any() else np.nan for s, r in zip(share, refused(models, X), strict=True)])
 
 
 def slopes(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
@@ -381,15 +396,14 @@ FIGURES = ("validity", "dearer", "cost")
 
 
 def sweep(task: Task, epochs: int, rows: int, seed: int) -> Arrays:
-    """Validity and the difference of costs at the largest epsilon for deeper and for wider networks."""
-    d, out = task.width, dict[str, np.ndarray[Any, Any]]()
+    """Validity and the difference of costs at the largest epsilon for deeper and for wider networks: (shapes, methods,
+    epsilons, figures)."""
+    d = task.width
     shapes = {"depth": [(2 * d,) * k for k in DEPTHS], "width": [(d * k, d * k) for k in WIDTHS]}
     known = {name: method for name, method in methods().items() if name in SWEPT}
-    for kind, all_hidden in shapes.items():
-        lines = list[np.ndarray[Any, Any]]()
-        for hidden in all_hidden:
-            models = hardened(task, hidden, epochs, 2, seed, epsilon=(0.0, max(EPSILONS)))
-            table = tradeoff(models, task.test_X.iloc[:rows], known, seed=seed).table()
-            lines.append(table[[*FIGURES]].to_numpy(np.float64).reshape(len(known), 2, len(FIGURES)))
-        out[kind] = np.stack(lines)  # (shapes, methods, epsilons, figures)
-    return out
+    done = dict[tuple[int, ...], np.ndarray[Any, Any]]()
+    for hidden in {hidden for each in shapes.values() for hidden in each}:
+        models = hardened(task, hidden, epochs, 2, seed, epsilon=(0.0, max(EPSILONS)))
+        table = tradeoff(models, task.test_X.iloc[:rows], known, seed=seed).table()
+        done[hidden] = table[[*FIGURES]].to_numpy(np.float64).reshape(len(known), 2, len(FIGURES))
+    return {kind: np.stack([done[hidden] for hidden in each]) for kind, each in shapes.items()}
