@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Job = tuple[str, Callable[[], Arrays], Any]  # name, how it is made, and what decides its contents
@@ -41,6 +42,11 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _one_thread() -> None:
+    """Processes that each take all cores are in each other's way."""
+    torch.set_num_threads(1)
 
 
 @dataclass
@@ -79,7 +85,7 @@ class Cells:
         if workers == 1:
             return [self.arrays(*job) for job in jobs]
         told = replace(self, said=_nothing)
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_one_thread) as pool:
             waiting = [pool.submit(told.arrays, *job) for job in jobs]
             for job, cell in zip(jobs, waiting, strict=True):
                 cell.add_done_callback(lambda _, name=job[0]: self.said(name))
