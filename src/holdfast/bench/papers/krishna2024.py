@@ -18,6 +18,7 @@ from holdfast.bench.papers.krishna2024_parts import (
     DEPTHS,
     HARDER,
     LINEAR,
+    MILD,
     SETTINGS,
     SWEPT,
     VAE,
@@ -73,7 +74,7 @@ def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = Non
         )
     jobs += [
         (f"{name}/ntk bounds", partial(ntk_bounds, task, seed), None),
-        (f"{name}/vae bounds", partial(vae_bounds, task, setting.epochs, asked, seed), asked),
+        (f"{name}/vae bounds", partial(vae_bounds, task, setting.epochs, asked, seed), [asked, *MILD]),
         (f"{name}/neighbourhood", partial(neighbourhood, task, setting.epochs, seed), setting.epochs),
         (f"{name}/linear bounds", partial(linear_bounds, task, seed), None),
     ]
