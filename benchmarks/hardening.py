@@ -104,20 +104,22 @@ def searches(task: Task) -> dict[str, float]:
 
 
 def mixed() -> dict[str, float]:
-    """The same on all columns of Adult, with categories, steps, and columns that nobody can change."""
-    data = hf.data.load("adult")
+    """The same on all columns of Adult, with categories, steps, and columns that nobody can change.
+
+    The limits are for networks as wide as the paper has them. Making a candidate reachable costs the same whatever the
+    network, so that beside a small one it weighs more: that of 32 hidden units is shown without a limit.
+    """
+    data, out = hf.data.load("adult"), dict[str, float]()
     schema = hf.Schema.infer(data.X, fixed=["age", "sex", "race"])
-    model = hf.train.adversarial(
-        hf.Recipe(hidden=(2 * schema.width,), epochs=2), data.X, data.y, schema, epsilon=[0.0]
-    ).model(0.0)
     x = schema.encode(data.X.iloc[:ROWS])
-    method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(data.X.iloc[:10_000], model)
-    latent, _ = against_bare(method, model, x)
-    spheres, _ = against_bare(hf.GrowingSpheres(), model, x)
-    return {
-        "C-CHVAE, categories and fixed columns / bare decoder and model": latent,
-        "Growing Spheres, categories and fixed columns / bare model": spheres,
-    }
+    for hidden, more in ((2 * schema.width, ""), (32, ", 32 hidden units")):
+        recipe = hf.Recipe(hidden=(hidden,), epochs=2)
+        model = hf.train.adversarial(recipe, data.X, data.y, schema, epsilon=[0.0]).model(0.0)
+        method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(data.X.iloc[:10_000], model)
+        name = f"categories and fixed columns{more}"
+        out[f"C-CHVAE, {name} / bare decoder and model"] = against_bare(method, model, x)[0]
+        out[f"Growing Spheres, {name} / bare model"] = against_bare(hf.GrowingSpheres(), model, x)[0]
+    return out
 
 
 if __name__ == "__main__":

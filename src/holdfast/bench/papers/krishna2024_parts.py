@@ -48,6 +48,7 @@ GD_ETA, GD_STEPS = 0.1, 500  # plain gradient descent, for Lemma 1
 NTK_ROWS, BETA = 2000, 0.1
 HARDER = (0.1, 0.2, 0.3)  # epsilons of the bounds
 MILD = (0.02, 0.05)  # and of those for C-CHVAE, which finds nothing on many harder models
+KINDS = {"logistic regression": 0, "network": 2}  # how many times as wide as the rows the hidden layer is
 DEPTHS, WIDTHS = (1, 2, 3, 4), (1, 2, 4, 8)
 NOISE, DRAWS = 0.1, 1000  # standard deviation: a variance of 0.01
 NEAR, NEIGHBOURS = 0.5, 150  # radius of a neighbourhood; rows in its picture
@@ -174,7 +175,7 @@ def curves(task: Task, hidden: tuple[int, ...], epochs: int, seeds: int, rows: i
     out["validity sd"] = np.array([[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known])
     out |= {"noise": np.stack([study.under_noise(name, sd=NOISE, draws=DRAWS) for name in known])}
     out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
-    out["nearby"] = nearby(models, asked)
+    out["nearby"], out["nearby, all rows"] = nearby(models, asked)
     crossing = study.crossing("SCFE")
     at = [[Hardened.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
@@ -204,10 +205,12 @@ def refused(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     return said != models.wishes(X)
 
 
-def nearby(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
-    """(epsilons,) share of the points around a row that get what is wanted, over the rows that the model refuses."""
+def nearby(models: Hardened, X: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Twice (epsilons,): share of the points around a row that get what is wanted, over the rows that the model
+    refuses, and over all."""
     share = granted_nearby(models, X, radius=NEAR)
-    return np.array([s[r].mean() if r.any() else np.nan for s, r in zip(share, refused(models, X), strict=True)])
+    of_refused = [s[r].mean() if r.any() else np.nan for s, r in zip(share, refused(models, X), strict=True)]
+    return np.array(of_refused), share.mean((1, 2))
 
 
 def slopes(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
@@ -314,8 +317,8 @@ def ntk_bounds(task: Task, seed: int) -> Arrays:
     score, slope = zip(*[(net(x)[:, 0], net.gradient(x)) for net in nets], strict=True)
     side = torch.where(score[0] > 0, -1.0, 1.0).double()
     f = [side * s for s in score]
-    y = _drawn_labels(task, seed)
     grams = [kernel(net.X, net.X) for net in nets]
+    y = (grams[0] @ nets[0].w + BETA * nets[0].w).sign()  # the labels that w was solved for
     out, shown = list[list[float]](), list[Tensor]()
     for i, e in enumerate(HARDER, 1):
         both = (f[0] <= 0) & (f[i] <= 0)
@@ -342,15 +345,6 @@ def ntk_bounds(task: Task, seed: int) -> Arrays:
                 ]
             )  # fmt: skip
     return {"rows": np.array(out)} | _shown(shown)
-
-
-def _drawn_labels(task: Task, seed: int) -> Tensor:
-    """Of the training rows that `ntk` draws."""
-    sign = torch.tensor(task.y.to_numpy()).double() * 2 - 1
-    if len(sign) <= NTK_ROWS:
-        return sign
-    drawn = torch.randperm(len(sign), generator=torch.Generator().manual_seed(seed))[:NTK_ROWS].sort().values
-    return sign[drawn]
 
 
 WIDE = (
