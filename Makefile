@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 clean
+.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -33,6 +33,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py bench_results/engine.json
 	$(BIN)/python benchmarks/retraining.py bench_results/retraining.json
 	$(BIN)/python benchmarks/shift.py bench_results/shift.json
+	$(BIN)/python benchmarks/hardening.py bench_results/hardening.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev
@@ -42,6 +43,10 @@ bench-black2022: $(VENV)/.dev
 # stopped.
 bench-guo2023: $(VENV)/.dev
 	$(BIN)/holdfast bench guo2023
+
+# The figures of Krishna et al. 2024 and a verdict on each of its claims, about half an hour; goes on where it was stopped.
+bench-krishna2024: $(VENV)/.dev
+	$(BIN)/holdfast bench krishna2024
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,7 @@
 """Small models and a mixed table; n = 7 rows, so that n differs from every other size."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,11 @@ import torch
 from torch import nn
 
 import holdfast as hf
+from holdfast.explainer import Clock, Query
+from holdfast.geometry import RowRandom
+from holdfast.network import mlp
+from holdfast.progress import Progress
+from holdfast.search.latent import LatentMethod
 
 N = 7
 
@@ -55,6 +61,41 @@ def seeded(module: nn.Module, seed: int = 0) -> nn.Module:
         for p in module.parameters():
             p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * (0.5 if p.ndim > 1 else 0.1))
     return module.eval()
+
+
+def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> Query:
+    """What a search is asked, for encoded rows."""
+    goal = hf.Target(target).bind(model, model(x))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), Clock(None, Progress(False, "")))
+
+
+@dataclass(frozen=True)
+class Latent:
+    """A model on mixed columns, two of which cannot change."""
+
+    table: pd.DataFrame
+    schema: hf.Schema
+    model: hf.Model
+
+    @classmethod
+    def of(cls, **settings: object) -> "Latent":
+        table = mixed_table(200)
+        schema = mixed_schema(table, fixed=["sex", "ratio"], **settings)
+        return cls(table, schema, hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"]))
+
+    def check_given(self, e: LatentMethod) -> hf.Counterfactuals:
+        """The autoencoder is given what cannot change, which the answers keep."""
+        fixed = self.schema.layout().fixed
+        assert torch.equal(e.autoencoder_.given, fixed.nonzero().squeeze(1))
+        cfs = e.explain(self.model, self.table[(self.model.predict(self.table) == "no").to_numpy()], "yes")
+        assert cfs.found.mean() > 0.5
+        assert torch.equal(cfs.x_cf[:, fixed], cfs.x[:, fixed])
+        assert cfs.x_cf.isfinite().all()
+        return cfs
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import conftest
 import holdfast as hf
-from conftest import N, mixed_schema, mixed_table, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
+from conftest import N, mixed_schema, mixed_table, query_of, seeded
 from holdfast.network import mlp
-from holdfast.progress import Progress
 from holdfast.robust.bayes import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
-from holdfast.target import Target
 
 D = 4
 torch.set_num_threads(1)
@@ -23,18 +20,13 @@ C = torch.tensor([0.0, 0.1, 0.5, 0.9, 1.5, 3.0, 10.0]).double()
 SETTINGS = [(e, s, p) for e in (0.0, 0.5, 1.0) for s in (0.5, 1.0) for p in (1, 2, 20)]
 
 
-def points(n: int, seed: int = 0, d: int = D) -> Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+def points(n: int, seed: int = 0) -> Tensor:
+    return conftest.points(n, D, seed)
 
 
 @pytest.fixture(scope="module")
 def model() -> hf.Model:
     return hf.Model.of(seeded(mlp(D, (16,), 1), 5), BOX)
-
-
-def ask(model: hf.Model, x: Tensor, target: object = 1) -> Query:
-    goal = Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
 
 
 def refused(model: hf.Model, n: int) -> Tensor:
@@ -162,7 +154,7 @@ def test_the_nearest_point_of_the_l1_ball() -> None:
 def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
     x = points(20)
     with model.borrowed():
-        samples = around(ask(model, x), x, 0.2, 500)
+        samples = around(query_of(model, x), x, 0.2, 500)
     r = (samples - x[:, None]).norm(dim=2) / 0.2
     assert r.max() <= 1 + 1e-5
     assert abs(float((r**D).mean()) - 0.5) < 0.02  # r^d is uniform
@@ -174,7 +166,7 @@ def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan:
     data, x = points(60, 2), refused(model, 8)
     e = hf.RBR(neighbors=15, scan=scan).fit(data, model)
     with model.borrowed():
-        query = ask(model, x)
+        query = query_of(model, x)
         edge = e._boundary(query)
         wanted = data[model(data).argmax(1) == 1]
         for i in range(8):
@@ -195,7 +187,7 @@ def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
     e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(data, model)
     cfs = e.explain(model, x, 1)
     with model.borrowed():
-        r0 = (e._boundary(ask(model, x)) - x).abs().sum(1)
+        r0 = (e._boundary(query_of(model, x)) - x).abs().sum(1)
     assert ((cfs.x_cf - x).abs().sum(1) <= r0 + delta_plus + 1e-4).all()
     if delta_plus:
         assert cfs.found.mean() > 0.9
@@ -226,7 +218,7 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
         cfs = e.explain(net, rows, "yes")
         found.append(cfs.found.mean())
         with net.borrowed():
-            query = ask(net, x, "yes")
+            query = query_of(net, x, "yes")
             edge = e._boundary(query)
             far.append((edge - x).abs().sum(1))
             if not relaxed:

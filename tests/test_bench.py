@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.bench.cells import Cells
+from holdfast.bench.cells import Cells, Job
 from holdfast.bench.papers import black2022
 from holdfast.bench.run import run_paper, write_page
 from holdfast.errors import SettingError
@@ -65,6 +66,17 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
     one, two = (Cells(tmp_path, {"rows": n}).arrays("x", lambda n=n: {"n": np.array(n)}) for n in (1, 2))
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     assert len(list(tmp_path.glob("*.npz"))) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cells_can_be_made_in_processes_of_their_own(workers: int, tmp_path: Path) -> None:
+    said = list[str]()
+    cells = Cells(tmp_path, {}, said.append)
+    jobs: list[Job] = [(f"cell {i}", partial(dict, n=np.array(i)), None) for i in range(3)]
+    assert [int(cell["n"]) for cell in cells.together(jobs, workers)] == [0, 1, 2]
+    assert sorted(said) == ["cell 0", "cell 1", "cell 2"]
+    again: list[Job] = [(name, partial(pytest.fail, "the cell is there"), None) for name, _, _ in jobs]
+    assert [int(cell["n"]) for cell in cells.together(again, workers)] == [0, 1, 2]
 
 
 def test_what_a_cell_is_about_makes_it_another(tmp_path: Path) -> None:

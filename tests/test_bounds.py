@@ -1,9 +1,12 @@
 """Bounds that are corrected are never broken; as printed they are, or say nothing."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from conftest import seeded
@@ -165,6 +168,42 @@ def test_a_thousand_random_problems(seed: int) -> None:
                 assert (bound.tightness(observed) <= 1 + 1e-12).all()
             assert not unknown.violations(known.value).any()  # what is known can only help
             assert bool(unknown.vacuous.any()) == (lam == 0)
+
+
+finite = st.floats(-50, 50, allow_nan=False)
+vectors = st.integers(1, 6).flatmap(lambda d: st.tuples(*[st.lists(finite, min_size=d, max_size=d)] * 3))
+
+
+def exact(value: Fraction) -> Tensor:
+    return torch.tensor([float(value)], dtype=torch.float64)
+
+
+def hypot(v: list[float]) -> Tensor:
+    return torch.tensor([math.hypot(*v)], dtype=torch.float64)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(vectors, finite, st.sampled_from([0.0, 0.01, 0.1, 1.0, 100.0]) | st.floats(1e-6, 1e3), st.floats(1, 3))
+def test_corrected_bounds_hold_on_any_problem(
+    three: tuple[list[float], ...], score: float, lam: float, slack: float
+) -> None:
+    """Weights of both models, a row, the score aimed at, lambda, and how much the drift is overestimated.
+
+    Residuals and lengths are right to the last digit, subnormal weights included, so that a violation is the bound's.
+    """
+    w, w_r, x = three
+    m, m_r = (
+        exact(Fraction(score) - sum(Fraction(p) * Fraction(q) for p, q in zip(v, x, strict=True))) for v in (w, w_r)
+    )
+    a, b, drift = hypot(w), hypot(w_r), hypot([p - q for p, q in zip(w, w_r, strict=True)]) * slack
+    steps = [
+        bounds.scfe_step(torch.tensor([v], dtype=torch.float64), r, lam)[0].tolist() for v, r in ((w, m), (w_r, m_r))
+    ]
+    known, second = bounds.theorem1(a, b, m, m_r, lam), bounds.theorem2(a, b, m, m_r, lam)
+    unknown = bounds.theorem1_by_drift(a, m, hypot(x), drift, lam)
+    for observed in (hypot(steps[0]) - hypot(steps[1]), hypot([p - q for p, q in zip(*steps, strict=True)])):
+        for bound in (known, second, unknown):
+            assert not bound.violations(observed).any()
 
 
 def test_theorem1_without_the_other_model_takes_the_worst_length() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.bench.papers import black2022
+from holdfast.bench.papers import black2022, krishna2024_claims
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def test_the_peer_table_is_what_was_measured() -> None:
         assert table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"]) in README
 
 
-@pytest.mark.parametrize("file", ["engine", "retraining", "shift"])
+@pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening"])
 def test_the_speed_tables_are_what_was_measured(file: str) -> None:
     results = json.loads((ROOT / f"bench_results/{file}.json").read_text())
     for name, limit in results["limits"].items():
@@ -95,6 +95,13 @@ def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
             measured = r["measured"][label]["numbers not clamped"]["robust validity"][0]
             cells.append(f"{measured:.3f} ({r['reported']['tables'][label]['robust validity'][0]:.3f})")
         assert table_row([f"`{label}`", *cells]) in README
+
+
+def test_the_table_of_claims_is_what_was_measured() -> None:
+    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/krishna2024").glob("*.json")]
+    assert len(results) == 4
+    for claim, share in krishna2024_claims.tally(results).items():
+        assert table_row([claim, share]) in README
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -12,11 +12,9 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from conftest import N, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom, row_norm
+from conftest import N, points, query_of, seeded
+from holdfast.geometry import row_norm
 from holdfast.network import mlp
-from holdfast.progress import Progress
 from holdfast.search.latent import around
 from holdfast.train.generative import Autoencoder, autoencoder, divergence, group_softmax, reconstruction
 
@@ -44,16 +42,6 @@ def linear(w: list[float], b: float = 0.0) -> hf.Model:
         net[0].weight.copy_(torch.tensor([w]))
         net[0].bias.fill_(b)
     return hf.Model.of(net, hf.Schema.box(len(w)))
-
-
-def points(n: int, d: int = D, seed: int = 0) -> torch.Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
-
-
-def query_of(model: hf.Model, x: torch.Tensor, target: int = 1, seed: int = 0) -> Query:
-    goal = hf.Target(target).bind(model, model(x))
-    clock = Clock(None, Progress(False, ""))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), clock)
 
 
 # ---- the search

@@ -16,7 +16,8 @@ from holdfast.geometry import RowRandom
 from holdfast.network import mlp
 from holdfast.progress import Progress
 from holdfast.search import spheres
-from holdfast.search.crowd import Crowd, Memory, Space, column_sum
+from holdfast.search.crowd import Crowd, Memory, column_sum
+from holdfast.search.space import Space
 
 D = 5
 TABLE = mixed_table(60, seed=3)
@@ -136,7 +137,10 @@ def test_candidates_that_come_in_order() -> None:
     drawn = drawn[drawn.norm(dim=1).argsort()].T
     with model.borrowed():
         crowd = Crowd(query_of(model, x, 1 - model(x).argmax(1)), 2)
-        place = lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some])  # noqa: E731
+
+        def place(people: slice, some: slice, z: torch.Tensor) -> None:
+            z.copy_(x.T[:, people, None] + drawn[:, None, some])
+
         first, nearest = crowd.nearest(300, place, ordered=True), crowd.nearest(300, place)
     assert first.cost.isfinite().any()
     assert torch.allclose(first.cost, nearest.cost, atol=1e-5)

@@ -9,7 +9,7 @@ import typer
 
 
 def bench(
-    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022 or guo2023.")],
+    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022, guo2023 or krishna2024.")],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
     ] = None,

@@ -10,14 +10,22 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+Job = tuple[str, Callable[[], Arrays], Any]  # name, how it is made, and what decides its contents
+
+
+def _nothing(_: str) -> None:
+    """For who says nothing; unlike a lambda it can be sent to another process."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -36,6 +44,11 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
+def _one_thread() -> None:
+    """Processes that each take all cores are in each other's way."""
+    torch.set_num_threads(1)
+
+
 @dataclass
 class Cells:
     """The cells of one experiment.
@@ -47,7 +60,7 @@ class Cells:
 
     directory: Path
     settings: dict[str, Any]
-    said: Callable[[str], None] = field(default=lambda _: None)
+    said: Callable[[str], None] = field(default=_nothing)
 
     def arrays(self, name: str, make: Callable[[], Arrays], about: Any = None) -> Arrays:
         """The arrays of a cell, read or made; `seconds` tells how long making them took.
@@ -66,6 +79,17 @@ class Cells:
             write_whole(path, room.getvalue())
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
+
+    def together(self, jobs: Sequence[Job], workers: int) -> list[Arrays]:
+        """Several cells, in processes of their own if there is more than one worker."""
+        if workers == 1:
+            return [self.arrays(*job) for job in jobs]
+        told = replace(self, said=_nothing)
+        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_one_thread) as pool:
+            waiting = [pool.submit(told.arrays, *job) for job in jobs]
+            for job, cell in zip(jobs, waiting, strict=True):
+                cell.add_done_callback(lambda _, name=job[0]: self.said(name))
+            return [cell.result() for cell in waiting]
 
     def path(self, name: str, about: Any = None) -> Path:
         content = json.dumps([self.settings, about], sort_keys=True, default=str)

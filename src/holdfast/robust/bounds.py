@@ -85,13 +85,15 @@ class Claim:
 def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> Tensor:
     """zeta (n, d) for weights w (d,) or gradients (n, d), and residuals m (n,)."""
     _check(lam, form)
-    size = (lam + w.square().sum(-1, keepdim=True)).clamp_min(torch.finfo(w.dtype).tiny)
-    return m[:, None] * (w / size) * (lam if form == "paper" else 1.0)
+    top = w.abs().amax(-1, keepdim=True)
+    u = w / top  # so that no square of a small weight becomes 0
+    step = m[:, None] * u / (lam / top + top * u.square().sum(-1, keepdim=True))
+    return step.masked_fill(top == 0, 0.0) * (lam if form == "paper" else 1.0)
 
 
 def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
-    """|zeta| = |m| a / (lam + a^2)."""
-    return m.abs() * a / (lam + a.square()).clamp_min(torch.finfo(a.dtype).tiny)
+    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a is."""
+    return (m.abs() / (lam / a + a)).masked_fill(a == 0, 0.0)
 
 
 def lemma1(
@@ -147,9 +149,11 @@ def theorem1_by_drift(
     if form == "paper":
         value = lam * (2 * a + drift) / (a * (a - drift))
         return Bound.of(value.masked_fill(drift >= a, math.inf), form)
-    t = torch.minimum(torch.maximum((a - drift).clamp_min(0), a.new_tensor(math.sqrt(lam))), a + drift)  # the best t
-    most = torch.where(lam + t.square() > 0, (m.abs() + drift * length) * t / (lam + t.square()), math.inf)
-    return Bound.of(step_length(a, m, lam) + most)
+    rounding = 8 * torch.finfo(a.dtype).eps * (a + drift)  # a and D are rounded, and a - D has no digits left near 0
+    least = (a - drift - rounding).clamp_min(0)
+    t = torch.minimum(torch.maximum(least, a.new_tensor(math.sqrt(lam))), a + drift)  # the t with the longest step
+    most = step_length(t, m.abs() + drift * length, lam)
+    return Bound.of(step_length(a, m, lam) + (most.masked_fill(t == 0, math.inf) if lam == 0 else most))
 
 
 def theorem2(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected") -> Bound:

@@ -103,12 +103,12 @@ class CCHVAE(LatentMethod):
 
     def _place(self, crowd: Crowd, start: Tensor, moves: Tensor) -> Place:
         net, x = self.autoencoder_, crowd.query.x
+        soft = not crowd.space.by_column  # else only the strongest level counts, and the logits tell that too
 
         def place(people: slice, some: slice, z: Tensor) -> None:
             d, n, m = z.shape
             points = (start[people, None] + moves[some]).flatten(0, 1)  # (n m, latent)
-            own = x[people].repeat_interleave(m, 0) if len(net.given) else None
-            z.copy_(net.decode(points, own).view(n, m, d).permute(2, 0, 1))
+            net.decode_columns(points, x[people], z.view(d, n * m), soft=soft)
 
         return place
 

@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -100,11 +101,39 @@ class Autoencoder:
             z: the points.
             x: (n, d) the rows that the given columns are copied from, if there are any.
         """
-        engine, rows = self._engines[1], pad_rows(self._inputs(z, x))
-        widest = max(len(w) for w, _ in engine.weights)
-        block = max(1, BLOCK_CELLS // (widest * ROW_BLOCK)) * ROW_BLOCK
-        raw = torch.cat([engine.scores(part) for part in chunks(rows, block) or [rows]])
+        rows = pad_rows(self._inputs(z, x))
+        raw = torch.cat([self._engines[1].scores(part) for part in chunks(rows, self._block) or [rows]])
         return self._rows(raw[: len(z)], x)
+
+    @cached_property
+    def _block(self) -> int:
+        """How many rows to decode at once."""
+        widest = max(len(w) for w, _ in self._engines[1].weights)
+        return max(1, BLOCK_CELLS // (widest * ROW_BLOCK)) * ROW_BLOCK
+
+    def decode_columns(self, z: Tensor, x: Tensor, out: Tensor, *, soft: bool) -> None:
+        """Decode m points for each of n people into a tensor with columns first.
+
+        Args:
+            z: (n m, latent) the points, those of a person in a row.
+            x: (n, d) the people.
+            out: (d, n m), overwritten.
+            soft: probabilities in the columns of `groups`, or just logits.
+        """
+        n, parts, decode = len(x), self._parts, self._engines[1].scores
+        each = len(z) // max(1, n)
+        if soft:
+            out.copy_(self.decode(z, x.repeat_interleave(each, 0)).T)
+            return
+        told = x[:, self.given].repeat_interleave(each, 0).to(z.dtype)
+        rows = pad_rows(torch.cat([z, told], 1) if len(self.given) else z)
+        for i, part in enumerate(chunks(rows, self._block)):
+            mine = out[:, i * self._block : (i + 1) * self._block]
+            raw = decode(part)[: mine.shape[1]].T
+            for columns, source in parts.runs:
+                mine[columns] = raw[source]
+        for j in parts.given:
+            out.view(-1, n, each)[j] = x[:, j, None]
 
     def decode_vjp(self, z: Tensor, x: Tensor | None = None) -> tuple[Tensor, Pullback]:
         """The same, and the function from weights on the rows (n, d) to gradients by the points (n, latent)."""
@@ -218,6 +247,14 @@ class Parts:
     def of(cls, given: Tensor, width: int) -> "Parts":
         modelled = torch.ones(width, dtype=torch.bool).index_fill_(0, given, False).nonzero().squeeze(1)
         return cls(modelled, given, torch.cat([modelled, given]).argsort())
+
+    @cached_property
+    def runs(self) -> list[tuple[slice, slice]]:
+        """Modelled columns that are neighbours in a row and in what the decoder gives: their places in both."""
+        edges = (self.modelled.diff() != 1).nonzero().squeeze(1) + 1
+        ends = [0, *(int(e) for e in edges), len(self.modelled)]
+        first = [int(self.modelled[a]) for a, _ in pairwise(ends)]
+        return [(slice(f, f + b - a), slice(a, b)) for f, (a, b) in zip(first, pairwise(ends), strict=True)]
 
     def join(self, raw: Tensor, x: Tensor) -> Tensor:
         """(n, d) rows with the modelled columns from `raw` and the given ones from `x` (n, d)."""
