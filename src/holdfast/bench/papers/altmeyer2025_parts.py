@@ -5,6 +5,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from holdfast import data
 from holdfast.bench.cells import Arrays
@@ -17,6 +19,7 @@ from holdfast.train.recipe import Recipe
 from holdfast.train.teach import Taught, counterfactual
 
 Array = np.ndarray[Any, Any]
+Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 SPREAD = 2.0  # the domain of a column reaches this many standard deviations from its mean, or its range if wider
 HIDDEN, LR, EPOCHS, STEPS = (32,), 1e-3, 100, 30
@@ -37,6 +40,7 @@ class Setting:
     reg: float
     protected: str  # the feature that nobody can change; "" for the first column, "edges" for rows of pixels
     asked: int  # rows in a round of the evaluation
+    samples: int = 2500  # rows of the sensitivity in a round
 
 
 PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "asked": 250}
@@ -69,6 +73,10 @@ class Task:
     protected: tuple[str, ...]
 
     @property
+    def width(self) -> int:
+        return self.X.shape[1]
+
+    @property
     def guarded(self) -> Schema:
         """The schema with the protected columns fixed."""
         fixed: dict[str, Any] = {name: {"change": "fixed"} for name in self.protected}
@@ -82,7 +90,8 @@ def prepare(name: str, seed: int = 0) -> Task:
     validation), the rest to test on. Balanced tables and planes are in an order drawn from the seed.
     """
     setting = SETTINGS[name]
-    X, y, learn, test = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
+    loaded = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
+    X, y, learn, test = loaded
     if name == "mnist":
         edge = EDGE * SIDE
         protected = tuple(X.columns[:edge]) + tuple(X.columns[-edge:])
@@ -92,9 +101,9 @@ def prepare(name: str, seed: int = 0) -> Task:
     return Task(X.iloc[learn], y.iloc[learn], X.iloc[test], y.iloc[test], schema, protected)
 
 
-def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Any, Any]:
-    loaded = cast(data.Images, data.load("mnist"))
-    parts, rng = loaded.parts.to_numpy(), np.random.default_rng(seed)
+def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
+    loaded = data.load("mnist")
+    parts, rng = np.asarray(loaded.parts), np.random.default_rng(seed)
     learn = rng.permutation(np.flatnonzero(parts == "train"))[: setting.train]
     test = rng.permutation(np.flatnonzero(parts == "test"))[: setting.test]
     some = np.concatenate([learn, test])
@@ -104,7 +113,7 @@ def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]"
     return X, y, np.arange(len(learn)), np.arange(len(learn), len(some))
 
 
-def _table(name: str, setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Any, Any]:
+def _table(name: str, setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
     loaded = cast(data.Dataset, data.load(name, **({"seed": seed} if name in PLANES else {})))
     if name == "adult":
         loaded = loaded.part("train")
@@ -137,6 +146,8 @@ def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> Schema:
 
 VARIANTS = {name: {"objective": name} for name in ("plain", "full", "energy", "adversarial")}
 GUARDED = "full, protected"
+PICTURED = ("plain", "full", GUARDED)
+TOLD = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
 ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
 TEST_STEPS, TEST_TAU = 50, 0.95
 FIGURES = ("validity", "implausibility", "mmd", "cost")
@@ -162,20 +173,26 @@ def taught(
     )  # fmt: skip
 
 
+def judge() -> ECCCo:
+    """How counterfactuals of finished networks are searched for."""
+    return ECCCo(lam=LAM, tau=TEST_TAU, lr=LR_SEARCH, steps=TEST_STEPS)
+
+
 def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: int, seed: int) -> Arrays:
-    """Figures of every round: (models, seeds, rounds) for each case and metric; accuracies and sensitivities.
+    """Figures of every round: (models, seeds, rounds) for each case and metric; accuracies, sensitivities, histories.
 
     A network is compared with the plain one of its own seed.
     """
     free = taught(task, setting, epochs, seeds, seed)
     held = taught(task, setting, epochs, seeds, seed, guarded=True)
-    found, curves, leans = dict[str, list[Array]](), list[Array](), list[Array]()
+    found, curves, leans, by_energy = dict[str, list[Array]](), list[Array](), list[Array](), list[Array]()
+    models = dict[str, Model]()
     for s in range(seeds):
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
         study = compare(
-            models, task.test_X, y=task.test_y, method=ECCCo(lam=LAM, tau=TEST_TAU, lr=LR_SEARCH, steps=TEST_STEPS),
-            rounds=rounds, rows=setting.asked, protected=task.protected, seed=seed + s,
+            models, task.test_X, y=task.test_y, method=judge(), rounds=rounds, rows=setting.asked,
+            protected=task.protected, seed=seed + s,
         )  # fmt: skip
         values = study.values.groupby(["case", "model", "round"], sort=False)[[*FIGURES]].mean()
         for case in (FREE, HELD):
@@ -185,16 +202,51 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         curves.append(
             study.curves.set_index(["model", "attack", "epsilon"])["accuracy"].unstack("model")[[*models]].T.to_numpy()
         )
-        leans.append(study.sensitivity().set_index("model").loc[list(models), ["median", "low", "high"]].to_numpy())
-    last = free.history.groupby("variant").tail(1)
+        lean = study.sensitivity(samples=setting.samples).set_index("model")
+        leans.append(lean.loc[list(models), ["median", "low", "high"]].to_numpy())
+        by_energy.append(_by_energy(study.values, list(models)))
+    told = pd.concat([free.history, held.history]).groupby(["variant", "epoch"], sort=False)[[*TOLD]].mean()
     out = {key: np.stack(parts, 1) for key, parts in found.items()}  # (models, seeds, rounds)
     return out | {
         "curves": np.stack(curves),
         "sensitivity": np.stack(leans),
-        "matured": last["matured"].to_numpy(np.float64),
+        "by energy": np.stack(by_energy),
+        "history": told.to_numpy(np.float64).reshape(len(VARIANTS) + 1, epochs, len(TOLD)),
+        "pictured": pictured({name: models[name] for name in PICTURED}, task),
     }
+
+
+def _by_energy(values: pd.DataFrame, models: list[str]) -> Array:
+    """(models, energies) implausibility where all may change."""
+    free = values[values["case"] == FREE]
+    return free.groupby(["model", "energy"])["implausibility"].mean().unstack("energy").loc[models].to_numpy(np.float64)
+
+
+def pictured(models: dict[str, Model], task: Task) -> Array:
+    """What pictures of a plane or of digits are drawn from: weights of networks (models, p), or rows and their
+    counterfactuals (1 + models, digits, pixels), or nothing."""
+    if task.width == 2:
+        layers = [layer for model in models.values() for layer in weights(model)]
+        flat = [torch.cat([w.flatten(), b]) for w, b in layers]
+        return torch.cat(flat).double().numpy().reshape(len(models), -1)
+    if task.width != SIDE * SIDE:
+        return np.zeros(0)
+    said = [model.predict(task.test_X).to_numpy() for model in models.values()]
+    right = np.all([each == task.test_y.to_numpy() for each in said], axis=0)
+    digits = sorted(set(task.test_y))
+    first = [int(np.flatnonzero(right & (task.test_y == digit).to_numpy())[0]) for digit in digits]
+    wanted = [*digits[1:], digits[0]]  # each becomes the next
+    asked = task.test_X.iloc[first]
+    found = [judge().explain(model, asked, wanted, seed=0).x_cf for model in models.values()]
+    return torch.stack([task.schema.encode(asked), *found]).double().numpy()
 
 
 def _as_free(model: Model, task: Task) -> Model:
     """The same network for rows of which all columns may change."""
-    return Model.of(model.module, task.schema, classes=model.classes)
+    return Model.of(cast(Any, model).module, task.schema, classes=model.classes)
+
+
+def weights(model: Model) -> list[tuple[Tensor, Tensor]]:
+    """(out, in) and (out,) of each layer."""
+    assert model.engine is not None  # all are Linear and ReLU
+    return [(w.detach(), b.detach()) for w, b in model.engine.weights]
