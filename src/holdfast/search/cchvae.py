@@ -30,8 +30,6 @@ from holdfast.result import Counterfactuals
 from holdfast.search.crowd import Crowd, Nearest, Place
 from holdfast.search.latent import LatentMethod
 
-AT_ONCE = 1 << 12  # points decoded before the time is looked at
-
 
 class Trace(NamedTuple):
     """Where answers came from."""
@@ -78,7 +76,7 @@ class CCHVAE(LatentMethod):
 
     def trace(self, query: Query) -> Trace:
         """The search, and which latent points its answers were decoded from."""
-        crowd = Crowd(query, self.norm, query.reach.layout.weight, at_once=AT_ONCE)
+        crowd = Crowd(query, self.norm, query.reach.layout.weight)
         start = self.autoencoder_.encode(query.x)
         best, z = Nearest.none(query.reach.project(query.x)), start.clone()
         radius, rows = start.new_full((len(query),), torch.inf), torch.arange(len(query))

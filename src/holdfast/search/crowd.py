@@ -19,7 +19,9 @@ from holdfast.network import Engine
 from holdfast.search.space import Space
 from holdfast.train.generative import aligned
 
-CANDIDATES = 1 << 14  # weighed at once, and fewer where a layer is so wide that these would leave the cache
+CANDIDATES = (
+    1 << 14
+)  # weighed before the time is looked at, and fewer where a layer is so wide that these would leave the cache
 CELLS = 1 << 20  # numbers in the widest layer
 
 Place = Callable[[slice, slice, Tensor], None]  # of people, samples: their candidates, into a tensor (d, n, m)
@@ -51,17 +53,14 @@ class Crowd:
         query: the people.
         norm: 1, or 2 (squared): what the nearest is nearest by.
         weight: (d,) of the columns in that distance; None for 1.
-        at_once: how many candidates to weigh at most before the time is looked at.
     """
 
-    def __init__(
-        self, query: Query, norm: Literal[1, 2], weight: Tensor | None = None, *, at_once: int = CANDIDATES
-    ) -> None:
+    def __init__(self, query: Query, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
         self.query, self.norm, self.weight = query, norm, weight
         engine = query.model.engine if query.goal.k == 2 else None
         self.lead = Lead(engine) if engine else None
         widest = max([query.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
-        self.at_once = min(at_once, max(1, CELLS // widest))
+        self.at_once = min(CANDIDATES, max(1, CELLS // widest))
         self.memory = Memory(query.x)
         self.up = (query.goal.label[:, None] == 1) == (query.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
         self.ways = {v for v in (False, True) if bool((self.up == v).any())}
