@@ -95,9 +95,9 @@ def counterfactual(
     generator: Any = None,
     objective: Objective = "full",
     l_clf: float = 1.0,
-    l_div: float = 0.5,
-    l_reg: float = 0.1,
-    l_adv: float = 0.25,
+    l_div: float | None = None,
+    l_reg: float | None = None,
+    l_adv: float | None = None,
     epsilon: float = 0.3,
     tau: float | None = None,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
@@ -125,7 +125,8 @@ def counterfactual(
             the paper: lam=0.001, energy=5, tau=0.75, lr=0.1, steps=30.
         objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain" is the usual
             training; "draft" is the paper's first version.
-        l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and adversarial term.
+        l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and adversarial term;
+            None: 0.5, 0.1 and 0.25.
         epsilon: the linf distance, in encoded units, up to which a counterfactual in the making keeps the row's class.
         tau: a counterfactual is mature once the wanted class has this probability; None: the generator's own, or 0.75.
         variants: name -> settings of its own: `objective`, `l_clf`, `l_div`, `l_reg`, `l_adv`, and of the search `lam`,
@@ -139,7 +140,7 @@ def counterfactual(
         spare_wrong: rows that the network gets wrong have no part in the adversarial term.
         validation: rows and outcomes to measure the accuracy on after every epoch.
         seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1, ..
-        progress: show a bar on stderr, with how it goes.
+        progress: show a bar on stderr, and a line for every epoch.
     """
     recipe, y, tutor = Recipe.of(recipe), outcomes(X, y), Tutor.of(generator)
     if recipe.estimator is not None:
@@ -148,7 +149,11 @@ def counterfactual(
         raise SettingError("a recipe with epsilon > 0 attacks rows of its own; set it 0 to train with counterfactuals")
     _check(epsilon, n_counterfactuals, burn_in, refresh, spread, seeds, tutor.steps)
     usual = tutor.terms if tau is None else replace(tutor.terms, tau=tau)
-    usual = replace(usual, clf=l_clf, div=l_div, reg=l_reg, adv=l_adv)
+    weights = {name: w for name, w in {"div": l_div, "reg": l_reg, "adv": l_adv}.items() if w is not None}
+    idle = [name for name in weights if variants is None and name in OFF.get(objective, ())]
+    if idle:
+        raise SettingError(f"l_{idle[0]} is set, which objective={objective!r} has no use for")
+    usual = replace(usual, clf=l_clf, **weights)
     wanted = _variants(objective, usual, variants, tutor.omniscient)
     names = class_names(X, y, classes)
     recipe.check(schema, names)

@@ -33,7 +33,7 @@ from holdfast.bench.papers.altmeyer2025_parts import (
     main_table,
     prepare,
 )
-from holdfast.bench.papers.altmeyer2025_pictures import charts, stored
+from holdfast.bench.papers.altmeyer2025_pictures import charts, names, stored
 from holdfast.bench.papers.altmeyer2025_reported import ACCURACY, EARLIER, LATER
 from holdfast.comparison import ATTACKS, ENERGIES, FREE, HELD, reduction
 from holdfast.version import __version__
@@ -158,7 +158,7 @@ def grid(found: dict[str, Arrays]) -> dict[str, Any]:
 def _less(cell: Arrays, i: int) -> dict[str, Any]:
     ours, plain = cell["implausibility"][i], cell["implausibility"][0]
     out = {"reduction": _known(100 * (1 - np.nanmean(ours) / np.nanmean(plain)))}
-    out |= {key: _known(cell[key][i].mean()) for key in ("validity", "accuracy", "energy") if key in cell}
+    out |= {key: _known(cell[key][i].mean()) for key in ("validity", "accuracy", "size") if key in cell}
     return out
 
 
@@ -229,7 +229,7 @@ def page(results: list[dict[str, Any]]) -> str:
             ]
             lines += [f"| {tuple(p['middle'])} | {_number(p['reduction'])} |" for p in r["placements"]]
     lines += ["", (files("holdfast.bench.papers") / "altmeyer2025.md").read_text(encoding="utf-8").rstrip()]
-    lines += ["", "## Pictures", "", *[f"![{name}]({name}.svg)" for name in charts(results)]]
+    lines += ["", "## Pictures", "", *[f"![{name}]({name}.svg)" for name in names(results)]]
     return "\n".join([*lines, ""])
 
 
@@ -278,7 +278,7 @@ def _grid(r: dict[str, Any]) -> list[str]:
     rows = [(f"{c['setting']} {c['value']:g}", c) for c in r["grid"]["settings"]]
     rows += [("burn-in 0.5", r["grid"]["burn-in"]), ("100 counterfactuals", r["grid"]["few"])]
     for label, c in rows:
-        cells_ = " | ".join(_number(c[key], 3) for key in ("validity", "accuracy", "energy"))
+        cells_ = " | ".join(_number(c[key], 3) for key in ("validity", "accuracy", "size"))
         lines.append(f"| {label} | {_number(c['reduction'])} | {cells_} |")
     return lines
 

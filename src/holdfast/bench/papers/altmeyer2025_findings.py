@@ -66,7 +66,7 @@ def _generators(result: dict[str, Any]) -> dict[str, Any]:
 
 def _ridge(result: dict[str, Any]) -> dict[str, Any]:
     tuned = {(line["setting"], line["value"]): line for line in result["grid"]["settings"]}
-    none, own = tuned["l_reg", 0.0]["energy"], tuned["l_reg", result["l_reg"]]["energy"]
+    none, own = tuned["l_reg", 0.0]["size"], tuned["l_reg", result["l_reg"]]["size"]
     words = f"energies of {none:.3g} at the end of training, {own:.3g} with the paper's ridge"
     return _line("Without a ridge energies diverge", none is not None and none > SIZE * own, words)
 

@@ -95,7 +95,7 @@ def graded(found: Taught, task: Task, seeds: int, seed: int) -> Arrays:
     size = (last["ridge"].to_numpy(np.float64) / 2) ** 0.5  # of an energy, root of the mean square
     figures = np.stack(parts, 1)  # (variants, seeds, figures)
     names = ("implausibility", "validity", "accuracy")
-    return {name: figures[:, :, i] for i, name in enumerate(names)} | {"energy": size.reshape(-1, seeds)}
+    return {name: figures[:, :, i] for i, name in enumerate(names)} | {"size": size.reshape(-1, seeds)}
 
 
 # ---- where blobs lie

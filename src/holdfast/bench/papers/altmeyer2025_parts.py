@@ -150,6 +150,7 @@ PICTURED = ("plain", "full", GUARDED)
 TOLD = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
 ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
 TEST_STEPS, TEST_TAU = 50, 0.95
+LEANS = {"rounds": 100, "points": 50}  # of the sensitivity
 FIGURES = ("validity", "implausibility", "mmd", "cost")
 
 
@@ -202,7 +203,7 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         curves.append(
             study.curves.set_index(["model", "attack", "epsilon"])["accuracy"].unstack("model")[[*models]].T.to_numpy()
         )
-        lean = study.sensitivity(samples=setting.samples).set_index("model")
+        lean = study.sensitivity(samples=setting.samples, **LEANS).set_index("model")
         leans.append(lean.loc[list(models), ["median", "low", "high"]].to_numpy())
         by_energy.append(_by_energy(study.values, list(models)))
     told = pd.concat([free.history, held.history]).groupby(["variant", "epoch"], sort=False)[[*TOLD]].mean()
@@ -248,5 +249,6 @@ def _as_free(model: Model, task: Task) -> Model:
 
 def weights(model: Model) -> list[tuple[Tensor, Tensor]]:
     """(out, in) and (out,) of each layer."""
-    assert model.engine is not None  # all are Linear and ReLU
-    return [(w.detach(), b.detach()) for w, b in model.engine.weights]
+    with model.borrowed():
+        assert model.engine is not None  # all are Linear and ReLU
+        return [(w.detach().clone(), b.detach().clone()) for w, b in model.engine.weights]

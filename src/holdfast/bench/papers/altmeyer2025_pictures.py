@@ -1,6 +1,8 @@
 """Pictures of `altmeyer2025`, drawn from the results alone."""
 
 import base64
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,24 +31,40 @@ from holdfast.plot_paths import decision_paths, image_grid, training_curves
 
 ARROWS = 12  # rows that are asked about in the plane
 KEYS = {"implausibility": "implausibility", "mmd": "MMD", "cost": "cost"}
-Charts = dict[str, Any]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def charts(results: list[dict[str, Any]]) -> Charts:
+def charts(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Of each dataset the reductions with accuracy under attack, and how training went; where answers lead in a plane;
     digits and their counterfactuals; linear networks."""
-    out = Charts()
+    return {name: draw() for name, draw in _pictures(results).items()}
+
+
+def names(results: list[dict[str, Any]]) -> list[str]:
+    """Of the pictures that `charts` draws."""
+    return list(_pictures(results))
+
+
+def _pictures(results: list[dict[str, Any]]) -> dict[str, Callable[[], Any]]:
+    out = dict[str, Callable[[], Any]]()
     for r in results:
-        out[f"{r['dataset']}-beside"] = comparison_chart(_reductions(r), _curves(r))
-        out[f"{r['dataset']}-training"] = training_curves(_history(r))
+        out[f"{r['dataset']}-beside"] = partial(_beside, r)
+        out[f"{r['dataset']}-training"] = partial(_training, r)
         if r["dataset"] in PLANES:
-            out[f"{r['dataset']}-paths"] = paths(r)
+            out[f"{r['dataset']}-paths"] = partial(paths, r)
         elif r["pictured"]:
-            out[f"{r['dataset']}-digits"] = _digits(r["pictured"])
+            out[f"{r['dataset']}-digits"] = partial(_digits, r["pictured"])
         if "theory" in r:
-            out["theory"] = theory_chart(r["theory"])
+            out["theory"] = partial(theory_chart, r["theory"])
     return out
+
+
+def _beside(r: dict[str, Any]) -> Any:
+    return comparison_chart(_reductions(r), _curves(r))
+
+
+def _training(r: dict[str, Any]) -> Any:
+    return training_curves(_history(r))
 
 
 def _reductions(r: dict[str, Any]) -> pd.DataFrame:
