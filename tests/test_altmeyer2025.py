@@ -158,17 +158,17 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"out": tmp_path / "out", "work": tmp_path / "work", "models": 1, "rows": 8}
-    (found,) = run_paper("altmeyer2025", ["linearly_separable"], **settings)
+    blobs, found = run_paper("altmeyer2025", ["linearly_separable", "overlapping"], **settings)
     assert list(found["accuracy"]) == LABELS
     assert len(found["grid"]["generators"]) == 3 * 5 + 2 * 3
     assert len(found["grid"]["settings"]) == 15
-    assert len(found["placements"]) == len(altmeyer2025_grid.MOVED)
+    assert len(blobs["placements"]) == len(altmeyer2025_grid.MOVED)
     assert [len(found["theory"][key]) for key in ("plain", "protected")] == [10, 10]
     page = (tmp_path / "out/altmeyer2025/README.md").read_text()
     assert all(line["statement"] in page for line in found["statements"])
-    assert {p.stem for p in (tmp_path / "out/altmeyer2025").glob("*.svg")} == set(names([found]))
+    assert {p.stem for p in (tmp_path / "out/altmeyer2025").glob("*.svg")} == set(names([blobs, found]))
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
-    (again,) = run_paper("altmeyer2025", ["linearly_separable"], **settings)
+    (again,) = run_paper("altmeyer2025", ["overlapping"], **settings)
     assert again["statements"] == found["statements"]
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
 

@@ -1,6 +1,6 @@
 """Rounds of questions to several models, and what their counterfactuals are worth: the protocol behind `compare`.
 
-A round draws a pair of classes, and for each model rows, with replacement, that it gives the first of them; asked for
+A round draws a pair of classes (all pairs before any comes again), and for each model rows, with replacement, that it gives the first of them; asked for
 is the second. The same random numbers choose the rows of all models, and the data rows that counterfactuals are held
 against, so that models differ in a round by what they are. An answer depends on nothing but the row, the wanted class
 and the seed: each question is asked once, however often rounds draw it, and all rounds are one call.
@@ -69,7 +69,9 @@ class Rounds:
                 f"nothing to compare: of {len(data)} classes the models all give {given} to some rows, and no "
                 "other class has two rows; pass more rows"
             )
-        factual, target = np.array(pairs)[rng.integers(len(pairs), size=rounds)].T
+        # All pairs before any comes again: how far a class is reached differs, and chance is noise in the means.
+        turns = [rng.permutation(len(pairs)) for _ in range(-(-rounds // len(pairs)))]
+        factual, target = np.array(pairs)[np.concatenate(turns)[:rounds]].T
         near = dict[int, Tensor]()
         for c in np.unique(target).tolist():
             chance = rng.random((int((target == c).sum()), len(data[c])))

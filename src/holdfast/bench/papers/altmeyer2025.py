@@ -70,6 +70,7 @@ def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = Non
         jobs += grid_jobs(name, task, setting, models, seed)
     if name == "linearly_separable":
         jobs.append((f"{name}/placements", partial(placements, task, setting, models, seed), [models, EPOCHS]))
+    if name == "overlapping":
         jobs.append((f"{name}/theory", partial(linear_theory, task, seed), None))
     found = dict(zip([job[0].split("/", 1)[1] for job in jobs], cells.together(jobs, WORKERS), strict=True))
     cell = joined([found[main.split("/", 1)[1]] for main in mains])
@@ -111,6 +112,7 @@ def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = Non
         result["placements"] = [
             {"middle": list(move), **_less(part, 1)} for move, part in zip(MOVED, _each(moved), strict=True)
         ]
+    if name == "overlapping":
         result["theory"] = dict(zip(("plain", "protected"), _plain(found["theory"]["ratio"]), strict=True))
     return result | {"statements": checked(result)}
 
