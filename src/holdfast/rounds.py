@@ -1,9 +1,10 @@
 """Rounds of questions to several models, and what their counterfactuals are worth: the protocol behind `compare`.
 
-A round draws a pair of classes (all pairs before any comes again), and for each model rows, with replacement, that it gives the first of them; asked for
-is the second. The same random numbers choose the rows of all models, and the data rows that counterfactuals are held
-against, so that models differ in a round by what they are. An answer depends on nothing but the row, the wanted class
-and the seed: each question is asked once, however often rounds draw it, and all rounds are one call.
+A round takes a pair of classes, all pairs before any comes again, and draws for each model rows, with replacement, that
+it gives the first of them; asked for is the second. The same random numbers choose the rows of all models, and the data
+rows that counterfactuals are held against, so that models differ in a round by what they are. An answer depends on
+nothing but the row, the wanted class and the seed: each question is asked once, however often rounds draw it, and all
+rounds are one call.
 """
 
 from collections.abc import Mapping
