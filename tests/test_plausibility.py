@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from conftest import seeded
 from holdfast.attribution import integrated_gradients, sensitivity
+from holdfast.network import mlp
 from holdfast.plausibility import (
     drawn,
     energy,
@@ -305,3 +306,21 @@ X3, TREE = torch.zeros(4, 3).double(), hf.Model.of(lambda frame: np.full(len(fra
 def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], words: str) -> None:
     with pytest.raises(hf.HoldfastError, match=words):
         call()
+
+
+@pytest.mark.parametrize("points", [1, 7, 50])
+def test_integrated_gradients_of_one_hidden_layer_are_those_along_the_way(points: int) -> None:
+    module = seeded(mlp(6, (9,), 3), 2)
+    model = hf.Model.of(module, hf.Schema.box(6))
+    x = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
+    target, baseline = torch.arange(40) % 3, torch.linspace(-1, 1, 6)
+    found = integrated_gradients(model, x, target, baseline, points=points)
+    total = torch.zeros_like(x)
+    for k in range(points):
+        z = (baseline + (k + 0.5) / points * (x - baseline)).requires_grad_()
+        module(z).gather(1, target[:, None]).sum().backward()
+        assert z.grad is not None
+        total += z.grad
+    torch.testing.assert_close(found, (x - baseline) * total / points, rtol=1e-4, atol=1e-6)
+    still = integrated_gradients(model, baseline.expand(2, 6), target[:2], baseline, points=points)
+    assert torch.equal(still, torch.zeros(2, 6))  # no way to go, and nothing divided by 0

@@ -235,6 +235,16 @@ def page(results: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, ""])
 
 
+def brief(r: dict[str, Any]) -> list[str]:
+    """A row of the shortest table: percent less implausibility, discrepancy, and cost with a protected feature, each
+    beside what the later version of the paper reports; accuracy, plain and taught."""
+    cells = [r["title"]]
+    for i, column in enumerate(list(COLUMNS)[:3]):
+        found, later = r["measured"][column], r["reported"]["later"][i]
+        cells.append(f"{_number(found['of means'], 1)}{_star(found['significant'])} ({later[0]:.1f}{_star(later[2])})")
+    return [*cells, f"{r['accuracy']['plain']:.3f}", f"{r['accuracy']['full']:.3f}"]
+
+
 def _about_networks(results: list[dict[str, Any]]) -> list[str]:
     head = ["data", "accuracy, plain", "taught", "reported", "FGSM 0.033, plain", "taught", "reported (0.03)",
             "validity, plain", "taught", "leans on the protected, plain", "taught and protected"]  # fmt: skip
