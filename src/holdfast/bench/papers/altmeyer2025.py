@@ -119,10 +119,10 @@ def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = Non
 
 def joined(parts: list[Arrays]) -> Arrays:
     """The cells of some seeds each as one."""
-    axis = {"curves": 0, "sensitivity": 0, "by energy": 0}
-    out = {key: np.concatenate([part[key] for part in parts], axis.get(key, 1)) for key in parts[0] if key[-1] != "s"
-           or key in axis}  # fmt: skip
-    many = [part["curves"].shape[0] for part in parts]
+    figures = [key for key in parts[0] if key.startswith((FREE, HELD))]  # (models, seeds, rounds)
+    out = {key: np.concatenate([part[key] for part in parts], 1) for key in figures}
+    out |= {key: np.concatenate([part[key] for part in parts]) for key in ("curves", "sensitivity", "by energy")}
+    many = [len(part["curves"]) for part in parts]
     out["history"] = np.average([part["history"] for part in parts], axis=0, weights=many)
     return out | {"pictured": parts[0]["pictured"]}
 
