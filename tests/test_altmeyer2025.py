@@ -75,6 +75,13 @@ def test_tables_and_images(name: str, data_dir: Path) -> None:
         assert task.y.map({v: i for i, v in enumerate(sorted(set(task.y)))}).mean() > 0.2
 
 
+def test_housing_has_eight_numbers_and_the_age_is_the_second(data_dir: Path) -> None:
+    task = prepare("california_housing")
+    assert list(task.X.columns).index("housing_median_age") == 1
+    assert task.width == task.schema.width == 8
+    assert task.X["people"].median() == pytest.approx(2.8, abs=0.2)  # in a household
+
+
 # ---- statements
 
 
