@@ -116,6 +116,7 @@ def test_help_tells_the_true_defaults() -> None:
     signature, paper = inspect.signature(hf.train.counterfactual).parameters, Tutor.of(None)
     true = {name: signature[name].default for name in said if name in signature}
     true |= {"generator": "eccco", "energy": paper.terms.energy, "tau": paper.terms.tau, "steps": paper.steps}
+    true |= {f"l_{name}": getattr(paper.terms, name) for name in ("div", "reg", "adv")}
     assert len(said) == 10
     for name, words in said.items():
         value = words.split("default: ")[1].removesuffix(".")
@@ -205,7 +206,7 @@ def test_a_terminal_sees_every_epoch_and_a_table_at_the_end(monkeypatch: pytest.
     history, told = read_table("h.csv"), re.findall(rf"^(\d)/{EPOCHS} (accuracy .*?) *$", ran.err, flags=re.MULTILINE)
     assert [int(epoch) for epoch, _ in told] == history["epoch"].tolist()
     for at, (_, line) in enumerate(told):
-        for name in ("accuracy", "validation", "matured", "divergence", "adversarial"):
+        for name in ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial"):
             (shown,) = re.findall(rf"\b{name} (\S+)", line)
             assert float(shown) == pytest.approx(history[name].iloc[at], rel=0.01, abs=0.001)
     lines = ran.out.splitlines()

@@ -160,9 +160,9 @@ def _check_outputs(models: Members, x: Tensor, classes: int) -> None:
 
 
 def _words(epoch: int, epochs: int, told: Tensor) -> str:
-    """The first network's numbers for the terminal, those of most interest first: it may be narrow."""
+    """The first network's numbers, as a line for the terminal."""
     known = dict(zip(COLUMNS, (float(value) for value in told), strict=True))
-    shown = ("accuracy", "validation", "matured", "divergence", "adversarial", "steps")
+    shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
     return f"{epoch + 1}/{epochs} " + " ".join(f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
 
 
