@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.errors import SettingError
 from holdfast.data import load
+from holdfast.errors import SettingError
 from holdfast.network import mlp
 from holdfast.progress import Progress
 from holdfast.schema import Schema
