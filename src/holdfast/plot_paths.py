@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 OTHERS = (ORANGE, GREEN, RED, PINK, GREY)  # classes that are not wanted
-GRID = 80  # cells a side of the map of probabilities
+GRID = 60  # cells a side of the map of probabilities
 BANDS = 10  # shades of it
 PALE = ("#f4d285", "#fafafa", "#7fb8d8")  # unlikely, undecided, likely: under dots of the full colours
 CURVES = {
@@ -115,7 +115,7 @@ def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[tuple[flo
     scale = alt.Scale(domain=[0, 0.5, 1], range=list(PALE))
     legend = alt.Legend(title=f"Probability of {target}", format="%", values=[0, 0.5, 1], titleOrient="left")
     fill, stroke = alt.Fill("p:Q", scale=scale, legend=legend), alt.Stroke("p:Q", scale=scale, legend=None)
-    mark = alt.Chart(shades).mark_rect(opacity=1, strokeWidth=0.6)  # strokes close the seams between rectangles
+    mark = alt.Chart(shades).mark_rect(aria=False, opacity=1, strokeWidth=0.6)  # strokes close the seams
     return mark.encode(x=x, x2="right", y=y, y2="top", fill=fill, stroke=stroke)
 
 
@@ -124,7 +124,7 @@ def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> 
     colours = [OTHERS[i % len(OTHERS)] for i in range(len(others))]
     scale = alt.Scale(domain=[*others, str(target)], range=[*colours, BLUE])
     colour = alt.Color("class:N", scale=scale, legend=alt.Legend(title=None, symbolType="circle"))
-    return alt.Chart(dots).mark_circle(size=9, opacity=0.6).encode(x="a:Q", y="b:Q", color=colour)
+    return alt.Chart(dots).mark_circle(aria=False, size=9, opacity=0.6).encode(x="a:Q", y="b:Q", color=colour)
 
 
 def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[tuple[float, float]]) -> list[Any]:
@@ -140,7 +140,7 @@ def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[tuple[float, float]]) 
     line = base.mark_rule(color=INK, strokeWidth=1.2).encode(x="x:Q", y="y:Q", x2="x2", y2="y2", strokeDash=dash)
     turn = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]), legend=None)
     head = base.transform_filter("datum.found").mark_point(shape="triangle", filled=True, color=INK, size=45, opacity=1)
-    tail = base.mark_circle(color=INK, size=18, opacity=1).encode(x="x:Q", y="y:Q")
+    tail = base.mark_circle(aria=False, color=INK, size=18, opacity=1).encode(x="x:Q", y="y:Q")
     return [line, tail, head.encode(x="x2:Q", y="y2:Q", angle=turn)]
 
 

@@ -29,7 +29,7 @@ from holdfast.plot import BLUE, ORANGE, WIDTH, themed
 from holdfast.plot_comparison import comparison_chart
 from holdfast.plot_paths import decision_paths, image_grid, training_curves
 
-ARROWS = 12  # rows that are asked about in the plane
+ARROWS, DOTS = 12, 200  # rows that are asked about in the plane, and rows of the data beside them
 KEYS = {"implausibility": "implausibility", "mmd": "MMD", "cost": "cost"}
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -113,7 +113,7 @@ def paths(r: dict[str, Any]) -> Any:
             name: judge().explain(Model.of(module_of(model), schema, classes=classes), asked, classes[1])
             for name, model in models.items()
         }
-    return decision_paths(models, task.test_X, task.test_y, answers, classes[1], width=200)
+    return decision_paths(models, task.test_X[:DOTS], task.test_y[:DOTS], answers, classes[1], width=200)
 
 
 def module_of(model: Any) -> nn.Module:
