@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 clean
+.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 bench-altmeyer2025 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -34,6 +34,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/retraining.py bench_results/retraining.json
 	$(BIN)/python benchmarks/shift.py bench_results/shift.json
 	$(BIN)/python benchmarks/hardening.py bench_results/hardening.json
+	$(BIN)/python benchmarks/teaching.py bench_results/teaching.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev
@@ -47,6 +48,10 @@ bench-guo2023: $(VENV)/.dev
 # The figures of Krishna et al. 2024 and a verdict on each of its claims, about half an hour; goes on where it was stopped.
 bench-krishna2024: $(VENV)/.dev
 	$(BIN)/holdfast bench krishna2024
+
+# The tables of Altmeyer et al. 2025, about an hour; goes on where it was stopped.
+bench-altmeyer2025: $(VENV)/.dev
+	$(BIN)/holdfast bench altmeyer2025
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -43,6 +43,11 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "cchvae": lambda: hf.CCHVAE(step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=30),
     "cchvae l2": lambda: hf.CCHVAE(p=2, norm=2, step=0.4, rings=25, samples=37, hidden=(16,), latent=4, epochs=30),
     "revise": lambda: hf.REVISE(steps=80, lr=0.2, lam=0.01, hidden=(16,), latent=4, epochs=30),
+    "eccco": lambda: hf.ECCCo(steps=80, lr=0.3),
+    "eccco conformal": lambda: hf.ECCCo(steps=80, lr=0.3, tau=0.6, conformal=0.5),
+    "gravitational": lambda: hf.Gravitational(steps=80, lr=0.3, external=0.02, lam=0.01, tau=0.6),
+    "claproar": lambda: hf.ClaPROAR(steps=80, lr=0.3, lam=0.01),
+    "omniscient": lambda: hf.Omniscient(draws=20),
     "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
     "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, rounds=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
@@ -144,7 +149,8 @@ def people(model: hf.Model, rows: int, *, refused: bool = True) -> pd.DataFrame:
 
 
 def fitted(explainer: hf.Explainer, model: hf.Model) -> hf.Explainer:
-    return explainer.fit(TABLE, model) if explainer.needs_data else explainer
+    calibrates = getattr(explainer, "conformal", 0) > 0
+    return explainer.fit(TABLE, model) if explainer.needs_data or calibrates else explainer
 
 
 PAIRS = [

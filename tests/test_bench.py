@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,10 +42,7 @@ for i in range(6):
 def test_kill_9_loses_at_most_the_current_cell(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SLOW_CELLS, str(tmp_path)]
     first = subprocess.Popen([*command, "slow"])
-    for _ in range(600):  # until the fourth cell is being made
-        if (tmp_path / "made-3").exists():
-            break
-        time.sleep(0.1)
+    until((tmp_path / "made-3").exists)  # the fourth cell is being made
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert len(list(tmp_path.glob("*.npz"))) == 3
@@ -54,6 +52,50 @@ def test_kill_9_loses_at_most_the_current_cell(tmp_path: Path) -> None:
     again = Cells(tmp_path, {"a": 1}).arrays("cell 2", lambda: pytest.fail("the cell is there"))
     assert again["value"].tolist() == [0, 1, 2]
     assert float(again["seconds"]) >= 0.05
+
+
+SLOW_WORKERS = """
+import os, sys, time
+from functools import partial
+from pathlib import Path
+from holdfast.bench.cells import Cells
+
+def make(path):
+    path.write_text(str(os.getpid()))
+    time.sleep(600)
+
+if __name__ == "__main__":
+    jobs = [(f"cell {i}", partial(make, Path(sys.argv[1], f"pid-{i}")), None) for i in range(2)]
+    Cells(Path(sys.argv[1]), {}).together(jobs, 2)
+"""
+
+
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW_WORKERS)
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    files = [tmp_path / f"pid-{i}" for i in range(2)]
+    until(lambda: all(f.exists() and f.read_text() for f in files))
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    workers = [int(f.read_text()) for f in files]
+    until(lambda: not any(running(pid) for pid in workers))
+    assert not any(running(pid) for pid in workers)
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return " Z " not in Path(f"/proc/{pid}/stat").read_text() if Path(f"/proc/{pid}/stat").exists() else False
+
+
+def until(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.1)
 
 
 def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) -> None:

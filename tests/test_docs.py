@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.bench.papers import black2022, krishna2024_claims
+from holdfast.bench.papers import altmeyer2025, black2022, krishna2024_claims
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -102,6 +102,13 @@ def test_the_table_of_claims_is_what_was_measured() -> None:
     assert len(results) == 4
     for claim, share in krishna2024_claims.tally(results).items():
         assert table_row([claim, share]) in README
+
+
+def test_the_table_of_taught_networks_is_what_was_measured() -> None:
+    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/altmeyer2025").glob("*.json")]
+    assert len(results) == 9
+    for r in results:
+        assert table_row(altmeyer2025.brief(r)) in README
 
 
 def test_every_public_name_has_a_docstring() -> None:

@@ -73,20 +73,22 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
 
 
 def test_method_lists() -> None:
-    blind = {"growing-spheres", "nearest-neighbor", "latent-search", "cchvae", "roar", "rbr"}
+    blind = {"growing-spheres", "nearest-neighbor", "omniscient", "latent-search", "cchvae", "roar", "rbr"}
     assert set(hf.list_methods(gradients=False)) == blind
     assert set(hf.list_methods(data=True)) == {
         "nearest-neighbor",
+        "omniscient",
         "latent-search",
         "cchvae",
         "revise",
+        "gravitational",
         "prototype",
         "roar",
         "rbr",
         "cf-model",
         "vae-cf",
     }
-    assert len(hf.list_methods()) == 15
+    assert len(hf.list_methods()) == 19
     for cls in hf.list_methods().values():
         assert cls.title
         assert cls.paper

@@ -90,6 +90,45 @@ def test_gradient_equals_autograd(k: int, hidden: tuple[int, ...], weighted: boo
     assert torch.allclose(by_hand.gradient(x, y, ones), by_hand.gradient(x, y, None).clone(), atol=1e-14)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])
+def test_gradients_by_rows_and_of_any_loss_equal_autograd(k: int, hidden: tuple[int, ...]) -> None:
+    nets = networks(hidden, k)
+    x, v, onto = numbers(M, N, D, seed=1), numbers(M, k, N, seed=2), numbers(M, D, N, seed=3)
+    more = [numbers(M, rows, D, seed=4 + rows) for rows in (4, 0, 6)]
+    rows = x.clone().requires_grad_()
+    raw = torch.stack([net(r) for net, r in zip(nets, rows, strict=True)])  # (M, N, k)
+    (by_rows,) = torch.autograd.grad((raw * v.mT).sum(), rows)
+    everything = torch.cat([x, *more], 1)
+    by_theta = list[list[Tensor]]()
+    for i, net in enumerate(nets):
+        out = net(everything[i])
+        by_theta.append(list(torch.autograd.grad((out * out.detach().sin()).sum(), list(net.parameters()))))
+    by_hand, by_func = stacked(Stack((D, *hidden, k), M, torch.float64), nets), stacked(ModuleStack(nets[0], M), nets)
+    for members in (by_hand, by_func):
+        scores, pull = members.vjp(x.mT)
+        assert torch.allclose(scores, raw.mT, rtol=0, atol=1e-12)
+        for room in (None, torch.empty_like(onto)):
+            found = pull(v.clone(), onto, room)
+            assert torch.allclose(found, onto + by_rows.mT, rtol=0, atol=1e-12)
+            assert room is None or found.data_ptr() == room.data_ptr()
+        g, scores = members.backprop(x, more, torch.sin)
+        assert torch.allclose(g, in_layout(members, by_theta), rtol=0, atol=1e-12)
+        assert scores.shape == (M, N + 10, k)
+        alone = members.backprop(x, [part[:, :0] for part in more], torch.sin)[1]
+        assert torch.allclose(alone, raw, rtol=0, atol=1e-12)
+        shared = members.backprop(x[:1], more, torch.sin)[1][:, :N]
+        assert torch.allclose(shared[1], nets[1](x[0]), rtol=0, atol=1e-12)
+        owner = members.owner()
+        for i in range(M):
+            before = {name: value.clone() for name, value in members.state().items()}
+            members.theta[owner == i] += 1
+            for name, value in members.state().items():
+                assert torch.equal(
+                    value - before[name] != 0, torch.arange(M).view(-1, *[1] * (value.ndim - 1)).eq(i).expand_as(value)
+                )
+
+
 def test_loss_of_one_logit_in_either_shape() -> None:
     raw, y = numbers(N), classes(2, N)
     expected = -torch.where(y == 1, torch.sigmoid(raw), 1 - torch.sigmoid(raw)).log()

@@ -8,13 +8,17 @@ from holdfast.version import __version__
 _PUBLIC = {
     "Audit": "holdfast.survival",
     "CCHVAE": "holdfast.search.cchvae",
+    "ClaPROAR": "holdfast.search.external",
     "CounterNet": "holdfast.train.counternet",
     "CFModel": "holdfast.train.generators",
+    "Comparison": "holdfast.comparison",
     "Counterfactuals": "holdfast.result",
     "Crossing": "holdfast.crossing",
     "Descent": "holdfast.search.descent",
+    "ECCCo": "holdfast.search.eccco",
     "Explainer": "holdfast.explainer",
     "Feature": "holdfast.feature",
+    "Gravitational": "holdfast.search.external",
     "GrowingSpheres": "holdfast.search.spheres",
     "HoldfastError": "holdfast.errors",
     "LatentSearch": "holdfast.search.latent",
@@ -24,6 +28,7 @@ _PUBLIC = {
     "Model": "holdfast.model",
     "ModelBank": "holdfast.train.bank",
     "NearestNeighbor": "holdfast.search.neighbors",
+    "Omniscient": "holdfast.search.omniscient",
     "Prototype": "holdfast.search.prototype",
     "Query": "holdfast.explainer",
     "RBR": "holdfast.robust.bayes",
@@ -43,19 +48,23 @@ _PUBLIC = {
     "attack_rows": "holdfast.robust.evasion",
     "attacked_accuracy": "holdfast.robust.evasion",
     "audit": "holdfast.survival",
+    "compare": "holdfast.comparison",
     "cross_validity": "holdfast.crossing",
     "evaluate": "holdfast.metrics",
     "list_methods": "holdfast.methods",
     "tradeoff": "holdfast.tradeoffs",
 }
-_MODULES = ("data", "metrics", "train")
+_MODULES = ("data", "metrics", "plausibility", "train")
 
 __all__ = [*_PUBLIC, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from holdfast import data as data
     from holdfast import metrics as metrics
+    from holdfast import plausibility as plausibility
     from holdfast import train as train
+    from holdfast.comparison import Comparison as Comparison
+    from holdfast.comparison import compare as compare
     from holdfast.crossing import Crossing as Crossing
     from holdfast.crossing import cross_validity as cross_validity
     from holdfast.errors import HoldfastError as HoldfastError
@@ -77,9 +86,13 @@ if TYPE_CHECKING:
     from holdfast.schema import Schema as Schema
     from holdfast.search.cchvae import CCHVAE as CCHVAE
     from holdfast.search.descent import Descent as Descent
+    from holdfast.search.eccco import ECCCo as ECCCo
+    from holdfast.search.external import ClaPROAR as ClaPROAR
+    from holdfast.search.external import Gravitational as Gravitational
     from holdfast.search.latent import LatentSearch as LatentSearch
     from holdfast.search.minimal import MinCost as MinCost
     from holdfast.search.neighbors import NearestNeighbor as NearestNeighbor
+    from holdfast.search.omniscient import Omniscient as Omniscient
     from holdfast.search.pgd import MinEpsilonPGD as MinEpsilonPGD
     from holdfast.search.prototype import Prototype as Prototype
     from holdfast.search.revise import REVISE as REVISE

@@ -1,4 +1,4 @@
-"""Settings on the command line, `--set KEY=VALUE`: read as the fields of a class say."""
+"""Settings on the command line, `--set KEY=VALUE`: read as the fields of a class, or a function's arguments, say."""
 
 from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
@@ -28,8 +28,13 @@ def key_and_value(assignment: str) -> tuple[str, str]:
     return name, text
 
 
-def chosen(kind: type, what: str, known: Sequence[str], assignments: Sequence[str]) -> dict[str, Any]:
-    """Settings such as 'epochs=20' of a class, read as its fields' types say."""
+def listed_names(texts: Sequence[str] | None) -> list[str]:
+    """['age,sex', 'job'] -> 'age', 'sex', 'job': an option that may be repeated, and take several names at once."""
+    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+
+
+def chosen(kind: Any, what: str, known: Sequence[str], assignments: Sequence[str]) -> dict[str, Any]:
+    """Settings such as 'epochs=20' of a class or a function, read as the types of its fields or arguments say."""
     hints, out = get_type_hints(kind), dict[str, Any]()
     for name, text in map(key_and_value, assignments):
         if name not in known:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli_settings import configured
+from holdfast.cli_settings import configured, listed_names
 from holdfast.cli_train import labelled, split
 from holdfast.errors import FileError, SettingError
 
@@ -40,7 +40,8 @@ def tradeoff(
         Path | None, typer.Option("--schema", help="What may change (TOML); left out: read off the table.")
     ] = None,
     fixed: Annotated[
-        str | None, typer.Option("--fixed", help="Columns that nobody can change, with commas between them.")
+        list[str] | None,
+        typer.Option("--fixed", help="Columns that nobody can change, with commas between them; may be repeated."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Networks for each epsilon.")] = 2,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Test rows to ask about at most.")] = 500,
@@ -70,7 +71,7 @@ def tradeoff(
     name = target or str(hf.data.read_table(data).columns[-1])
     if not (target or quiet):
         typer.echo(f"the outcome is taken to be the last column, {name!r}", err=True)
-    X, y, known = labelled(data, name, schema, [name.strip() for name in (fixed or "").split(",") if name.strip()])
+    X, y, known = labelled(data, name, schema, listed_names(fixed))
     learn, held = split(len(X), test, seed)
     hardened = hf.train.adversarial(
         how, X.iloc[learn], y.iloc[learn], known, epsilon=radii, seeds=seeds, seed=seed, progress=not quiet

@@ -1,4 +1,4 @@
-"""A bar on stderr for long work; nothing at all when it is off or nobody is looking."""
+"""A bar on stderr for long work, with lines above it; nothing at all when it is off or nobody is looking."""
 
 import sys
 from types import TracebackType
@@ -32,6 +32,11 @@ class Progress:
     def step(self, amount: float) -> None:
         if self._bar:
             self._bar.update(self._task, advance=amount)
+
+    def say(self, text: str) -> None:
+        """A line above the bar, which stays there: how it goes so far."""
+        if self._bar:
+            self._bar.console.print(text, markup=False, highlight=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,11 +1,14 @@
 """Values per row -> means with bootstrap intervals, as a frame, markdown, HTML or JSON."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+Array = np.ndarray[Any, Any]
 
 RESAMPLES = 1000
 
@@ -63,17 +66,34 @@ def _number(value: Any) -> float | int | None:
     return None if pd.isna(value) else value
 
 
-def interval(values: np.typing.NDArray[np.float64], level: float, seed: int = 0) -> tuple[float, float]:
+def interval(values: Array, level: float, seed: int = 0) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean, with a generator of its own."""
     if not len(values):
         return float("nan"), float("nan")
+    means = np.concatenate([counts @ values for counts in _resamples(len(values), seed)]) / len(values)
+    return _middle(means, level)
+
+
+def gap(a: Array, b: Array, level: float, seed: int = 0) -> tuple[float, float]:
+    """Percentile bootstrap interval of mean(a) - mean(b) for two figures of the same cases, each a mean over the cases
+    that have it."""
+    parts = list[Array]()
+    for counts in _resamples(len(a), seed) if len(a) else ():
+        with np.errstate(invalid="ignore"):  # a resample without any of the cases
+            means = [counts @ np.nan_to_num(v) / (counts @ np.isfinite(v)) for v in (a, b)]
+        parts.append(means[0] - means[1])
+    differences = np.concatenate([np.zeros(0), *parts])
+    return _middle(differences[np.isfinite(differences)], level)
+
+
+def _resamples(n: int, seed: int) -> Iterator[Array]:
+    """(50, n) how often each of n cases is drawn; multinomial, so no resample has to be written out."""
     rng = np.random.default_rng(seed)
-    # How often each row is drawn is multinomial, so no resample has to be written out.
-    means = np.concatenate(
-        [
-            rng.multinomial(len(values), np.full(len(values), 1 / len(values)), 50) @ values
-            for _ in range(RESAMPLES // 50)
-        ]
-    ) / len(values)
+    return (rng.multinomial(n, np.full(n, 1 / n), 50) for _ in range(RESAMPLES // 50))
+
+
+def _middle(values: Array, level: float) -> tuple[float, float]:
+    if not len(values):
+        return float("nan"), float("nan")
     tail = (1 - level) / 2
-    return float(np.quantile(means, tail)), float(np.quantile(means, 1 - tail))
+    return float(np.quantile(values, tail)), float(np.quantile(values, 1 - tail))

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -44,9 +45,17 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def _one_thread() -> None:
-    """Processes that each take all cores are in each other's way."""
+def _worker(parent: int) -> None:
+    """One thread, since processes that each take all cores are in each other's way; and an end with its parent, which
+    a worker in the middle of a cell would outlive by hours."""
     torch.set_num_threads(1)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass
@@ -85,7 +94,7 @@ class Cells:
         if workers == 1:
             return [self.arrays(*job) for job in jobs]
         told = replace(self, said=_nothing)
-        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_one_thread) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_worker, initargs=(os.getpid(),)) as pool:
             waiting = [pool.submit(told.arrays, *job) for job in jobs]
             for job, cell in zip(jobs, waiting, strict=True):
                 cell.add_done_callback(lambda _, name=job[0]: self.said(name))

@@ -15,7 +15,7 @@ from holdfast.bench.cells import Cells, write_whole
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.plot import save as save_chart
 
-PAPERS = {name: f"holdfast.bench.papers.{name}" for name in ("black2022", "guo2023", "krishna2024")}
+PAPERS = {name: f"holdfast.bench.papers.{name}" for name in ("black2022", "guo2023", "krishna2024", "altmeyer2025")}
 QUICK_ROWS = 200
 FULL_SEED = 0  # and all rows, and as many models as the paper has
 

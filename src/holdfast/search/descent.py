@@ -34,6 +34,7 @@ from torch import Tensor
 
 from holdfast.errors import untyped
 from holdfast.explainer import Explainer, Query, need
+from holdfast.geometry import ROW_BLOCK
 from holdfast.network import FUSED_ADAM, Pullback
 from holdfast.reach import Reach
 from holdfast.search.tighten import shift
@@ -145,7 +146,7 @@ class Descent(Explainer):
     def _descend(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
         if self.keep == "first":
-            return self._until_met(query, lam)
+            return until_met(query, self._walk(query, lam), self.steps)
         if self.keep == "last" and self.relax == "softmax":
             return self._unjudged(query, lam)
         reach, walk = query.reach, self._walk(query, lam)
@@ -169,22 +170,31 @@ class Descent(Explainer):
         p = walk.row(query.reach)
         return p, query.met(p)
 
-    def _until_met(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
-        """Each row stops, and leaves the batch, at the first point with the wanted outcome."""
-        answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
-        rows, walk = torch.arange(len(query)), self._walk(query, lam)
-        for t in query.steps(self.steps + 1):
-            p = walk.row(query.reach)
-            met = walk.step(query, p, t).squeeze(1) < 0
-            answer[rows] = p  # the latest attempt, in case it is the last
-            if met.any():
-                found[rows[met]] = True
-                on = (~met).nonzero().squeeze(1)
-                rows, query = rows[on], query[on]
-                walk.only(on)
-                if not len(rows):
-                    break
-        return answer, found
+
+def until_met(query: Query, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
+    """The first point of each row's walk that is there (`step` below 0), the last one if none is, and whether it is.
+
+    Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one by one would cost
+    as much as the steps themselves.
+    """
+    answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
+    rows, on, p = torch.arange(len(query)), torch.ones(len(query), dtype=torch.bool), query.x
+    for t in query.steps(steps + 1):
+        p = walk.row(query.reach)
+        stop = (on & (walk.step(query, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
+        if not len(stop):
+            continue
+        answer[rows[stop]], found[rows[stop]], on[stop] = p[stop], True, False
+        left = int(on.sum())
+        if not left:
+            break
+        if 2 * left <= len(on) and len(on) > ROW_BLOCK:
+            # A few that have stopped stay, so that no model has to pad at every step.
+            stay = on.logical_not().argsort(stable=True)[: left + -left % ROW_BLOCK]
+            rows, on, query, p = rows[stay], on[stay], query[stay], p[stay]
+            walk.only(stay)
+    answer[rows[on]] = p[on]
+    return answer, found
 
 
 class Walk:

@@ -5,5 +5,16 @@ from holdfast.train.ntk import ntk
 from holdfast.train.recipe import Recipe, network
 from holdfast.train.robustify import robustify
 from holdfast.train.shift import Shift
+from holdfast.train.teach import Taught, counterfactual
 
-__all__ = ["Hardened", "Recipe", "Shift", "adversarial", "network", "ntk", "robustify"]
+__all__ = [
+    "Hardened",
+    "Recipe",
+    "Shift",
+    "Taught",
+    "adversarial",
+    "counterfactual",
+    "network",
+    "ntk",
+    "robustify",
+]

@@ -145,7 +145,7 @@ def fit_stack(
     """
     whole = stack_of(module, len(plan))
     x = x.to(whole.theta.dtype)
-    _check_batches(module, len(x) if plan.kept is None else int(plan.kept[0].sum()), loop.batch_size)
+    check_batches(module, len(x) if plan.kept is None else int(plan.kept[0].sum()), loop.batch_size)
     alone = isinstance(whole, ModuleStack) and whole.trains_alone(x[:2])
     size = 1 if alone else together(module, loop.batch_size, len(plan))
     out = {name: torch.empty_like(value) for name, value in whole.state().items()}
@@ -169,7 +169,8 @@ def together(module: nn.Module, batch_size: int, models: int) -> int:
     return max(1, min(models, 50, max(8, CELLS // (batch_size * max(widths, 1) + 2 * parameters))))
 
 
-def _check_batches(module: nn.Module, n: int, batch_size: int) -> None:
+def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
+    """Raise a `SettingError` if a batch would be too small for one of the layers."""
     single = min(n, batch_size) == 1 or n % batch_size == 1
     if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
         raise SettingError(
@@ -191,7 +192,7 @@ def _fit(
     models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
     epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
     done = {name: value.clone() for name, value in models.state().items()}
-    optimizer = _optimizer(models.theta, loop)
+    optimizer = optimizer_of(models.theta, loop)
     orders, harder = Orders(plan, len(x)), Harder.of(models, x, plan, loop)
     # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
     with lent_generator(plan.weights[0]):
@@ -208,7 +209,7 @@ def _fit(
     return done
 
 
-def _optimizer(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
+def optimizer_of(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
     if loop.optimizer == "sgd":
         return Sgd(theta, lr=loop.lr, weight_decay=loop.weight_decay)
     return Adam(theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
