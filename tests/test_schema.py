@@ -287,6 +287,7 @@ def test_errors_name_column_count_and_fix(frame: pd.DataFrame) -> None:
         ({"weights": {"pay": -1}}, "weight must be"),
         ({"scaling": "log"}, "scaling must be"),
         ({"max_changes": -1}, "max_changes"),
+        ({"max_changes": 10**400}, "max_changes is more than"),
         ({"rules": ["job <= age"]}, "holds levels"),
         ({"rules": ["age <= wage"]}, "unknown column 'wage'"),
         ({"fixd": ["age"]}, "did you mean 'fixed'"),

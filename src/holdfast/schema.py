@@ -38,6 +38,8 @@ class Schema:
             raise SchemaError("a schema needs at least one feature")
         if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:
             raise SchemaError(f"max_changes must be a whole number, 0 (no limit) or more, got {self.max_changes!r}")
+        if self.max_changes >= 2**63:  # no tensor can be compared with it
+            raise SchemaError("max_changes is more than 2**63, which cannot be counted; 0 is no limit")
         names = self.names
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
