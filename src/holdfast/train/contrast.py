@@ -38,7 +38,7 @@ from holdfast.stack import Members, ModuleStack, lent_generator, stack_of
 from holdfast.train.domain import Domain
 from holdfast.train.fit import Orders, Plan, RobustLoop, check_batches, optimizer_of, together
 from holdfast.train.generative import Autoencoder
-from holdfast.train.nascent import Search, grow
+from holdfast.train.nascent import Grown, Search, grow
 from holdfast.train.pairs import Classes, Draws, Pairs, Split
 
 Kind = Literal["plain", "search", "draft", "omni"]
@@ -160,10 +160,23 @@ def _check_outputs(models: Members, x: Tensor, classes: int) -> None:
 
 
 def _words(epoch: int, epochs: int, told: Tensor) -> str:
-    """The first network's numbers, as a line for the terminal."""
+    """The first network's numbers for the terminal, those of most interest first: it may be narrow."""
     known = dict(zip(COLUMNS, (float(value) for value in told), strict=True))
-    shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
+    shown = ("accuracy", "validation", "matured", "divergence", "adversarial", "steps")
     return f"{epoch + 1}/{epochs} " + " ".join(f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Memory for counterfactuals (M, n, d) in the making."""
+
+    x: Tensor
+    positive: Tensor
+    grown: Grown
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Room":
+        return cls(x, torch.empty_like(x), Grown.room(x))
 
 
 class Training:
@@ -193,6 +206,7 @@ class Training:
         self.how = Search(lam, energy, tau, lr, lesson.steps, lesson.epsilon)
         self.weighted = bool((self.clf != 1).any())
         self.draws, self.classes = Draws(plan, len(x), lesson.count), Classes.of(labels, classes)
+        self.rooms = dict[int, Room]()
         self.splits = dict[tuple[int, int], Split]()
         if lesson.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
             raise SettingError("counterfactuals need rows of at least two classes")
@@ -208,7 +222,11 @@ class Training:
             parts = [(slice(None), slice(None))]
             if self.lesson.refresh == "batch":
                 parts = self._split(order.shape[1], rows.shape[1]).parts
-            sums = [self._teach(order[:, b], self.pairs(rows[:, g], u[:, :, g])) for b, g in parts]
+            sums = list[Tensor]()
+            for batch, group in parts:
+                some = rows[:, group]
+                pairs = self.pairs(some, u[:, :, group], self._room(*some.shape))
+                sums.append(self._teach(order[:, batch], pairs))
             told = torch.stack(sums).sum(0) / rows.shape[1]
         seen = [self.accuracy(self.x, self.labels)]
         seen.append(self.accuracy(*validation) if validation else torch.full_like(seen[0], torch.nan))
@@ -222,24 +240,30 @@ class Training:
         """(M, b, ...) rows by their numbers (M, b)."""
         return self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, *self.x.shape[1:])
 
+    def _picked(self, rows: Tensor, out: Tensor) -> Tensor:
+        """(M, n, d) flat rows by their numbers (M, n)."""
+        torch.index_select(self.flat, 0, rows.reshape(-1), out=out.view(-1, out.shape[2]))
+        return out
+
     # ---- counterfactuals
 
-    def pairs(self, rows: Tensor, u: Tensor) -> Pairs:
+    def pairs(self, rows: Tensor, u: Tensor, room: Room | None = None) -> Pairs:
         """Grow counterfactuals of rows (M, n) with the networks as they are; u (M, 2, n) are random numbers."""
-        lesson, size = self.lesson, (*rows.shape, self.flat.shape[1])
-        x = self.flat.index_select(0, rows.reshape(-1)).view(size)
+        lesson = self.lesson
+        room = room or Room.of(self.flat.new_empty(*rows.shape, self.flat.shape[1]))
+        x = self._picked(rows, room.x)
         now = self.models.vjp(x.mT, self.shape)[0].argmax(1)  # (M, n)
         wish, y = self.classes.other(now, u[:, 0]), self.labels[rows]
         if lesson.kind == "omni":
             return self._omniscient(x, now, wish, y, u[:, 1])
-        grown = grow(self.models, x, wish, self.how, lesson.domain, shape=self.shape, net=lesson.net)
+        grown = grow(self.models, x, wish, self.how, lesson.domain, shape=self.shape, net=lesson.net, out=room.grown)
         counts = now == y if lesson.spare_wrong else torch.ones_like(grown.open)
         near, mature, positive = grown.near, grown.end, x
         if lesson.kind == "draft":
             near, counts, mature = grown.end, counts & grown.inside, grown.end.clone()
         else:
-            positive = self.flat.index_select(0, self.classes.row(wish, u[:, 1]).reshape(-1)).view(size)
-        mature[grown.open] = positive[grown.open]
+            positive = self._picked(self.classes.row(wish, u[:, 1]), room.positive)
+        torch.where(grown.open[..., None], positive, mature, out=mature)
         lesson.domain.spare_(positive.mT, mature.mT)
         return Pairs(mature, positive, wish, near, y, counts, ~grown.open, grown.steps)
 
@@ -307,6 +331,12 @@ class Training:
         if key not in self.splits:
             self.splits[key] = Split.of(n, self.loop.batch_size, counterfactuals, self.x.dtype)
         return self.splits[key]
+
+    def _room(self, m: int, n: int) -> Room:
+        """Memory that is kept from epoch to epoch: fresh memory costs more than what is done in it."""
+        if n not in self.rooms:
+            self.rooms[n] = Room.of(self.flat.new_empty(m, n, self.flat.shape[1]))
+        return self.rooms[n]
 
     def accuracy(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M,) share of rows whose class each network gets right."""
