@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
+from holdfast.energy import decay
 from holdfast.explainer import Clock, Query
 from holdfast.geometry import RowRandom
 from holdfast.network import mlp
 from holdfast.progress import Progress
-from holdfast.search.eccco import EnergyWalk, decay, set_size
+from holdfast.search.eccco import EnergyWalk, set_size
 
 D = 5
 WIDE = hf.Schema.box(D, -50, 50)

@@ -309,18 +309,46 @@ def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], wo
 
 
 @pytest.mark.parametrize("points", [1, 7, 50])
-def test_integrated_gradients_of_one_hidden_layer_are_those_along_the_way(points: int) -> None:
-    module = seeded(mlp(6, (9,), 3), 2)
+@pytest.mark.parametrize(("hidden", "k"), [((), 3), ((9,), 3), ((9,), 1), ((9, 5), 3), ((9, 5), 1)])
+def test_integrated_gradients_of_networks_are_those_along_the_way(
+    hidden: tuple[int, ...], k: int, points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.attribution.CELLS", 4000)  # rows in parts, where they are walked
+    module = seeded(mlp(6, hidden, k), 2)
     model = hf.Model.of(module, hf.Schema.box(6))
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
-    target, baseline = torch.arange(40) % 3, torch.linspace(-1, 1, 6)
+    target, baseline = torch.arange(40) % max(k, 2), torch.linspace(-1, 1, 6)
     found = integrated_gradients(model, x, target, baseline, points=points)
     total = torch.zeros_like(x)
-    for k in range(points):
-        z = (baseline + (k + 0.5) / points * (x - baseline)).requires_grad_()
-        module(z).gather(1, target[:, None]).sum().backward()
+    for i in range(points):
+        z = (baseline + (i + 0.5) / points * (x - baseline)).requires_grad_()
+        raw = module(z)
+        scores = raw if k > 1 else torch.cat([0 * raw, raw], 1)
+        scores.gather(1, target[:, None]).sum().backward()
         assert z.grad is not None
         total += z.grad
     torch.testing.assert_close(found, (x - baseline) * total / points, rtol=1e-4, atol=1e-6)
+    many = integrated_gradients(model, x, target, baseline.expand(40, 6), points=points)
+    torch.testing.assert_close(many, found)
     still = integrated_gradients(model, baseline.expand(2, 6), target[:2], baseline, points=points)
     assert torch.equal(still, torch.zeros(2, 6))  # no way to go, and nothing divided by 0
+    # The sensitivity has the mean of these over rows drawn with replacement.
+    generator = torch.Generator().manual_seed(8)
+    for share in sensitivity(model, x, target, torch.tensor([1, 4]), rounds=3, samples=25, points=points, seed=8):
+        rows = torch.randint(40, (25,), generator=generator)
+        b = 2 * torch.rand(6, generator=generator) - 1
+        g = integrated_gradients(model, x[rows], target[rows], b, points=points).double().mean(0)
+        expected = ((g - g.min()) / (g.max() - g.min()))[[1, 4]].mean()
+        torch.testing.assert_close(share, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_other_models_are_walked() -> None:
+    net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    model, x = hf.Model.of(seeded(net), BOX), normal(20, 3)
+    target, columns = torch.arange(20) % 2, torch.tensor([0])
+    generator = torch.Generator().manual_seed(0)
+    (share,) = sensitivity(model, x, target, columns, rounds=1, samples=9)
+    rows = torch.randint(20, (9,), generator=generator)
+    b = 2 * torch.rand(3, generator=generator) - 1
+    g = integrated_gradients(model, x[rows], target[rows], b).mean(0)
+    torch.testing.assert_close(share, (g[0] - g.min()) / (g.max() - g.min()))

@@ -11,7 +11,7 @@ from conftest import seeded
 from holdfast import stack
 from holdfast.errors import ModelError, SettingError
 from holdfast.geometry import limited_threads
-from holdfast.network import mlp
+from holdfast.network import Engine, mlp
 from holdfast.progress import Progress
 from holdfast.stack import Adam, Members, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
 from holdfast.train.fit import Orders, Plan, RobustLoop, fit_stack, glorot, redrawn
@@ -92,7 +92,12 @@ def test_gradient_equals_autograd(k: int, hidden: tuple[int, ...], weighted: boo
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])
-def test_gradients_by_rows_and_of_any_loss_equal_autograd(k: int, hidden: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_gradients_by_rows_and_of_any_loss_equal_autograd(
+    k: int, hidden: tuple[int, ...], wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if wide:  # rows that are better not copied
+        monkeypatch.setattr("holdfast.stack.WIDE", 1)
     nets = networks(hidden, k)
     x, v, onto = numbers(M, N, D, seed=1), numbers(M, k, N, seed=2), numbers(M, D, N, seed=3)
     more = [numbers(M, rows, D, seed=4 + rows) for rows in (4, 0, 6)]
@@ -106,12 +111,18 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(k: int, hidden: tuple[
         by_theta.append(list(torch.autograd.grad((out * out.detach().sin()).sum(), list(net.parameters()))))
     by_hand, by_func = stacked(Stack((D, *hidden, k), M, torch.float64), nets), stacked(ModuleStack(nets[0], M), nets)
     for members in (by_hand, by_func):
-        scores, pull = members.vjp(x.mT)
-        assert torch.allclose(scores, raw.mT, rtol=0, atol=1e-12)
-        for room in (None, torch.empty_like(onto)):
-            found = pull(v.clone(), onto, room)
-            assert torch.allclose(found, onto + by_rows.mT, rtol=0, atol=1e-12)
-            assert room is None or found.data_ptr() == room.data_ptr()
+        for columns in (x.mT, x.mT.contiguous()):  # each row in one piece of memory, or each column
+            scores, way = members.vjp(columns)
+            assert torch.allclose(scores, raw.mT, rtol=0, atol=1e-12)
+            slope = way.slope(v.clone())
+            for room in (onto.clone(), onto.mT.contiguous().mT):
+                found = way.onto(slope, room)
+                assert torch.allclose(found, onto + by_rows.mT, rtol=0, atol=1e-12)
+                assert found.data_ptr() == room.data_ptr()
+            length = slope.square().sum(1).sqrt().max()
+            assert float(by_rows.abs().max()) <= members.steep() * length
+        if members is by_hand:
+            assert float(by_rows.abs().max()) > 0.1 * members.steep() * length  # a bound that says something
         g, scores = members.backprop(x, more, torch.sin)
         assert torch.allclose(g, in_layout(members, by_theta), rtol=0, atol=1e-12)
         assert scores.shape == (M, N + 10, k)
@@ -377,3 +388,30 @@ def test_plans_that_cannot_be() -> None:
     norm, x = made("norm"), numbers(25, D, dtype=torch.float32)
     with pytest.raises(SettingError, match=r"batch_size 12 .*BatchNorm1d"):
         fit_stack(norm, lambda seed: redrawn(norm, seed), x, classes(3, 25), Plan((1,), (1,)), LOOP, OFF)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", [(), (32,), (7,), (1,), (2, 3), (10, 6)])
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 6, 9, 10, 11, 15])
+def test_a_row_gets_the_same_bits_in_any_batch(k: int, hidden: tuple[int, ...], dtype: torch.dtype) -> None:
+    net = seeded(mlp(23, hidden, k).to(dtype))
+    engine, x, v = Engine.of(net), numbers(200, 23, seed=1).to(dtype), numbers(200, k, seed=2).to(dtype)
+    assert engine is not None
+
+    def passed(rows: slice) -> tuple[Tensor, Tensor]:
+        scores, pull = engine.vjp(x[rows])
+        return scores.clone(), pull(v[rows])
+
+    with torch.no_grad():
+        scores, slopes = passed(slice(None))
+        torch.testing.assert_close(scores, net(x))
+        assert slopes.shape == x.shape
+        for n in (8, 16, 24, 104, 136):  # others are filled up by `pad_rows`
+            for at in (0, 1, 3, 50):
+                mine = slice(at, at + n)
+                one, other = passed(mine)
+                assert torch.equal(one, scores[mine])
+                assert torch.equal(other, slopes[mine])
+    rows = x.clone().requires_grad_()
+    (by_rows,) = torch.autograd.grad((net(rows) * v).sum(), rows)
+    torch.testing.assert_close(slopes, by_rows, rtol=1e-4, atol=1e-5)

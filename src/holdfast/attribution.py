@@ -16,6 +16,7 @@ from torch import Tensor
 from holdfast.errors import ModelError, SettingError
 from holdfast.geometry import chunks, limited_threads
 from holdfast.model import Model
+from holdfast.network import Engine
 
 CELLS = 1 << 20  # numbers in the rows scored at once
 
@@ -33,6 +34,19 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
     Returns:
         (n, d)
     """
+    x, own = _checked(model, x, target, points)
+    b = baseline.to(x.dtype)
+    with model.borrowed(), torch.no_grad(), limited_threads(1):
+        engine = model.engine
+        if engine is None:
+            return _along(model, x, own, b.expand_as(x), points)
+        w, c = engine.weights[0]
+        slope = mean_slope(engine, b @ w.T + c, torch.addmm(c, x, w.T), own, points)
+        return (slope @ w).mul_(x - b)
+
+
+def _checked(model: Model, x: Tensor, target: Tensor, points: int) -> tuple[Tensor, Tensor]:
+    """Rows (n, d) in the model's precision, and 1 for the class of each, 0 for the others (n, k)."""
     if not model.has_grad:
         raise ModelError("integrated gradients need a model with gradients, and this one has none")
     if points < 1:
@@ -40,34 +54,56 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
     k, x = len(model.classes), x.to(model.dtype)
     if target.shape != x.shape[:1] or (len(target) and not 0 <= int(target.min()) <= int(target.max()) < k):
         raise SettingError(f"target has the number of a class, 0 to {k - 1}, for each of {len(x)} rows, got {target}")
-    own = torch.nn.functional.one_hot(target, k).to(x.dtype)
-    b = baseline.to(x.dtype).expand_as(x)
+    return x, torch.nn.functional.one_hot(target, k).to(x.dtype)
+
+
+def _along(model: Model, x: Tensor, own: Tensor, b: Tensor, points: int) -> Tensor:
+    """Integrated gradients (n, d) of any model, by walking from b to x."""
     t = (torch.arange(points, dtype=x.dtype) + 0.5)[:, None, None] / points
     out = torch.empty_like(x)
-    with model.borrowed(), torch.no_grad(), limited_threads(1):
-        engine = model.engine
-        if engine and len(engine.weights) == 2 and not engine.single:
-            return _one_hidden_layer(engine.weights, x, own, b, points)
-        for rows in chunks(torch.arange(len(x)), max(1, CELLS // (points * x.shape[1]))):
-            way = x[rows] - b[rows]
-            _, pull = model.vjp((b[rows] + t * way).flatten(0, 1))  # (K n, d)
-            slope = pull(own[rows].repeat(points, 1)).view(points, *way.shape)
-            out[rows] = way * slope.mean(0)
+    for rows in chunks(torch.arange(len(x)), max(1, CELLS // (points * x.shape[1]))):
+        way = x[rows] - b[rows]
+        _, pull = model.vjp((b[rows] + t * way).flatten(0, 1))  # (K n, d)
+        slope = pull(own[rows].repeat(points, 1)).view(points, *way.shape)
+        out[rows] = way * slope.mean(0)
     return out
 
 
-def _one_hidden_layer(weights: list[tuple[Tensor, Tensor]], x: Tensor, own: Tensor, b: Tensor, points: int) -> Tensor:
-    """The same for a network with one hidden layer of ReLUs, without walking from b to x.
+def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int) -> Tensor:
+    """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes of rows.
 
-    What a unit is given changes linearly on the way, so it is on before or after one place t = r: which of the points
-    t_k lie there is a matter of counting.
+    That changes linearly on the way, so there is no need to walk it in the columns of the rows, which may be many.
+
+    Args:
+        at: (n, h) or (h,) what the first layer makes of the baselines.
+        to: (n, h) and of the rows.
+        own: (n, k) weights on the scores.
+
+    Returns:
+        (n, h)
     """
-    (w, c), (v, _) = weights
-    at, to = torch.addmm(c, b, w.T), torch.addmm(c, x, w.T)  # (n, hidden) at the baseline and at the row
+    v, rest = own[:, 1:] if engine.single else own, engine.weights[1:]
+    if not rest:
+        return v
+    if len(rest) == 1:
+        return (v @ rest[0][0]).mul_(share_on(at, to, points))
+    after, t = Engine(rest), (torch.arange(points, dtype=to.dtype) + 0.5)[:, None, None] / points
+    at, out = at.expand_as(to), torch.empty_like(to)
+    for rows in chunks(torch.arange(len(to)), max(1, CELLS // (points * to.shape[1]))):
+        h = torch.addcmul(at[rows], t, to[rows] - at[rows]).relu_()  # (K, n, h)
+        slope = after.vjp(h.flatten(0, 1))[1](v[rows].repeat(points, 1)).view(h.shape)
+        out[rows] = slope.mul(h > 0).mean(0)
+    return out
+
+
+def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
+    """(n, h) at how many of the points t_k, in parts of 1, at + t_k (to - at) is above 0.
+
+    It is so before or after one place t = r: which of the points lie there is a matter of counting.
+    """
     r = points * at / (at - to) + 0.5  # t_k = r for this k, not a whole number as a rule
     before = torch.where(to > at, points - r.floor().clamp(0, points), r.ceil().sub(1).clamp(0, points))
-    on = torch.where(to == at, points * (at > 0), before) / points
-    return (x - b) * ((own @ v * on) @ w)
+    return torch.where(to == at, points * (at > 0), before).div_(points)
 
 
 def sensitivity(
@@ -98,12 +134,22 @@ def sensitivity(
         raise SettingError(f"need at least one round, sample and row, got {rounds}, {samples} and {n}")
     if d < 2 or not len(columns):
         raise SettingError(f"sensitivity is a share: it needs some of at least two columns, got {len(columns)} of {d}")
+    x, own = _checked(model, x, labels, points)
     generator = torch.Generator().manual_seed(seed)
     out = list[Tensor]()
-    for _ in range(rounds):
-        rows = torch.randint(n, (samples,), generator=generator)
-        baseline = 2 * torch.rand(d, generator=generator) - 1
-        g = integrated_gradients(model, x[rows], labels[rows], baseline, points=points).double().mean(0)
-        low, high = g.aminmax()
-        out.append(((g.abs() if d == 2 else g - low) / (high - low))[columns].mean())
+    with model.borrowed(), torch.no_grad(), limited_threads(1):
+        engine = model.engine
+        first = None if engine is None else torch.addmm(engine.weights[0][1], x, engine.weights[0][0].T)
+        for _ in range(rounds):
+            rows = torch.randint(n, (samples,), generator=generator)
+            b = (2 * torch.rand(d, generator=generator) - 1).to(x.dtype)
+            if engine is None or first is None:
+                g = _along(model, x[rows], own[rows], b.expand(samples, d), points).double().mean(0)
+            else:
+                # The mean over rows of (x - b) * (slope @ w), column by column, without a table of that.
+                w, c = engine.weights[0]
+                slope = mean_slope(engine, w @ b + c, first[rows], own[rows], points)
+                g = ((x[rows].T @ slope - b[:, None] * slope.sum(0)) * w.T).double().sum(1) / samples
+            low, high = g.aminmax()
+            out.append(((g.abs() if d == 2 else g - low) / (high - low))[columns].mean())
     return torch.stack(out)

@@ -97,17 +97,22 @@ def build(layers: Sequence[Layer]) -> nn.Sequential:
 
 
 class Engine:
-    """A Linear/ReLU network evaluated by hand."""
+    """A Linear/ReLU network evaluated by hand; in a multiple of 8 rows, each gets the same bits in any batch."""
 
     def __init__(self, weights: list[tuple[Tensor, Tensor]]) -> None:
         self.weights = weights
-        self.transposed = [w.T.contiguous() for w, _ in weights]
-        self.hidden = [(b, t) for (_, b), t in zip(weights[:-1], self.transposed, strict=False)]
-        self.single = len(weights[-1][0]) == 1  # one output
-        self.inputs = weights[0][0].shape[1]
+        filled = _filled(weights)
+        self.transposed = [w.T.contiguous() for w, _ in filled]
+        self.hidden = [(b, t) for (_, b), t in zip(filled[:-1], self.transposed, strict=False)]
+        self.outputs, self.inputs = len(weights[-1][0]), weights[0][0].shape[1]
+        self.single = self.outputs == 1
+        w, self.bias = filled[-1]
+        self.exact, self.last = len(w) == self.outputs, w[: self.outputs]
+        self.dot = self.single and w.shape[1] % 4 > 0  # a product whose bits depend on where a row is in memory
         # The products that end in an odd number of columns are slow; a few zero columns more cost less.
-        width = -self.inputs % 8 if len(weights) > 1 else 0
-        self.backward = [nn.functional.pad(weights[0][0], (0, width)), *[w for w, _ in weights[1:]]]
+        width = -self.inputs % 8 if len(weights) > 1 or self.outputs >= 8 else 0
+        first = nn.functional.pad(self.last if len(weights) == 1 else filled[0][0], (0, width))
+        self.backward = [first, *[w for w, _ in filled[1:]]]
 
     @classmethod
     def of(cls, module: nn.Module) -> "Engine | None":
@@ -139,7 +144,7 @@ class Engine:
         for b, transposed in self.hidden:
             h = torch.addmm(b, h, transposed).relu_()
             kept.append(h)
-        w, b = self.weights[-1]
+        w = self.last if kept else self.backward[0]
 
         def pull(v: Tensor) -> Tensor:
             g = v * w if self.single else v @ w
@@ -147,4 +152,23 @@ class Engine:
                 g = g.mul_(kept[i].sign_()) @ self.backward[i]  # [h > 0], as h is never negative
             return g[:, : self.inputs]
 
-        return torch.addmm(b, h, self.transposed[-1]), pull
+        if self.dot:
+            return (h * self.last).sum(1, keepdim=True).add_(self.bias), pull
+        scores = torch.addmm(self.bias, h, self.transposed[-1])
+        return scores if self.exact else scores[:, : self.outputs], pull
+
+
+def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """The same network with layers filled up to a multiple of 4 by units that do nothing; 2, and one output, stay.
+
+    Kernels that multiply matrices treat other numbers of columns (5, 6, 7, 9, 10, 11 in single, odd ones in double
+    precision) in two ways, by the place of a row in the batch, and what comes out differs in the last bit.
+    """
+    out, before = list[tuple[Tensor, Tensor]](), 0
+    for i, (w, b) in enumerate(weights):
+        stays = len(w) == 2 or (len(w) == 1 and i == len(weights) - 1)
+        more = 0 if stays else -len(w) % 4
+        pad = nn.functional.pad
+        out.append((pad(w, (0, before, 0, more)), pad(b, (0, more))) if before or more else (w, b))
+        before = more
+    return out

@@ -26,12 +26,13 @@ BANDS = 10  # shades of it
 PALE = ("#f4d285", "#fafafa", "#7fb8d8")  # unlikely, undecided, likely: under dots of the full colours
 CURVES = {
     "accuracy": "Training accuracy",
+    "validation": "Validation accuracy",
     "divergence": "Divergence",
     "ridge": "Ridge on energies",
     "adversarial": "Adversarial loss",
     "matured": "Counterfactuals that mature",
 }
-SHARES = ("accuracy", "matured")
+SHARES = ("accuracy", "validation", "matured")
 
 
 # ---- where answers lead
@@ -158,8 +159,8 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
     """Accuracy, the terms of the objective, and the share of mature counterfactuals against the epoch.
 
     Args:
-        history: columns `epoch` and some of `accuracy`, `divergence`, `ridge`, `adversarial` and `matured`; with
-            `variant`, one line each, means over whatever else there is, such as seeds.
+        history: columns `epoch` and some of `accuracy`, `validation`, `divergence`, `ridge`, `adversarial` and
+            `matured`; with `variant`, one line each, means over whatever else there is, such as seeds.
     """
     alt = optional("altair", "plot")
     there = [name for name in CURVES if name in history.columns and history[name].notna().any()]

@@ -11,9 +11,11 @@ and so do the products, which is two to three times as fast.
 
 import copy
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -25,14 +27,19 @@ from holdfast.network import FUSED_ADAM, Engine, flat_layers, mlp
 
 BETAS = (0.9, 0.999)
 Named = dict[str, Tensor]
+WIDE = 64  # columns of rows that are better not copied
 SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
 
 
-class Onto(Protocol):
+class Way(Protocol):
     """The way back from outputs to rows."""
 
-    def __call__(self, v: Tensor, onto: Tensor, out: Tensor | None = None) -> Tensor:
-        """(M, d, n) `onto` plus the gradient of sum(v * raw), for weights v (M, k, n); written to `out`, if given."""
+    def slope(self, v: Tensor) -> Tensor:
+        """(M, h, n) the gradient of sum(v * raw), for weights v (M, k, n), by what the first layer makes of rows."""
+        ...
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        """Add the same gradient by the rows to `out` (M, d, n)."""
         ...
 
 
@@ -62,13 +69,17 @@ class Members(ABC):
         """
 
     @abstractmethod
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Onto]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
         """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back.
 
         Args:
             x: each model's rows, flat, in the last axis.
             shape: of a row, if it is not flat.
         """
+
+    def steep(self) -> float:
+        """In no column and row does the way back lead further than this times the length of the slope."""
+        return math.inf
 
     @abstractmethod
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -199,35 +210,52 @@ class Stack(Members):
         return torch.baddbmm(b, h, w)[:, :n]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        inputs = self._inputs(x.expand(self.count, -1, -1))
-        return self._back(inputs, self._output_slope(inputs[-1], labels, weights, x.shape[1]))
+        x = x.expand(self.count, -1, -1)
+        seen = self._seen([x])
+        return self._back([x], seen, self._output_slope(seen[-1] if seen else x, labels, weights, x.shape[1]))
 
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
-        inputs = self._inputs(torch.cat([x.expand(self.count, -1, -1), *more], 1))
-        raw = torch.baddbmm(b, inputs[-1], w)
+        rows = [x.expand(self.count, -1, -1), *more]
+        if self.sizes[0] < WIDE or len(self.layers) == 1:  # a copy costs less than products in parts
+            rows = [torch.cat(rows, 1)]
+        seen = self._seen(rows)
+        h = seen[-1] if seen else rows[0]
+        raw = torch.baddbmm(b, h, w)
         g = slope(raw)
-        torch.bmm(inputs[-1].transpose(1, 2), g, out=gw)
+        torch.bmm(h.transpose(1, 2), g, out=gw)
         torch.sum(g, 1, keepdim=True, out=gb)
-        return self._back(inputs, torch.bmm(g, w.transpose(1, 2))), raw
+        return self._back(rows, seen, torch.bmm(g, w.transpose(1, 2))), raw
 
-    def _inputs(self, x: Tensor) -> list[Tensor]:
-        """What each layer sees, for rows (M, n, d)."""
-        inputs = [x, *[h for h, _ in self._room(x.shape[1])]]
-        for i, (w, b) in enumerate(self.layers[:-1]):
-            torch.baddbmm(b, inputs[i], w, out=inputs[i + 1]).relu_()
-        return inputs
+    def _seen(self, rows: list[Tensor]) -> list[Tensor]:
+        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the other."""
+        room = self._room(sum(part.shape[1] for part in rows))
+        for i, ((w, b), (h, _)) in enumerate(zip(self.layers, room, strict=False)):
+            if i:
+                torch.baddbmm(b, room[i - 1][0], w, out=h)
+            else:
+                for part, out in zip(rows, _split(h, rows), strict=True):
+                    torch.baddbmm(b, part, w, out=out)
+            h.relu_()
+        return [h for h, _ in room]
 
-    def _back(self, inputs: list[Tensor], g: Tensor) -> Tensor:
+    def _back(self, rows: list[Tensor], seen: list[Tensor], g: Tensor) -> Tensor:
         """Write the gradients of all layers but the last, by that of the loss by what the last sees (M, n, h)."""
         room = self._room(g.shape[1])
         for i in range(len(self.layers) - 2, -1, -1):
-            h, (gw, gb) = inputs[i + 1], self.slopes[i]
-            g = torch.ops.aten.threshold_backward.grad_input(g, h, 0, grad_input=g)
-            torch.bmm(inputs[i].transpose(1, 2), g, out=gw)
+            gw, gb = self.slopes[i]
+            g = torch.ops.aten.threshold_backward.grad_input(g, seen[i], 0, grad_input=g)
             torch.sum(g, 1, keepdim=True, out=gb)
             if i:
+                torch.bmm(seen[i - 1].transpose(1, 2), g, out=gw)
                 g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=room[i - 1][1])
+        if seen:
+            gw, _ = self.slopes[0]
+            for j, (part, each) in enumerate(zip(rows, _split(g, rows), strict=True)):
+                if j:
+                    torch.baddbmm(gw, part.transpose(1, 2), each, out=gw)
+                else:
+                    torch.bmm(part.transpose(1, 2), each, out=gw)
         return self.grad
 
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
@@ -246,20 +274,27 @@ class Stack(Members):
             g = torch.bmm(g, self.layers[i][0].transpose(1, 2))
         return g
 
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Onto]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+        if x.stride(1) == 1 < x.shape[1]:
+            return self._across(x)
         h, kept = x, list[Tensor]()
         for w, b in self.upright[:-1]:
             h = torch.baddbmm(b, w, h).relu_()
             kept.append(h)
         w, b = self.upright[-1]
+        return torch.baddbmm(b, w, h), Down(self, kept)
 
-        def pull(v: Tensor, onto: Tensor, out: Tensor | None = None) -> Tensor:
-            for i in range(len(kept), 0, -1):
-                v = torch.bmm(self.layers[i][0], v)
-                v = torch.ops.aten.threshold_backward.grad_input(v, kept[i - 1], 0, grad_input=v)
-            return torch.baddbmm(onto, self.layers[0][0], v, out=out)
+    def _across(self, x: Tensor) -> tuple[Tensor, Way]:
+        """The same for rows that are each in one piece of memory."""
+        h, kept = x.mT, list[Tensor]()
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+            kept.append(h)
+        w, b = self.upright[-1]
+        return torch.baddbmm(b, w, h.mT), Across(self, kept)
 
-        return torch.baddbmm(b, w, h), pull
+    def steep(self) -> float:
+        return math.sqrt(float(self.layers[0][0].square().sum(2).max()))
 
     def owner(self) -> Tensor:
         sizes = [n for a, b in itertools.pairwise(self.sizes) for n in (a * b, b)]
@@ -318,6 +353,62 @@ class Stack(Members):
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """A nested Sequential names its layers otherwise, but in the same order."""
         return dict(zip(self.state(), tensors.values(), strict=True))
+
+
+def _split(h: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
+    """What belongs to each part (M, n_i, d) of the rows."""
+    ends = list(itertools.accumulate(part.shape[1] for part in rows))
+    return [h[:, end - part.shape[1] : end] for part, end in zip(rows, ends, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Down:
+    """The way back through Linear and ReLU layers, for rows in the last axis."""
+
+    models: Stack
+    kept: list[Tensor]  # (M, h, n) what each layer but the first sees
+
+    def slope(self, v: Tensor) -> Tensor:
+        for (w, _), h in zip(self.models.layers[:0:-1], reversed(self.kept), strict=True):
+            v = torch.bmm(w, v)
+            v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
+        return v
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        return torch.baddbmm(out, self.models.layers[0][0], slope, out=out)
+
+
+@dataclass(frozen=True, eq=False)
+class Across:
+    """The same for rows that are each in one piece of memory."""
+
+    models: Stack
+    kept: list[Tensor]  # (M, n, h)
+
+    def slope(self, v: Tensor) -> Tensor:
+        v = v.mT
+        for (w, _), h in zip(self.models.upright[:0:-1], reversed(self.kept), strict=True):
+            v = torch.bmm(v, w)
+            v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
+        return v.mT
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        rows = out.mT
+        torch.baddbmm(rows, slope.mT, self.models.upright[0][0], out=rows)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Through:
+    """The way back through any module."""
+
+    back: Callable[[Tensor], tuple[Tensor, ...]]
+
+    def slope(self, v: Tensor) -> Tensor:
+        return self.back(v.mT)[0].flatten(2).mT
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        return out.add_(slope)
 
 
 class ModuleStack(Members):
@@ -391,18 +482,14 @@ class ModuleStack(Members):
         given = x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
         return vmap(slope)(*given)
 
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Onto]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
         def score(rows: Tensor) -> Tensor:
             return self._each(self._raw, self.parts, self.statistics, rows)
 
         rows = x.mT.contiguous()
         out: Any = vjp(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
         raw, back = out
-
-        def pull(v: Tensor, onto: Tensor, out: Tensor | None = None) -> Tensor:
-            return torch.add(onto, back(v.mT)[0].flatten(2).mT, out=out)
-
-        return raw.mT, pull
+        return raw.mT, Through(back)
 
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         def one(parts: Named, statistics: Named, rows: Tensor, used: Tensor) -> Tensor:

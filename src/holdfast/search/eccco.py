@@ -2,13 +2,11 @@
 
     minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
 
-    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T
-    phi_k = a (b + k)^-0.9          b = round(T / 25), a = b / 10
+    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T; phi: `holdfast.energy`
     Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
 
 Altmeyer, Farmanbar, van Deursen and Liem 2024 (ECCCo), in the variant of "Counterfactual Training" (Altmeyer et al.
-2025), which has no Omega. Neither paper has phi: it is in the code of both, and without it the energy would weigh 20 to
-200 times as much. It is 0 for T <= 12. The stop, and what is shared with other methods, is in `search/guided.py`.
+2025), which has no Omega. The stop, and what is shared with other methods, is in `search/guided.py`.
 
 Scores are the k columns that `Model` presents. A model with one logit f has the scores (0, f), so class 0 has the
 constant energy 0, and towards it only the other terms act; a model of probabilities has their logarithms.
@@ -25,17 +23,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.energy import RIDGE, decay
 from holdfast.explainer import Query, need
 from holdfast.model import Model
 from holdfast.search.guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
-
-RIDGE = 1e-3  # weight of E^2 beside E
-
-
-def decay(steps: int) -> Tensor:
-    """(steps,) phi_1 .. phi_T, in double precision."""
-    b = round(steps / 25)
-    return b / 10 * (b + torch.arange(1, steps + 1, dtype=torch.float64)) ** -0.9
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -38,7 +38,7 @@ from holdfast.stack import Members, ModuleStack, lent_generator, stack_of
 from holdfast.train.domain import Domain
 from holdfast.train.fit import Orders, Plan, RobustLoop, check_batches, optimizer_of, together
 from holdfast.train.generative import Autoencoder
-from holdfast.train.nascent import Search, grow
+from holdfast.train.nascent import Grown, Search, grow
 from holdfast.train.pairs import Classes, Draws, Pairs, Split
 
 Kind = Literal["plain", "search", "draft", "omni"]
@@ -104,6 +104,7 @@ def fit_contrast(
     loop: RobustLoop,
     bar: Progress,
     validation: tuple[Tensor, Tensor] | None = None,
+    names: Sequence[str] = (),
 ) -> tuple[Members, Tensor, list[float]]:
     """Train the networks of a plan.
 
@@ -112,6 +113,7 @@ def fit_contrast(
         x, labels, classes: all rows (n, ...), their classes (n,), and how many classes there are.
         terms: for each network.
         validation: rows and classes to measure the accuracy on after every epoch.
+        names: what to call each network in the line of an epoch, which tells of the first of those that train together.
 
     Returns:
         The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs, M, 7), and the
@@ -141,7 +143,7 @@ def fit_contrast(
                     told[epoch, at : at + size] = training.epoch(epoch, validation)
                     seconds[epoch] += time.perf_counter() - begin
                     bar.step(len(part) / loop.epochs)
-                    bar.say(_words(epoch, loop.epochs, told[epoch, at]))
+                    bar.say(_words(epoch, loop.epochs, told[epoch, at], names[at] if names else ""))
             for name, value in models.state().items():
                 state[name][at : at + size] = value
         whole.load(state)
@@ -159,11 +161,26 @@ def _check_outputs(models: Members, x: Tensor, classes: int) -> None:
         )
 
 
-def _words(epoch: int, epochs: int, told: Tensor) -> str:
-    """The first network's numbers, as a line for the terminal."""
+def _words(epoch: int, epochs: int, told: Tensor, name: str) -> str:
+    """A network's numbers for the terminal, those of most interest first: it may be narrow."""
     known = dict(zip(COLUMNS, (float(value) for value in told), strict=True))
     shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
-    return f"{epoch + 1}/{epochs} " + " ".join(f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
+    return f"{name} {epoch + 1}/{epochs} ".lstrip() + " ".join(
+        f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n])
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Memory for counterfactuals (M, n, d) in the making."""
+
+    x: Tensor
+    positive: Tensor
+    grown: Grown
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Room":
+        return cls(x, torch.empty_like(x), Grown.room(x))
 
 
 class Training:
@@ -193,6 +210,7 @@ class Training:
         self.how = Search(lam, energy, tau, lr, lesson.steps, lesson.epsilon)
         self.weighted = bool((self.clf != 1).any())
         self.draws, self.classes = Draws(plan, len(x), lesson.count), Classes.of(labels, classes)
+        self.rooms = dict[int, Room]()
         self.splits = dict[tuple[int, int], Split]()
         if lesson.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
             raise SettingError("counterfactuals need rows of at least two classes")
@@ -208,7 +226,11 @@ class Training:
             parts = [(slice(None), slice(None))]
             if self.lesson.refresh == "batch":
                 parts = self._split(order.shape[1], rows.shape[1]).parts
-            sums = [self._teach(order[:, b], self.pairs(rows[:, g], u[:, :, g])) for b, g in parts]
+            sums = list[Tensor]()
+            for batch, group in parts:
+                some = rows[:, group]
+                pairs = self.pairs(some, u[:, :, group], self._room(*some.shape))
+                sums.append(self._teach(order[:, batch], pairs))
             told = torch.stack(sums).sum(0) / rows.shape[1]
         seen = [self.accuracy(self.x, self.labels)]
         seen.append(self.accuracy(*validation) if validation else torch.full_like(seen[0], torch.nan))
@@ -222,24 +244,30 @@ class Training:
         """(M, b, ...) rows by their numbers (M, b)."""
         return self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, *self.x.shape[1:])
 
+    def _picked(self, rows: Tensor, out: Tensor) -> Tensor:
+        """(M, n, d) flat rows by their numbers (M, n)."""
+        torch.index_select(self.flat, 0, rows.reshape(-1), out=out.view(-1, out.shape[2]))
+        return out
+
     # ---- counterfactuals
 
-    def pairs(self, rows: Tensor, u: Tensor) -> Pairs:
+    def pairs(self, rows: Tensor, u: Tensor, room: Room | None = None) -> Pairs:
         """Grow counterfactuals of rows (M, n) with the networks as they are; u (M, 2, n) are random numbers."""
-        lesson, size = self.lesson, (*rows.shape, self.flat.shape[1])
-        x = self.flat.index_select(0, rows.reshape(-1)).view(size)
+        lesson = self.lesson
+        room = room or Room.of(self.flat.new_empty(*rows.shape, self.flat.shape[1]))
+        x = self._picked(rows, room.x)
         now = self.models.vjp(x.mT, self.shape)[0].argmax(1)  # (M, n)
         wish, y = self.classes.other(now, u[:, 0]), self.labels[rows]
         if lesson.kind == "omni":
             return self._omniscient(x, now, wish, y, u[:, 1])
-        grown = grow(self.models, x, wish, self.how, lesson.domain, shape=self.shape, net=lesson.net)
+        grown = grow(self.models, x, wish, self.how, lesson.domain, shape=self.shape, net=lesson.net, out=room.grown)
         counts = now == y if lesson.spare_wrong else torch.ones_like(grown.open)
         near, mature, positive = grown.near, grown.end, x
         if lesson.kind == "draft":
             near, counts, mature = grown.end, counts & grown.inside, grown.end.clone()
         else:
-            positive = self.flat.index_select(0, self.classes.row(wish, u[:, 1]).reshape(-1)).view(size)
-        mature[grown.open] = positive[grown.open]
+            positive = self._picked(self.classes.row(wish, u[:, 1]), room.positive)
+        torch.where(grown.open[..., None], positive, mature, out=mature)
         lesson.domain.spare_(positive.mT, mature.mT)
         return Pairs(mature, positive, wish, near, y, counts, ~grown.open, grown.steps)
 
@@ -307,6 +335,12 @@ class Training:
         if key not in self.splits:
             self.splits[key] = Split.of(n, self.loop.batch_size, counterfactuals, self.x.dtype)
         return self.splits[key]
+
+    def _room(self, m: int, n: int) -> Room:
+        """Memory that is kept from epoch to epoch: fresh memory costs more than what is done in it."""
+        if n not in self.rooms:
+            self.rooms[n] = Room.of(self.flat.new_empty(m, n, self.flat.shape[1]))
+        return self.rooms[n]
 
     def accuracy(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M,) share of rows whose class each network gets right."""

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from holdfast.reach import Layout
 
+RUNS = 8  # slices, which cost less than numbers of columns as long as they are few
+
 
 @dataclass(frozen=True, eq=False)
 class Domain:
@@ -45,9 +47,19 @@ class Domain:
         return (float(self.low[0]), float(self.high[0])) if same else None
 
     @cached_property
+    def size(self) -> float:
+        """No column inside the limits is further from 0."""
+        return max(float(self.low.abs().max()), float(self.high.abs().max()))
+
+    @cached_property
     def binds(self) -> bool:
         """Is there a column that may not change freely?"""
         return bool(len(self.fixed) + len(self.up) + len(self.down))
+
+    @cached_property
+    def _held(self) -> tuple[list[slice | Tensor], list[slice | Tensor], list[slice | Tensor]]:
+        """Columns that are fixed, may only rise, or may only fall, for indexing."""
+        return runs(self.fixed), runs(self.up), runs(self.down)
 
     @cached_property
     def _either(self) -> Tensor:
@@ -65,13 +77,7 @@ class Domain:
 
     def step_(self, to: Tensor, x: Tensor) -> Tensor:
         """Where a step from x to `to` may lead, in its place."""
-        self.clamp_(to)
-        if len(self.fixed):
-            to[:, self.fixed] = x[:, self.fixed]
-        if len(self.up):
-            to[:, self.up] = torch.maximum(to[:, self.up], x[:, self.up])
-        if len(self.down):
-            to[:, self.down] = torch.minimum(to[:, self.down], x[:, self.down])
+        self._hold_(self.clamp_(to), x)
         return to
 
     def shown(self, x: Tensor) -> Tensor:
@@ -90,9 +96,20 @@ class Domain:
 
             x+_d := x'_d    where d is fixed,  may only fall and x+_d > x'_d,  or may only rise and x+_d < x'_d
         """
-        if len(self.fixed):
-            positive[:, self.fixed] = mature[:, self.fixed]
-        if len(self.up):
-            positive[:, self.up] = torch.maximum(positive[:, self.up], mature[:, self.up])
-        if len(self.down):
-            positive[:, self.down] = torch.minimum(positive[:, self.down], mature[:, self.down])
+        self._hold_(positive, mature)
+
+    def _hold_(self, to: Tensor, x: Tensor) -> None:
+        """Let rows, in place, be at least, at most or exactly at x where columns may not go elsewhere."""
+        fixed, up, down = self._held
+        for at in fixed:
+            to[:, at] = x[:, at]
+        for at in up:
+            to[:, at] = torch.maximum(to[:, at], x[:, at])
+        for at in down:
+            to[:, at] = torch.minimum(to[:, at], x[:, at])
+
+
+def runs(columns: Tensor) -> list[slice | Tensor]:
+    """Columns (c,) in rising order as a few slices, or as they are if there would be many."""
+    parts = columns.tensor_split((columns.diff() != 1).nonzero()[:, 0] + 1) if len(columns) else ()
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts] if len(parts) <= RUNS else [columns]

@@ -1,8 +1,7 @@
 """Counterfactuals in the making: the search inside Counterfactual Training, for all networks of a stack at once.
 
     x_k = P( x_{k-1} - lr g_k ),   k = 1 .. T,   from x_0 = x
-    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t
-    phi_k = a (b + k)^-0.9,   b = round(T / 25),   a = b / 10
+    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `holdfast.energy`
 
     mature     the first x_k with S_t >= tau, S = softmax(M(x_k)); a row stops there
     nascent    the last x_k, up to there, with |x_k - x_0|_inf <= epsilon; x_0 is one
@@ -11,11 +10,11 @@ This is ECCCo with energy > 0 and Generic with energy = 0. P keeps to the domain
 never moves, a one-way column never turns back. With a VAE (REVISE) the code z moves, x_k = dec(z), and the domain is
 all that is kept to.
 
-Altmeyer et al., "Counterfactual Training", 2025; phi and the 1e-3 are in the authors' code only, and without phi the
-energy would weigh 20 to 200 times as much. phi is 0 for T <= 12. Their step size setting is never read: lr is 0.1.
+Altmeyer et al., "Counterfactual Training", 2025. The step size setting of the authors' code is never read: lr is 0.1.
 
 Rows do not depend on each other, so those that have stopped leave the batch once they are half of it, and large
-batches are worked off in parts that stay in the cache. Tensors are (networks, columns, rows), see `holdfast.stack`.
+batches are worked off in parts that stay in the cache. Tensors are (networks, columns, rows), see `holdfast.stack`; in
+memory a row of many columns is in one piece.
 """
 
 import math
@@ -26,19 +25,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from holdfast.energy import RIDGE, decay
 from holdfast.network import Pullback
-from holdfast.stack import Members
+from holdfast.stack import WIDE, Members
+from holdfast.train.ball import Ball, picked
 from holdfast.train.domain import Domain
 from holdfast.train.generative import Autoencoder
 
-RIDGE = 1e-3  # weight of E^2 beside E
-CELLS = 1 << 18  # numbers in the rows worked on at once: a few such tensors stay in the cache
-
-
-def decay(steps: int) -> Tensor:
-    """(steps,) phi_1 .. phi_T, in double precision."""
-    b = round(steps / 25)
-    return b / 10 * (b + torch.arange(1, steps + 1, dtype=torch.float64)) ** -0.9
+CELLS = 5 << 17  # numbers in the rows worked on at once: four such tensors stay in the cache
+LEFT = 0.5  # share of the rows still on their way at which the others leave the batch
+SIGN = torch.ops.aten.smooth_l1_loss_backward.grad_input  # v sign(a - b) in one pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +49,26 @@ class Search:
     epsilon: float
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How far a step may lead."""
+
+    steep: float  # for a slope by what the first layer sees, a column changes by this times its length at most
+    slip: float  # what the distance in the objective, and rounding, may add
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.steep)
+
+    def sound(self, slope: Tensor) -> bool:
+        """Is all that comes of a slope sure to be a number?"""
+        return self.known and math.isfinite(self.steep * math.sqrt(float(slope.square().sum())))
+
+    def bound(self, slope: Tensor) -> float:
+        """No column of any row changes by more than this; slopes are (M, h, n)."""
+        return 1.001 * self.steep * math.sqrt(float(slope.square().sum(1).max())) + self.slip
+
+
 class Walk(Protocol):
     """Where rows are, and how they get elsewhere."""
 
@@ -60,8 +76,8 @@ class Walk(Protocol):
         """(M, d, n) the rows that networks see."""
         ...
 
-    def base(self) -> tuple[Tensor, Tensor | None]:
-        """(M, d, n) what the next step is added to, and room for the sum."""
+    def base(self) -> tuple[Tensor | None, Tensor]:
+        """(M, d, n) what the next step is added to, None for zero; and room for the sum."""
         ...
 
     def move(self, to: Tensor) -> None:
@@ -82,14 +98,15 @@ class Free:
     def rows(self) -> Tensor:
         return self.domain.shown(self.x)
 
-    def base(self) -> tuple[Tensor, Tensor | None]:
+    def base(self) -> tuple[Tensor | None, Tensor]:
         return self.x, self.last
 
     def move(self, to: Tensor) -> None:
         self.x, self.last = self.domain.step_(to, self.x), self.x
 
     def only(self, some: Tensor) -> None:
-        self.x, self.last = picked(self.x, some), picked(self.last, some)
+        self.x = picked(self.x, some)
+        self.last = torch.empty_like(self.x)
 
 
 class Coded:
@@ -104,8 +121,9 @@ class Coded:
         rows, self.back = self.net.decode_vjp(self._flat(self.z))
         return self.domain.clamp_(self._stacked(rows).to(self.like.dtype))
 
-    def base(self) -> tuple[Tensor, Tensor | None]:
-        return torch.zeros_like(self.like).expand(-1, -1, self.z.shape[2]), None
+    def base(self) -> tuple[Tensor | None, Tensor]:
+        m, d, _ = self.like.shape
+        return None, self.like.new_empty(m, d, self.z.shape[2])
 
     def move(self, to: Tensor) -> None:
         assert self.back is not None
@@ -137,73 +155,89 @@ class Grown:
         flags = torch.zeros(x.shape[:2], dtype=torch.bool)
         return cls(torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x)))
 
-    def write(self, place: Tensor, p: Tensor, near: Tensor, inside: Tensor, on: Tensor) -> None:
-        """Enter rows (M, d, m) and flags (M, 1, m) at the places (M, m) of all rows."""
-        found = p, near, inside > 0, on > 0
-        for room, part in zip((self.end, self.near, self.inside, self.open), found, strict=True):
-            room.view(-1, part.shape[1]).index_copy_(0, place.reshape(-1), part.mT.reshape(-1, part.shape[1]))
+    def write(self, place: Tensor, p: Tensor, ball: Ball, on: Tensor, some: Tensor | None = None) -> None:
+        """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all rows."""
+        inside, open_ = ball.inside, on[:, 0] > 0
+        if some is not None:
+            p, place, inside, open_ = picked(p, some), *(v.gather(1, some) for v in (place, inside, open_))
+        to = place.reshape(-1)
+        self.end.view(-1, p.shape[1]).index_copy_(0, to, p.mT.reshape(-1, p.shape[1]))
+        self.inside.view(-1)[to], self.open.view(-1)[to] = inside.reshape(-1), open_.reshape(-1)
 
 
 def grow(
     models: Members, x: Tensor, wanted: Tensor, how: Search, domain: Domain, *,
-    shape: Sequence[int] = (), net: Autoencoder | None = None,
+    shape: Sequence[int] = (), net: Autoencoder | None = None, out: Grown | None = None,
 ) -> Grown:  # fmt: skip
     """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
 
     Args:
         shape: of a row, if it is not flat.
         net: an autoencoder to search in the codes of.
+        out: room for what becomes of them.
     """
     m, n, d = x.shape
-    out, all_, count = Grown.room(x), torch.arange(m * n).view(m, n), max(1, -(-x.numel() // CELLS))
+    out, wide = out or Grown.room(x), d >= WIDE and net is None
+    out.steps.zero_()
+    pace = Pace(models.steep(), float((how.lr * how.lam).max()) + 4 * torch.finfo(x.dtype).eps * domain.size)
+    all_, count = torch.arange(m * n).view(m, n), max(1, -(-x.numel() // CELLS))
     for place in all_.tensor_split(count, 1) if n else ():
-        part = x.reshape(-1, d)[place].mT.contiguous()
+        at = slice(int(place[0, 0]), int(place[0, -1]) + 1)
+        part = x[:, at].mT if wide else x[:, at].mT.contiguous()
         walk = Free(part, domain) if net is None else Coded(part, domain, net)
-        _grow(models, part, wanted.reshape(-1)[place][:, None], place, how, walk, shape, out)
+        ball = Ball(part, place, out.near.view(-1, d), how.epsilon)
+        if wide and pace.known and domain.layout is None:  # rounding to one level is no small step
+            ball.begin(walk.rows())
+        _grow(models, part, wanted[:, None, at], place, how, walk, ball, pace, shape, out)
     return out
 
 
 def _grow(
-    models: Members, x: Tensor, t: Tensor, place: Tensor, how: Search, walk: Walk, shape: Sequence[int], out: Grown
-) -> None:
+    models: Members, x: Tensor, t: Tensor, place: Tensor, how: Search, walk: Walk, ball: Ball, pace: Pace,
+    shape: Sequence[int], out: Grown,
+) -> None:  # fmt: skip
     """The same for rows (M, d, n) that are worked on together; t is (M, 1, n)."""
     w = how.energy * decay(how.steps).to(x.dtype)[:, None, None, None]  # (T, M, 1, 1)
     constant, linear = (-1 - w).unbind(), (2 * RIDGE * w).unbind()
-    rate, back = -how.lr, -how.lr * how.lam
-    near, on = x.clone(), torch.ones_like(x[:, :1])  # 1 for rows that walk on, 0 for those that have stopped
-    own, moves, room = torch.empty(0), list[Tensor](), (torch.empty_like(x), torch.empty_like(x))
+    rate, back, tiny = -how.lr, -how.lr * how.lam, torch.finfo(x.dtype).tiny
+    on = torch.ones(len(x), 1, x.shape[2], dtype=x.dtype)  # 1 for rows that walk on, 0 for those that have stopped
+    own, before, speed, drag, left, steps = on, x, on, on, list[float](), list[list[float]]()
     for k in range(how.steps + 1):
         p = walk.rows()
-        z, pull = models.vjp(p, shape)  # (M, K, n)
-        s, delta = torch.softmax(z, 1), torch.sub(p, x, out=room[0])
-        inside = torch.abs(delta, out=room[1]).amax(1, keepdim=True).le_(how.epsilon)  # 1 or 0
-        near.lerp_(p, inside)  # by 1 or 0 it is exact
+        z, way = models.vjp(p, shape)  # (M, K, n)
+        s = torch.softmax(z, 1)
+        ball.see(p, before)
         on.addcmul_(on, s.gather(1, t).ge_(how.tau), value=-1)
-        left = on.sum(2)  # (M, 1)
-        most = int(left.max())
+        now = [float(count) for count in on.sum((1, 2))]
+        most = int(max(now))
         if k == how.steps or not most:
-            out.write(place, p, near, inside, on)
+            ball.close(p, torch.arange(on.shape[2]).expand(len(on), -1))
+            out.write(place, p, ball, on)
             break
-        moves.append(left)
+        steps.append(now)
+        if now != left:
+            left, speed, drag = now, on * rate, on * back
         own = own if k else torch.zeros_like(z).scatter_(1, t, 1.0)  # e_t
         # The derivative by the scores: S - e_t of the cross-entropy, w (-1 + 2e-3 M_t) e_t of the energy. Rows that
         # have stopped stay where they are.
-        v = torch.addcmul(s, own, torch.addcmul(constant[k], linear[k], z)).mul_(on * rate)
-        base, free = walk.base()
-        to = pull(v, base, free).addcmul_(delta.sign_(), on * back)
-        if math.isnan(float(to.sum())):
-            to = torch.where(to.isnan(), base, to)
+        v = torch.addcmul(s, own, torch.addcmul(constant[k], linear[k], z)).mul_(speed)
+        base, to = walk.base()
+        SIGN(drag, p, x, 0, tiny, grad_input=to)
+        slope = way.slope(v)
+        way.onto(slope, to if base is None else to.add_(base))
+        if not pace.sound(slope) and math.isnan(float(to.sum())):
+            to = torch.where(to.isnan(), 0.0 if base is None else base, to)
+        if ball.most <= how.epsilon:
+            ball.reach(pace.bound(slope))
         walk.move(to)
-        if 2 * most <= on.shape[2]:  # go on with those that are not there yet, and some more: as many for all networks
-            out.write(place, p, near, inside, on)
-            some = on[:, 0].argsort(dim=1, descending=True, stable=True)[:, :most]
-            x, t, near, on, own = (picked(v, some) for v in (x, t, near, on, own))
-            place, room = place.gather(1, some), (torch.empty_like(x), torch.empty_like(x))
+        before = p
+        if most <= LEFT * on.shape[2]:  # go on with the others, and some more: as many for all networks
+            some, gone = on[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
+            ball.close(p, gone)
+            out.write(place, p, ball, on, gone)
+            x, t, on, own, before = (picked(v, some) for v in (x, t, on, own, before))
+            place, left = place.gather(1, some), []
+            ball.only(some)
             walk.only(some)
-    if moves:
-        out.steps.add_(torch.stack(moves).sum((0, 2)))
-
-
-def picked(x: Tensor, some: Tensor) -> Tensor:
-    """(M, c, m) some (M, m) of the rows of x (M, c, n)."""
-    return x.gather(2, some[:, None].expand(-1, x.shape[1], -1))
+    if steps:
+        out.steps.add_(torch.tensor(steps).sum(0))

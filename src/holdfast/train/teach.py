@@ -122,7 +122,7 @@ def counterfactual(
             may not are kept out of the contrast, so that the network leans less on them.
         generator: how counterfactuals are searched for: `ECCCo`, `Descent.generic(...)`, `REVISE` (if everything may
             change) or `Omniscient`; their settings `lam`, `energy`, `tau`, `lr` and `steps` count. None is ECCCo as in
-            the paper: lam=0.001, energy=5, tau=0.75, lr=0.1, steps=30.
+            the paper: lam=0.001, energy=5, tau=0.75, lr=0.1, steps=30. `ECCCo()` has 50 steps, as elsewhere.
         objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain" is the usual
             training; "draft" is the paper's first version.
         l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and adversarial term;
@@ -162,7 +162,7 @@ def counterfactual(
     domain = Domain.of(x, schema.layout(), spread=spread, categories=respect_categories)
     lesson = Lesson(
         domain, steps=tutor.steps, epsilon=float(epsilon), count=n_counterfactuals, burn_in=burn_in, refresh=refresh,
-        spare_wrong=spare_wrong, net=tutor.codes(x, schema, domain),
+        spare_wrong=spare_wrong, net=tutor.codes(x, schema, domain, progress),
     )  # fmt: skip
     each, module = tuple(seed + i for i in range(int(seeds))), recipe.network(x.shape[1], len(names))
     shelves, told = dict[str, Shelf](), dict[str, pd.DataFrame]()
@@ -173,7 +173,7 @@ def counterfactual(
             plan, terms = Plan(each * len(mine), each * len(mine)), [wanted[name][1] for name in mine for _ in each]
             models, numbers, seconds = fit_contrast(
                 module, recipe.start(module), x, labels, len(names), plan, terms, replace(lesson, kind=kind), recipe,
-                bar, held,
+                bar, held, [f"{name}, seed {s}:" for name in mine for s in each],
             )  # fmt: skip
             given = Given(recipe, labels, len(names), seed, torch.arange(0))
             origins = origins_of(Group(recipe, plan), given, schema, x)
@@ -247,6 +247,9 @@ def _check(epsilon: Any, count: Any, burn_in: Any, refresh: Any, spread: Any, se
 def _labels(X: pd.DataFrame, y: Any, names: Sequence[Any]) -> Tensor:
     """The classes of rows held out."""
     column = outcomes(X, y)
+    strange = [v for v in column.unique() if v not in names]
+    if strange:
+        raise SettingError(f"validation has the outcome {strange[0]!r}, which no row to learn from has: {names}")
     class_names(X, column, names)
     return class_numbers(column, names)
 

@@ -37,7 +37,7 @@ class Tutor:
             raise SettingError(f"a {kinds[0]} cannot be used inside training; there are {listed(_READERS)}")
         return read(method)
 
-    def codes(self, x: Tensor, schema: Schema, domain: Domain) -> Autoencoder | None:
+    def codes(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> Autoencoder | None:
         """The autoencoder to search in, trained on rows x unless the method has one."""
         how = self.method
         if how is None or not hasattr(how, "autoencoder"):
@@ -49,7 +49,7 @@ class Tutor:
             )
         return how.autoencoder or autoencoder(
             x, schema, kind=how.kind, hidden=how.hidden, latent=how.latent, epochs=how.epochs, beta=how.beta,
-            seed=how.seed,
+            seed=how.seed, progress=progress,
         )  # fmt: skip
 
 
