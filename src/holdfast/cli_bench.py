@@ -9,7 +9,9 @@ import typer
 
 
 def bench(
-    paper: Annotated[str, typer.Argument(help="Which paper, by its citation: black2022, guo2023 or krishna2024.")],
+    paper: Annotated[
+        str, typer.Argument(help="Which paper, by its citation: black2022, guo2023, krishna2024 or altmeyer2025.")
+    ],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
     ] = None,
