@@ -203,7 +203,8 @@ def test_a_terminal_sees_every_epoch_and_a_table_at_the_end(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "200")
     ran = watched(*GOOD, *QUICK, "--history", "h.csv", "--plot", "c.png")
     assert ran.code == 0, ran.err
-    history, told = read_table("h.csv"), re.findall(rf"^full, seed 0: (\d)/{EPOCHS} (accuracy .*?) *$", ran.err, flags=re.MULTILINE)
+    lines = rf"^full, seed 0: (\d)/{EPOCHS} (accuracy .*?) *$"
+    history, told = read_table("h.csv"), re.findall(lines, ran.err, flags=re.MULTILINE)
     assert [int(epoch) for epoch, _ in told] == history["epoch"].tolist()
     for at, (_, line) in enumerate(told):
         for name in ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial"):
