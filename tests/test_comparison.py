@@ -1,7 +1,6 @@
 """Models side by side: rounds, figures and reductions by hand, and the manners of `compare`."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -319,14 +318,14 @@ def test_words_and_files_say_what_the_tables_say(study: Comparison, tmp_path: An
 def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.CaptureFixture[str]) -> None:
     module = models["plain"].module.train()
     before, schema = torch.get_rng_state(), models["plain"].schema
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    state = np.random.get_state()[1].copy()
     method = hf.ECCCo(steps=15)
     frame = TABLE.copy()
     hf.compare(models, frame, y=Y, method=method, protected=["b"], progress=True, **SMALL).sensitivity(
         rounds=2, samples=5
     )
     assert torch.equal(torch.get_rng_state(), before)
-    assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == state).all()
     assert module.training
     assert models["plain"].schema is schema
     assert repr(method) == "ECCCo(steps=15)"
@@ -368,11 +367,10 @@ def test_models_that_cannot_be_compared_are_refused(models: dict[str, hf.Model])
     plain = models["plain"]
     other = hf.Model.of(plain.module, hf.Schema.infer(TABLE, scaling="minmax"), classes=plain.classes)
     turned = hf.Model.of(plain.module, SCHEMA, classes=["top", "mid", "low"])
-    ask: Callable[[list[Any]], Any] = lambda pair: hf.compare(pair, TABLE, y=Y, **SMALL)  # noqa: E731
     with pytest.raises(hf.HoldfastError, match=r"'model 1' and 'model 2' encode rows differently.* use one schema"):
-        ask([plain, other])
+        hf.compare([plain, other], TABLE, y=Y, **SMALL)
     with pytest.raises(hf.HoldfastError, match=r"'model 1' has the classes .*'model 2'"):
-        ask([plain, turned])
+        hf.compare([plain, turned], TABLE, y=Y, **SMALL)
 
 
 def test_the_discrepancy_looks_at_the_first_hundred_valid_ones() -> None:

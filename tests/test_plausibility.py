@@ -264,7 +264,7 @@ def test_the_callers_random_numbers_and_model_are_left_alone() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
     model = hf.Model.of(module, BOX)
     x, data, target = normal(5, 3).float(), normal(1200, 3).float(), torch.zeros(5, dtype=torch.int64)
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
     weights = [p.clone() for p in module.parameters()]
     implausibility(x, data)
     mmd(data, data)
@@ -272,7 +272,7 @@ def test_the_callers_random_numbers_and_model_are_left_alone() -> None:
     energy_differential(model, x, data, 1)
     sensitivity(model, x, target, torch.tensor([0]), rounds=2, samples=3)
     assert torch.equal(torch.get_rng_state(), before[0])
-    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == before[1]).all()
     assert module.training
     assert all(p.requires_grad and p.grad is None for p in module.parameters())
     assert all(torch.equal(a, b) for a, b in zip(weights, module.parameters(), strict=True))

@@ -44,8 +44,8 @@ class Ball:
         self._keep(before, self.inside > inside)
         self.inside = inside
         if self.most < math.inf:  # once a row has left, all are looked at in every step: it may come back
-            self.most = float(far.max())
-            self.most = self.most if self.most <= self.epsilon else math.inf
+            most = float(far.max())
+            self.most = most if most <= self.epsilon else math.inf
 
     def reach(self, most: float) -> None:
         """No column of any row changes by more than this in the next step."""
