@@ -1,0 +1,168 @@
+"""Where a model's features are at home: one Gaussian per class.
+
+    p_c = N(mu_c, Sigma_c)        mean and 1/(n - 1) covariance of the features of class c, in double precision
+    ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi,     Sigma_c = L_c L_c^T
+    p(z) = 1/k sum_c p_c(z)       high at home, low for what the model has never seen
+
+Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their space, so jitter is
+added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesky factor; `jitter` keeps it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError, SettingError
+from holdfast.geometry import chunks
+from holdfast.model import Model, TorchModel
+
+if TYPE_CHECKING:
+    from holdfast.image.model import ImageModel
+    from holdfast.result import Counterfactuals
+
+JITTER = 1e-6
+MOST_DOUBLINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """One Gaussian per class, as numbers (k classes, f features)."""
+
+    mean: Tensor  # (k, f)
+    whiten: Tensor  # (k, f, f) inverse Cholesky factors
+    constant: Tensor  # (k,) log-density at the mean
+    jitter: float  # what was added to the diagonals
+
+    @classmethod
+    def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
+        """Fit to features (n, f) of classes (n,)."""
+        z = z.detach().double()
+        if z.ndim != 2 or len(z) != len(labels):
+            raise SettingError(f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together")
+        if not bool(z.isfinite().all()):
+            raise SettingError("some features are no numbers; look for NaN or inf in the model or the data")
+        counts = torch.bincount(labels, minlength=k)
+        if int(counts.min()) < 2:
+            raise SettingError(f"class number {int(counts.argmin())} has {int(counts.min())} rows; a Gaussian needs 2")
+        mean = z.new_zeros(k, z.shape[1]).index_add_(0, labels, z) / counts[:, None]
+        spread = torch.stack([torch.cov(z[labels == c].T).reshape(z.shape[1], z.shape[1]) for c in range(k)])
+        factor, jitter = _cholesky(spread)
+        eye = torch.eye(z.shape[1], dtype=torch.float64).expand(k, -1, -1)
+        whiten = torch.linalg.solve_triangular(factor, eye, upper=False)
+        constant = -factor.diagonal(0, 1, 2).log().sum(1) - z.shape[1] / 2 * math.log(2 * math.pi)
+        return cls(mean, whiten.contiguous(), constant, jitter)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by them (n, f)."""
+        whiten = self.whiten[label]  # (n, f, f)
+        y = torch.bmm(whiten, (z.double() - self.mean[label])[:, :, None])  # (n, f, 1)
+        ld = self.constant[label] - 0.5 * y.square().sum((1, 2))
+        return ld, -torch.bmm(y.transpose(1, 2), whiten).squeeze(1)
+
+    def each(self, z: Tensor) -> Tensor:
+        """(n, k) log-densities under every class."""
+        parts = list[Tensor]()
+        for rows in chunks(torch.arange(len(z)), 4096):
+            d = z[rows].double()[None] - self.mean[:, None]  # (k, b, f)
+            y = d @ self.whiten.transpose(1, 2)
+            parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T)
+        return torch.cat(parts) if parts else z.new_zeros(0, len(self), dtype=torch.float64)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        """(n,) log p(z); the lower, the less the model knows about it."""
+        return torch.logsumexp(self.each(z), 1) - math.log(len(self))
+
+
+def _cholesky(spread: Tensor) -> tuple[Tensor, float]:
+    """Factors of covariances (k, f, f), and the jitter that made them possible."""
+    scale = float(spread.diagonal(0, 1, 2).mean())
+    eye = torch.eye(spread.shape[1], dtype=spread.dtype)
+    jitter = JITTER * (scale if scale > 0 else 1.0)
+    for _ in range(MOST_DOUBLINGS):
+        factor, failed = torch.linalg.cholesky_ex(spread + jitter * eye)
+        if not bool(failed.any()):
+            return factor, jitter
+        jitter *= 2
+    raise SettingError("the features have no usable covariance, whatever is added to its diagonal")
+
+
+class FeatureDensity:
+    """How much at home rows or images are among the features that a model has seen: a plausibility metric, and a flag.
+
+    Features are what the last layer of a torch network sees; of any other model of tables, the encoded rows.
+
+    Example:
+        >>> density = hf.FeatureDensity(model).fit(train.X, train.y)
+        >>> density(cfs), density.strange(cfs.after)
+    """
+
+    higher_is_better = True
+
+    def __init__(self, model: "Model | ImageModel | Any", *, strange_below: float = 0.01) -> None:
+        if not 0 < strange_below < 1:
+            raise SettingError(f"strange_below must be a share of the data between 0 and 1, got {strange_below}")
+        self.model = model if isinstance(model, Model) else _image_model(model)
+        self.strange_below = strange_below
+
+    def fit(self, X: Any, y: Any) -> "FeatureDensity":
+        """Fit the Gaussians to rows or images and their classes."""
+        place = {name: i for i, name in enumerate(self.model.classes)}
+        unknown = [label for label in pd.unique(pd.Series(np.asarray(y))) if label not in place]
+        if unknown:
+            raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(self.model.classes)}")
+        labels = torch.tensor([place[label] for label in np.asarray(y).tolist()])
+        z = self.features(X)
+        self.gaussians_ = Gaussians.of(z, labels, len(place))
+        self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
+        return self
+
+    def features(self, X: Any) -> Tensor:
+        """(n, f) what the model makes of rows or images before its last layer."""
+        if not isinstance(self.model, Model):
+            return self.model.features(X)
+        x = X if isinstance(X, Tensor) else self.model.schema.encode(X, self.model.dtype)
+        net = self.model.module if isinstance(self.model, TorchModel) else None
+        if not isinstance(net, nn.Sequential):
+            return x.double()
+        layers = list(net)
+        last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
+        with self.model.borrowed():
+            return nn.Sequential(*layers[:last])(x).double()
+
+    def log_density(self, X: Any) -> "pd.Series[float]":
+        """log p(z) of each row or image."""
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.Series(self._fitted().mixture(self.features(X)).numpy(), index=index)
+
+    def strange(self, X: Any) -> "pd.Series[bool]":
+        """Which rows or images are less at home than all but `strange_below` of the data."""
+        return self.log_density(X) < self.limit_
+
+    def __call__(self, cfs: "Counterfactuals | Any") -> "pd.Series[float]":
+        """The metric: log-density of each answer under the class that was wanted; missing where there is none."""
+        z = self.features(cfs.x_cf)
+        ld, _ = self._fitted().of_class(z, cfs.goal.wanted(cfs.scores))
+        index = cfs.after.index if hasattr(cfs, "after") else None
+        return pd.Series(ld.numpy(), index=index).where(cfs.found)
+
+    def _fitted(self) -> Gaussians:
+        if not hasattr(self, "gaussians_"):
+            raise SettingError("this density knows no data yet; call .fit(X, y) first")
+        return self.gaussians_
+
+
+def _image_model(model: Any) -> "ImageModel":
+    from holdfast.image.model import ImageModel
+
+    net = ImageModel.of(cast(Any, model))
+    if not net.has_features:
+        raise ModelError("which layer has the features? Use hf.image.ImageModel.of(module, size, features=NAME)")
+    return net

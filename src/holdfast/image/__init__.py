@@ -1,0 +1,1 @@
+"""Counterfactuals for image classifiers."""
