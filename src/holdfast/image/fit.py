@@ -66,14 +66,14 @@ def fit_images(
         net.parameters(), lr=schedule.lr, momentum=schedule.momentum, weight_decay=schedule.weight_decay
     )
     generator, history = torch.Generator().manual_seed(seed), list[Epoch]()
-    batches = -(-len(x) // schedule.batch_size)
+    batches = len(batched(torch.arange(len(x)), schedule.batch_size))
     bar.total(schedule.epochs)
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
         for epoch in range(schedule.epochs):
             net.train()
             loss, right = 0.0, 0
             order = torch.randperm(len(x), generator=generator)
-            for i, rows in enumerate(chunks(order, schedule.batch_size)):
+            for i, rows in enumerate(batched(order, schedule.batch_size)):
                 for group in optimizer.param_groups:
                     group["lr"] = schedule.lr_at((epoch + i / batches) / schedule.epochs)
                 scores = net(x[rows])
@@ -90,6 +90,13 @@ def fit_images(
     if not all(bool(p.isfinite().all()) for p in net.parameters()):
         raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({schedule.lr:g})")
     return history
+
+
+def batched(order: Tensor, size: int) -> list[Tensor]:
+    """Parts of `size`, the last one shorter; never a single image, which has no spread to normalise by."""
+    if size > 1 and len(order) > size and len(order) % size == 1:
+        return [*chunks(order[: -size - 1], size), order[-size - 1 :]]
+    return chunks(order, size)
 
 
 def line(epoch: Epoch) -> str:

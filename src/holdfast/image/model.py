@@ -122,7 +122,7 @@ class ImageModel:
             raise ModelError(f"expected a torch module that classifies images, got {name}{fitted}")
         if isinstance(module, ResNet):
             shape = module.shape
-            size = shape.channels, shape.size, shape.size
+            size = shape.channels, *shape.sides
             return ImageModel(module, size, layer=None, classes=classes, outputs="logits",
                               coefficient=shape.coefficient)  # fmt: skip
         if size is None or len(size) != 3:

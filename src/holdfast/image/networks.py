@@ -25,7 +25,7 @@ class Shape:
     """What there is to know about a residual network besides its tensors."""
 
     channels: int
-    size: int  # height and width of an image
+    size: int | tuple[int, int]  # height and width of an image; one number for both
     classes: int
     width: int = 64  # channels of the first stage
     coefficient: float | None = 4.0  # bound of the operator norms; None for the plain network
@@ -33,14 +33,21 @@ class Shape:
     depth: int = 2  # blocks of a stage
 
     def __post_init__(self) -> None:
-        for name in ("channels", "size", "classes", "width", "stages", "depth"):
-            value: Any = getattr(self, name)
+        numbers: dict[str, Any] = {k: getattr(self, k) for k in ("channels", "classes", "width", "stages", "depth")}
+        numbers |= {"height": self.sides[0], "width of images": self.sides[1]}
+        for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 14:
                 raise ModelError(f"{name} of a residual network must be a whole number of at least 1, got {value!r}")
         if self.stages > 8 or self.depth > 64:
             raise ModelError(f"{self.stages} stages of {self.depth} blocks are more than a residual network may have")
         if self.coefficient is not None and not 0 < self.coefficient < float("inf"):
             raise ModelError(f"coefficient must be a positive number, got {self.coefficient!r}")
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width of an image."""
+        size = cast(Any, self.size)  # a list, from a file
+        return (size[0], size[1]) if isinstance(size, tuple | list) else (size, size)
 
     @property
     def spectral(self) -> bool:
@@ -54,9 +61,9 @@ class Shape:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def blocks(self) -> list[tuple[int, int, int, int]]:
+    def blocks(self) -> "list[Plan]":
         """Inputs, outputs, stride and size of the inputs of every block."""
-        out, inputs, size = list[tuple[int, int, int, int]](), self.width, self.size
+        out, inputs, size = list[Plan](), self.width, self.sides
         if not self.spectral:
             size = halved(halved(size))
         for stage in range(self.stages):
@@ -67,17 +74,19 @@ class Shape:
         return out
 
 
-def halved(size: int) -> int:
-    return (size + 1) // 2
+def halved(size: tuple[int, int]) -> tuple[int, int]:
+    height, width = size
+    return (height + 1) // 2, (width + 1) // 2
 
 
+Plan = tuple[int, int, int, tuple[int, int]]
 Conv = Callable[..., nn.Module]
 
 
 class Block(nn.Module):
     """x -> act(W2 act(W1 x) + shortcut(x)), each W with batch normalisation (training) or a bias (folded)."""
 
-    def __init__(self, conv: Conv, plan: tuple[int, int, int, int], *, spectral: bool) -> None:
+    def __init__(self, conv: Conv, plan: Plan, *, spectral: bool) -> None:
         super().__init__()
         inputs, outputs, self.stride, size = plan
         self.more, self.spectral = outputs - inputs, spectral
@@ -95,7 +104,7 @@ class Block(nn.Module):
         if self.side is not None:
             return self.side(x)
         if self.stride == 2:
-            x = F.avg_pool2d(x, 2) if x.shape[-1] % 2 == 0 else x[:, :, ::2, ::2]
+            x = F.avg_pool2d(x, [2 - n % 2 for n in x.shape[2:]], stride=2)
         return F.pad(x, (0, 0, 0, 0, 0, self.more)) if self.more else x
 
 
@@ -107,7 +116,7 @@ class ResNet(nn.Module):
         conv = conv or _biased
         self.shape = shape
         kernel, stride = (3, 1) if shape.spectral else (7, 2)
-        self.stem = conv(shape.channels, shape.width, kernel, stride, shape.size)
+        self.stem = conv(shape.channels, shape.width, kernel, stride, shape.sides)
         self.blocks = nn.ModuleList([Block(conv, plan, spectral=shape.spectral) for plan in shape.blocks()])
         self.head = nn.Linear(shape.features, shape.classes)
 
@@ -124,14 +133,14 @@ class ResNet(nn.Module):
         return self.head(self.features(x))
 
 
-def _biased(inputs: int, outputs: int, kernel: int, stride: int, size: int) -> nn.Module:
+def _biased(inputs: int, outputs: int, kernel: int, stride: int, size: tuple[int, int]) -> nn.Module:
     return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2)
 
 
 def trainable(shape: Shape) -> ResNet:
     """The network to train: every convolution has batch normalisation behind it and, if asked for, a bounded norm."""
 
-    def conv(inputs: int, outputs: int, kernel: int, stride: int, size: int) -> nn.Module:
+    def conv(inputs: int, outputs: int, kernel: int, stride: int, size: tuple[int, int]) -> nn.Module:
         if shape.coefficient is None:
             made: nn.Module = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
         else:

@@ -45,9 +45,12 @@ def pulled_back(weight: Tensor, u: Tensor, size: tuple[int, int], stride: int, p
 class SpectralConv2d(nn.Module):
     """A square convolution without bias whose operator norm is at most `coefficient` at the size of its inputs."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, *, stride: int, size: int, coefficient: float) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, *, stride: int, size: int | tuple[int, int], coefficient: float
+    ) -> None:
         super().__init__()
-        self.stride, self.padding, self.size, self.coefficient = stride, kernel // 2, (size, size), coefficient
+        self.size = (size, size) if isinstance(size, int) else size
+        self.stride, self.padding, self.coefficient = stride, kernel // 2, coefficient
         self.weight = nn.Parameter(torch.empty(outputs, inputs, kernel, kernel))
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)  # as torch's own convolutions
         self.register_buffer("u", start(self.weight.detach(), self.size, stride, self.padding))
