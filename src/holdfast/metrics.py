@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.density import FeatureDensity
 from holdfast.errors import SettingError, untyped
 from holdfast.geometry import chunks
 from holdfast.report import Report
@@ -89,13 +90,27 @@ def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tupl
     return pairs
 
 
-def evaluate(cfs: Counterfactuals, X: pd.DataFrame | None = None, y: "pd.Series[Any] | None" = None) -> Report:
-    """The usual metrics in one report; those about plausibility need data and its outcomes."""
+def evaluate(
+    cfs: Counterfactuals,
+    X: pd.DataFrame | None = None,
+    y: "pd.Series[Any] | None" = None,
+    *,
+    density: FeatureDensity | None = None,
+) -> Report:
+    """The usual metrics in one report; those about plausibility need data and its outcomes, or a fitted density.
+
+    Args:
+        density: adds how much answers are at home among the model's features (higher is better), and the share of those
+            that are strange to it.
+    """
     values = {"validity": validity(cfs), "confidence": confidence(cfs), "sparsity": sparsity(cfs)}
     values |= {f"cost {n}": cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}
     values["cost l1, raw units"] = cost(cfs, "l1", units="raw")
     if X is not None and y is not None:
         values["distance to data"] = distance_to_data(cfs, X, y)
         values["outlier factor"] = outlier_factor(cfs, X, y)
+    if density is not None:
+        values["log-density"] = density(cfs)
+        values["strange"] = _answers_only(cfs, density.strange(cfs.after))
     about = {"method": cfs.run.settings, "target": cfs.run.target, "rows": len(cfs), "seconds": cfs.run.seconds}
     return Report(pd.DataFrame(values), about)
