@@ -34,6 +34,8 @@ class Shape:
 
     def __post_init__(self) -> None:
         numbers: dict[str, Any] = {k: getattr(self, k) for k in ("channels", "classes", "width", "stages", "depth")}
+        if len(self.sides) != 2:
+            raise ModelError(f"size must be a number, or height and width of an image, got {self.size}")
         numbers |= {"height": self.sides[0], "width of images": self.sides[1]}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 14:
@@ -46,8 +48,8 @@ class Shape:
     @property
     def sides(self) -> tuple[int, int]:
         """Height and width of an image."""
-        size = cast(Any, self.size)  # a list, from a file
-        return (size[0], size[1]) if isinstance(size, tuple | list) else (size, size)
+        both = self.size if isinstance(self.size, tuple | list) else (self.size, self.size)  # a list, from a file
+        return cast(tuple[int, int], tuple(both))
 
     @property
     def spectral(self) -> bool:
@@ -147,7 +149,7 @@ def trainable(shape: Shape) -> ResNet:
             made = SpectralConv2d(inputs, outputs, kernel, stride=stride, size=size, coefficient=shape.coefficient)
         return nn.Sequential(made, nn.BatchNorm2d(outputs))
 
-    return ResNet(shape, conv).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return laid_out(ResNet(shape, conv))
 
 
 def folded(net: ResNet) -> ResNet:
@@ -157,7 +159,8 @@ def folded(net: ResNet) -> ResNet:
     """
     out = empty(net.shape)
     state = dict[str, Tensor]()
-    for name, part in net.named_modules():
+    parts: dict[str, nn.Module] = dict(cast(Any, net).named_modules())
+    for name, part in parts.items():
         if isinstance(part, nn.Sequential) and isinstance(part[-1], nn.BatchNorm2d):
             conv, norm = part[0], cast(Any, part[-1])
             weight = conv.normalised() if isinstance(conv, SpectralConv2d) else cast(Tensor, conv.weight)
@@ -176,6 +179,10 @@ def empty(shape: Shape) -> ResNet:
 
 
 def ready(net: ResNet) -> ResNet:
-    """For use, not for training; laid out as convolutions are fastest."""
-    net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    return net.eval().requires_grad_(False)
+    """For use, not for training."""
+    return laid_out(net).eval().requires_grad_(False)
+
+
+def laid_out(net: ResNet) -> ResNet:
+    """Channels last, as convolutions are fastest."""
+    return cast(Any, net).to(memory_format=torch.channels_last)

@@ -23,23 +23,27 @@ def operator_norm(weight: Tensor, size: tuple[int, int], stride: int = 1, paddin
     """The norm of a convolution as a linear map of images of `size`, by power iteration in double precision."""
     weight = weight.detach().double()
     u = start(weight, size, stride, padding)
-    for _ in range(steps):
+    for _ in range(steps + 1):
         u = F.conv2d(pulled_back(weight, u, size, stride, padding), weight, stride=stride, padding=padding)
-    return float(F.conv2d(pulled_back(weight, u, size, stride, padding), weight, stride=stride, padding=padding).norm())
+    return float(length(u))
 
 
 def start(weight: Tensor, size: tuple[int, int], stride: int, padding: int) -> Tensor:
     """A first u, which nothing makes orthogonal to the one that is looked for."""
     height, width = ((n + 2 * padding - weight.shape[-1]) // stride + 1 for n in size)
     u = torch.linspace(1, 2, len(weight) * height * width, dtype=weight.dtype).view(1, len(weight), height, width)
-    return u / u.norm()
+    return u / length(u)
 
 
 def pulled_back(weight: Tensor, u: Tensor, size: tuple[int, int], stride: int, padding: int) -> Tensor:
     """v = W^T u / |W^T u|."""
     over = [(n + 2 * padding - weight.shape[-1]) % stride for n in size]
     v = F.conv_transpose2d(u, weight, stride=stride, padding=padding, output_padding=over)
-    return v / v.norm().clamp_min(torch.finfo(v.dtype).tiny)
+    return v / length(v).clamp_min(torch.finfo(v.dtype).tiny)
+
+
+def length(v: Tensor) -> Tensor:
+    return v.square().sum().sqrt()
 
 
 class SpectralConv2d(nn.Module):
@@ -72,7 +76,7 @@ class SpectralConv2d(nn.Module):
             v = pulled_back(self.weight, u, self.size, self.stride, self.padding)
         image = F.conv2d(v, self.weight, stride=self.stride, padding=self.padding)
         with torch.no_grad():
-            now = image / image.norm().clamp_min(torch.finfo(v.dtype).tiny)
+            now = image / length(image).clamp_min(torch.finfo(v.dtype).tiny)
             u.copy_(now)
         norm = (now * image).sum()
         cast(Tensor, self.norm).copy_(norm.detach())
