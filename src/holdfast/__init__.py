@@ -14,13 +14,17 @@ _PUBLIC = {
     "Comparison": "holdfast.comparison",
     "Counterfactuals": "holdfast.result",
     "Crossing": "holdfast.crossing",
+    "DeDUCE": "holdfast.image.deduce",
     "Descent": "holdfast.search.descent",
     "ECCCo": "holdfast.search.eccco",
     "Explainer": "holdfast.explainer",
     "Feature": "holdfast.feature",
+    "FeatureDensity": "holdfast.density",
     "Gravitational": "holdfast.search.external",
+    "GreedyEnsemble": "holdfast.image.ensemble",
     "GrowingSpheres": "holdfast.search.spheres",
     "HoldfastError": "holdfast.errors",
+    "JSMA": "holdfast.image.jsma",
     "LatentSearch": "holdfast.search.latent",
     "LearnedRecourse": "holdfast.train.learned",
     "MinCost": "holdfast.search.minimal",
@@ -44,6 +48,7 @@ _PUBLIC = {
     "Target": "holdfast.target",
     "Tradeoff": "holdfast.tradeoffs",
     "VAECF": "holdfast.train.generators",
+    "VLK": "holdfast.image.vlk",
     "attack_by_shift": "holdfast.robust.attack",
     "attack_rows": "holdfast.robust.evasion",
     "attacked_accuracy": "holdfast.robust.evasion",
@@ -54,12 +59,13 @@ _PUBLIC = {
     "list_methods": "holdfast.methods",
     "tradeoff": "holdfast.tradeoffs",
 }
-_MODULES = ("data", "metrics", "plausibility", "train")
+_MODULES = ("data", "image", "metrics", "plausibility", "train")
 
 __all__ = [*_PUBLIC, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from holdfast import data as data
+    from holdfast import image as image
     from holdfast import metrics as metrics
     from holdfast import plausibility as plausibility
     from holdfast import train as train
@@ -67,11 +73,16 @@ if TYPE_CHECKING:
     from holdfast.comparison import compare as compare
     from holdfast.crossing import Crossing as Crossing
     from holdfast.crossing import cross_validity as cross_validity
+    from holdfast.density import FeatureDensity as FeatureDensity
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.explainer import Explainer as Explainer
     from holdfast.explainer import Query as Query
     from holdfast.feature import Feature as Feature
     from holdfast.feature import Rule as Rule
+    from holdfast.image.deduce import DeDUCE as DeDUCE
+    from holdfast.image.ensemble import GreedyEnsemble as GreedyEnsemble
+    from holdfast.image.jsma import JSMA as JSMA
+    from holdfast.image.vlk import VLK as VLK
     from holdfast.methods import list_methods as list_methods
     from holdfast.metrics import evaluate as evaluate
     from holdfast.model import Model as Model

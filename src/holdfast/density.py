@@ -10,7 +10,7 @@ added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesk
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -160,9 +160,11 @@ class FeatureDensity:
 
 
 def _image_model(model: Any) -> "ImageModel":
-    from holdfast.image.model import ImageModel
-
-    net = ImageModel.of(cast(Any, model))
+    """An image model, or the one that a fitted network has."""
+    net = getattr(model, "model_", model)
+    if not hasattr(net, "has_features"):
+        fitted = " that has seen no images; call .fit(images, labels) first" if hasattr(model, "fit") else ""
+        raise ModelError(f"expected a hf.Model or a hf.image.ImageModel, got a {type(model).__name__}{fitted}")
     if not net.has_features:
         raise ModelError("which layer has the features? Use hf.image.ImageModel.of(module, size, features=NAME)")
     return net

@@ -24,7 +24,7 @@ from holdfast.density import FeatureDensity, Gaussians
 from holdfast.errors import ModelError, SettingError
 from holdfast.explainer import need
 from holdfast.image.greedy import GreedyPixels, Slopes
-from holdfast.image.lipschitz import lipschitz, spectrally_normalised
+from holdfast.image.jacobian import lipschitz, spectrally_normalised
 from holdfast.image.model import ImageModel
 from holdfast.target import Goal
 
