@@ -16,7 +16,8 @@ import holdfast as hf
 from holdfast.comparison import Comparison
 from holdfast.plot import save, to_svg
 from holdfast.plot_comparison import comparison_chart
-from holdfast.plot_paths import GRID, decision_paths, image_grid, png, training_curves
+from holdfast.plot_paths import GRID, decision_paths, image_grid, training_curves
+from holdfast.png import png
 
 N = 80
 RNG = np.random.default_rng(0)

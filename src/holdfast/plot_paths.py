@@ -1,9 +1,6 @@
 """Pictures of counterfactual training: where answers lead, how training went, and images with their counterfactuals."""
 
-import base64
 import json
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +11,7 @@ import torch
 from holdfast.errors import SettingError, listed, optional
 from holdfast.plot import BLUE, GREEN, GREY, INK, MOST_DOTS, ORANGE, PINK, QUIET, RED, WIDTH, themed
 from holdfast.plot_shift import COLOURS
+from holdfast.png import png
 
 if TYPE_CHECKING:
     from holdfast.model import Model
@@ -229,7 +227,7 @@ def image_grid(
     above = [str(t) for t in titles] or [str(i + 1) for i in range(n)]
     cells = pd.DataFrame(
         [
-            (name, i, above[i], "data:image/png;base64," + base64.b64encode(png((image - low) / (high - low))).decode())
+            (name, i, above[i], png((image - low) / (high - low)).url)
             for name, each in sets.items()
             for i, image in enumerate(each)
         ],
@@ -258,18 +256,3 @@ def _pixels(name: str, images: Any, shape: tuple[int, int]) -> Array:
             f"images of {name!r} have shape {values.shape}, expected (n, {shape[0]}, {shape[1]}) or flat"
         )
     return values.reshape(-1, *shape)
-
-
-def png(image: Array, *, zoom: int = 4) -> bytes:
-    """A grey image (height, width) of numbers from 0 (black) to 1 (white) as a PNG file, each pixel enlarged: viewers
-    would blur it else."""
-    grey = np.kron((255 * np.clip(image, 0, 1)).round().astype(np.uint8), np.ones((zoom, zoom), dtype=np.uint8))
-    height, width = grey.shape
-    lines = np.insert(grey, 0, 0, axis=1)  # each line begins with the number of its filter: none
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits, grey
-    parts = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines.tobytes())) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + parts

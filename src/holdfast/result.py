@@ -234,11 +234,11 @@ class Counterfactuals:
             table["holdfast:source"].to_numpy(np.int64),
             schema,
             tuple(content["classes"]),
-            _run(content["run"]),
+            run_of(content["run"]),
         )
 
 
-def _run(content: dict[str, Any]) -> Run:
+def run_of(content: dict[str, Any]) -> Run:
     """A Run from JSON, which knows lists and no tuples."""
     signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
     return Run(**dict[str, Any](content, searched=tuple(content.get("searched", ())), signatures=signatures))

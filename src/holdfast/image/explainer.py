@@ -108,7 +108,8 @@ class ImageExplainer(Settings, ABC):
             images: n images; bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
             target: a class for all images, one per image, a `Target`, "all" for every class but an image's own, or None
                 for the likeliest other one.
-            labels: the images' own classes, which "all" leaves out; left out: what the model says.
+            labels: the images' own classes, which "all" leaves out and tables and pictures name; left out: what the
+                model says.
             locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
             seed: random numbers are derived from it and the contents of each image, nothing else.
             chunk: pairs worked on at once, which bounds the memory; answers do not depend on it.
@@ -122,7 +123,8 @@ class ImageExplainer(Settings, ABC):
         asked = as_images(images, net.size)
         with net.borrowed(), limited_threads(threads), clock.bar:
             now = net.scores(asked)
-            goal, source = self._goal(net, now, target, labels)
+            own = now.argmax(1) if labels is None else _places(net, labels, len(now))
+            goal, source = self._goal(net, now, target, own)
             free = _free(locked, asked)
             x, now, free = asked[source], now[source], free[source]
             done = goal.met(now)
@@ -142,7 +144,7 @@ class ImageExplainer(Settings, ABC):
         run = self._run(net, target, seed, time.perf_counter() - clock.start)
         return ImageCounterfactuals(
             x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), clock),
-            source.numpy(), iterations.numpy(), passes, net.classes, run,
+            source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
         )  # fmt: skip
 
     def _check_call(self, model: ImageModel, chunk: int, time_budget: float | None) -> None:
@@ -157,13 +159,12 @@ class ImageExplainer(Settings, ABC):
             raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
 
-    def _goal(self, model: ImageModel, now: Tensor, target: Any, labels: Any) -> tuple[Goal, Tensor]:
+    def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[Goal, Tensor]:
         """The goal of every pair, and which image each pair is about."""
         wish = Target.of(target)
         n, k = now.shape
         source = torch.arange(n)
         if isinstance(wish.label, str) and wish.label == "all" and "all" not in model.classes:
-            own = now.argmax(1) if labels is None else _places(model, labels, n)
             others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
             source, wanted = others.nonzero().T
         elif wish.label is None:
