@@ -21,7 +21,7 @@ _PUBLIC = {
     "Feature": "holdfast.feature",
     "FeatureDensity": "holdfast.density",
     "Gravitational": "holdfast.search.external",
-    "GreedyEnsemble": "holdfast.image.ensemble",
+    "GreedyEnsemble": "holdfast.image.greedy_ensemble",
     "GrowingSpheres": "holdfast.search.spheres",
     "HoldfastError": "holdfast.errors",
     "JSMA": "holdfast.image.jsma",
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from holdfast.feature import Feature as Feature
     from holdfast.feature import Rule as Rule
     from holdfast.image.deduce import DeDUCE as DeDUCE
-    from holdfast.image.ensemble import GreedyEnsemble as GreedyEnsemble
+    from holdfast.image.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
     from holdfast.image.jsma import JSMA as JSMA
     from holdfast.image.vlk import VLK as VLK
     from holdfast.methods import list_methods as list_methods

@@ -8,7 +8,7 @@ _PUBLIC = {
     "ConvVAE": "holdfast.image.autoencoders",
     "DeDUCE": "holdfast.image.deduce",
     "Ensemble": "holdfast.image.ensemble",
-    "GreedyEnsemble": "holdfast.image.ensemble",
+    "GreedyEnsemble": "holdfast.image.greedy_ensemble",
     "GreedyPixels": "holdfast.image.greedy",
     "ImageCounterfactuals": "holdfast.image.result",
     "ImageExplainer": "holdfast.image.explainer",
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from holdfast.image.classifier import SpectralResNet as SpectralResNet
     from holdfast.image.deduce import DeDUCE as DeDUCE
     from holdfast.image.ensemble import Ensemble as Ensemble
-    from holdfast.image.ensemble import GreedyEnsemble as GreedyEnsemble
     from holdfast.image.explainer import ImageExplainer as ImageExplainer
     from holdfast.image.explainer import ImageQuery as ImageQuery
     from holdfast.image.gan import WGAN as WGAN
     from holdfast.image.greedy import GreedyPixels as GreedyPixels
+    from holdfast.image.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
     from holdfast.image.jacobian import lipschitz as lipschitz
     from holdfast.image.jsma import JSMA as JSMA
     from holdfast.image.model import ImageModel as ImageModel

@@ -79,7 +79,8 @@ class ImageModel:
         outputs: Outputs,
         coefficient: float | None,
     ) -> None:
-        self.module, self.size, self.layer, self.outputs = module, size, layer, outputs
+        self.module, self.size, self.layer = module, size, layer
+        self.outputs: Outputs = outputs
         self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
         self._seen: list[Tensor] = []
         with self.borrowed():
@@ -129,7 +130,7 @@ class ImageModel:
             raise ModelError(f"size must say channels, height and width of an image, got {size}")
         if outputs not in ("logits", "probabilities"):
             raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
-        known = dict(module.named_modules())
+        known: dict[str, nn.Module] = dict(cast(Any, module).named_modules())
         if features is not None and (features not in known or not features):
             raise ModelError(f"the module has no layer {features!r}; {did_you_mean(features, [k for k in known if k])}")
         c, h, w = size
