@@ -107,6 +107,10 @@ class GreedyPixels(ImageExplainer):
     def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
         """Scores (n, k) of images, and a function that gives gradients of the loss and priorities of the pixels."""
 
+    def ranked(self, priority: Tensor, shut: Tensor) -> Tensor:
+        """(n, d) priorities among the pixels that may still be chosen; 0 for those that may not."""
+        return priority.masked_fill(shut, 0.0)
+
     def check(self, model: ImageModel) -> None:
         need(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
         need(self.limit is None or 1 <= self.limit < LIMIT_OFF, f"limit must be at least 1, or None, got {self.limit}")
@@ -155,7 +159,7 @@ class GreedyPixels(ImageExplainer):
         limit = LIMIT_OFF if self.limit is None else self.limit
         shut = (slots.steps >= limit) | slots.locked | ~slots.free
         g = g.masked_fill(shut, 0.0)
-        priority = priority.masked_fill(shut, 0.0)
+        priority = self.ranked(priority, shut)
         push = g if slots.memory is None else g + self.momentum * slots.memory  # M of this step
         if slots.memory is not None and self.momentum_applies_to == "choice":
             priority = push.abs().masked_fill(shut, 0.0)
