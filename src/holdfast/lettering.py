@@ -5,7 +5,7 @@ A letter is a text of strokes with ';' between them, in units of a seventh of th
 """
 
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,20 +183,25 @@ def draw(
 def _letter(
     canvas: NDArray[np.uint8], letter: str, left: float, base: float, unit: float, ink: Colour, thick: float
 ) -> None:
-    lines, _ = strokes(letter)
+    x, y = int(np.floor(left)), round(base)
+    dx, dy, cover = _cover(letter, unit, thick, round(4 * (left - x)) / 4)
+    x0, y0 = x + dx, y + dy
+    x1, y1 = x0 + cover.shape[1], y0 + cover.shape[0]
+    cover = cover[max(0, -y0) : max(0, canvas.shape[0] - y0), max(0, -x0) : max(0, canvas.shape[1] - x0), None]
+    part = canvas[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)]
+    part[:] = (part * (1 - cover) + np.array(ink) * cover).round().astype(np.uint8)
+
+
+@lru_cache(2048)
+def _cover(letter: str, unit: float, thick: float, shift: float) -> tuple[int, int, NDArray[np.float64]]:
+    """How much of each pixel a letter covers (h, w), and where the first of them is, seen from its place."""
     r = thick * unit / 2
-    ends = np.stack([left + lines[..., 0] * unit, base - lines[..., 1] * unit], 2)  # (k, 2, 2) in pixels
-    edge = r + 1
-    x0, y0 = (max(0, int(ends[..., axis].min() - edge)) for axis in (0, 1))
-    x1 = min(canvas.shape[1], int(ends[..., 0].max() + edge) + 1)
-    y1 = min(canvas.shape[0], int(ends[..., 1].max() + edge) + 1)
-    if x0 >= x1 or y0 >= y1:
-        return
+    ends = strokes(letter)[0] * np.array([unit, -unit]) + np.array([shift, 0.0])  # (k, 2, 2) in pixels
+    x0, y0 = np.floor(ends.min((0, 1)) - r - 1).astype(int).tolist()
+    x1, y1 = np.ceil(ends.max((0, 1)) + r + 1).astype(int).tolist()
     places = np.stack(np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5), 2)[:, :, None]  # (h, w, 1, 2)
     start, way = ends[:, 0], ends[:, 1] - ends[:, 0]
     length = np.maximum((way * way).sum(1), 1e-12)
-    t = np.clip(((places - start) * way).sum(3) / length, 0, 1)  # (h, w, k) nearest point of each piece
+    t = np.clip(((places - start) * way).sum(3) / length, 0, 1)  # (h, w, k) the nearest point of each piece
     distance = np.sqrt(((places - start - t[..., None] * way) ** 2).sum(3)).min(2)
-    cover = np.clip(r + 0.5 - distance, 0, 1)[..., None]
-    part = canvas[y0:y1, x0:x1]
-    part[:] = (part * (1 - cover) + np.array(ink) * cover).round().astype(np.uint8)
+    return x0, y0, np.clip(r + 0.5 - distance, 0, 1)

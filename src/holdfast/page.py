@@ -17,7 +17,7 @@ from holdfast.status import Status
 from holdfast.words import Ints, Moves, headings, joined, moves, sentences
 
 if TYPE_CHECKING:
-    from holdfast.result import Counterfactuals
+    from holdfast.result import Counterfactuals, Run
 
 MOST_ROWS = 500  # in each table of the report
 MOST_NAMES = 12
@@ -55,7 +55,7 @@ def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
     lines = _lines(cfs, shown)
     order = headings(cfs.schema.features)
     used = {name for line in lines for name in line.cells}
-    return _render(
+    return render(
         "changes.html",
         lines=lines,
         columns=[name for name in order if name in used],
@@ -73,7 +73,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.codes == Status.NOT_FOUND)
     answered = _lines(cfs, found[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
-    page = _render(
+    page = render(
         "report.html",
         headline=headline(cfs),
         figures=figures(cfs),
@@ -89,7 +89,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
         open=len(open_),
         unanswered=_lines(cfs, open_[:MOST_ROWS]),
         met=_some_names(cfs, np.flatnonzero(cfs.codes == Status.ALREADY_MET)),
-        provenance=provenance(cfs),
+        provenance=provenance(cfs.run),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
@@ -106,7 +106,7 @@ def headline(cfs: "Counterfactuals") -> str:
     asked, found = len(np.unique(cfs.source)), cfs.found
     rows = len(np.unique(cfs.source[found]))
     met = len(np.unique(cfs.source[cfs.codes == Status.ALREADY_MET]))
-    text = f"{rows:,} of {asked:,} row{'s' * (asked != 1)} can get the wanted outcome ({_short(cfs.run.target, 60)})"
+    text = f"{rows:,} of {asked:,} row{'s' * (asked != 1)} can get the wanted outcome ({shortened(cfs.run.target, 60)})"
     text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
     if not found.any():
         return text + "."
@@ -140,20 +140,19 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     ]
 
 
-def provenance(cfs: "Counterfactuals") -> list[tuple[str, str]]:
+def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
     """Enough to get the answers again."""
-    run = cfs.run
     entries = [
         ("Method", run.method),
         ("Settings", run.settings),
         ("Target", run.target),
         ("Seed", str(run.seed)),
         ("Model fingerprint", run.model),
-        ("Schema fingerprint", run.schema),
+        (about, run.schema),
         ("Holdfast version", run.version),
         ("Created", run.created),
     ]
-    return [(name, _short(value, MOST_LETTERS)) for name, value in entries]
+    return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
 def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Line]:
@@ -221,7 +220,8 @@ def _some_names(cfs: "Counterfactuals", at: Ints) -> str:
     return f"row{'s' * (len(first) > 1)} {joined([*names, *([f'{rest:,} more'] if rest else [])])}" if names else ""
 
 
-def _short(text: str, letters: int) -> str:
+def shortened(text: str, letters: int) -> str:
+    """The text, or its beginning."""
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
@@ -234,7 +234,8 @@ def _templates() -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def _render(template: str, **values: object) -> str:
+def render(template: str, **values: object) -> str:
+    """A page or a part of one."""
     return _templates().get_template(template).render(**values)
 
 
