@@ -9,6 +9,7 @@ added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesk
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, listed
 from holdfast.geometry import chunks
 from holdfast.model import Model, TorchModel
 
@@ -152,6 +153,32 @@ class FeatureDensity:
         ld, _ = self._fitted().of_class(z, cfs.goal.wanted(cfs.scores))
         index = cfs.after.index if hasattr(cfs, "after") else None
         return pd.Series(ld.numpy(), index=index).where(cfs.found)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learnt, by name, for a file."""
+        g = self._fitted()
+        numbers = torch.tensor([g.jitter, self.strange_below, self.limit_], dtype=torch.float64)
+        return {"mean": g.mean, "whiten": g.whiten, "constant": g.constant, "numbers": numbers}
+
+    @classmethod
+    def from_tensors(cls, model: "Model | ImageModel | Any", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
+        """The density that `tensors` came from, for the model that it was fitted to."""
+        if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
+            raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
+        mean, whiten, constant = (tensors[name].double() for name in ("mean", "whiten", "constant"))
+        k, f = mean.shape if mean.ndim == 2 else (0, 0)
+        sizes = whiten.shape == (k, f, f) and constant.shape == (k,) and tensors["numbers"].shape == (3,)
+        if not k or not sizes or not all(bool(t.isfinite().all()) for t in tensors.values()):
+            raise SettingError("the tensors of the density do not fit each other")
+        jitter, strange_below, limit = map(float, tensors["numbers"].tolist())
+        density = cls(model, strange_below=strange_below)
+        wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
+        if (k, f) != wanted:
+            raise SettingError(
+                f"the density is of {k} classes and {f} features, the model has {wanted[0]} and {wanted[1]}"
+            )
+        density.gaussians_, density.limit_ = Gaussians(mean, whiten, constant, jitter), limit
+        return density
 
     def _fitted(self) -> Gaussians:
         if not hasattr(self, "gaussians_"):

@@ -109,7 +109,6 @@ SIGNS = {
     "%": "@ 1.4 5.5 1.4 1.5 0 360; @ 5.8 1.5 1.4 1.5 0 360; 1.7,0 5.5,7",
     "&": "@ 2.3 5.5 1.5 1.5 -30 220; 1.2,4.6 5.4,0; @ 2.2 1.9 2.2 1.9 120 320; 3.8,0.7 5.2,3.2; 1.1,3.55 3.5,4.8",
     "·": "0,2.7 0,2.7",
-    "×": "0,4.7 3.4,1.3; 0,1.3 3.4,4.7",
     "→": "0,3 6.6,3; 4.4,5.2 6.6,3 4.4,0.8",
     "…": "0,0.15 0,0.15; 2,0.15 2,0.15; 4,0.15 4,0.15",
 }  # fmt: skip
@@ -120,8 +119,8 @@ SPACE = 1.3  # and a gap on both sides
 
 def written(text: str) -> str:
     """The text in letters that are known: accents are left out, dashes are hyphens."""
-    plain = unicodedata.normalize("NFD", " ".join(text.split()).replace("–", "-").replace("—", "-").replace("−", "-"))
-    return "".join(c for c in plain if not unicodedata.combining(c))
+    plain = unicodedata.normalize("NFD", " ".join(text.split()))
+    return "".join("-" if unicodedata.category(c) == "Pd" else c for c in plain if not unicodedata.combining(c))
 
 
 @cache
@@ -197,11 +196,11 @@ def _cover(letter: str, unit: float, thick: float, shift: float) -> tuple[int, i
     """How much of each pixel a letter covers (h, w), and where the first of them is, seen from its place."""
     r = thick * unit / 2
     ends = strokes(letter)[0] * np.array([unit, -unit]) + np.array([shift, 0.0])  # (k, 2, 2) in pixels
-    x0, y0 = np.floor(ends.min((0, 1)) - r - 1).astype(int).tolist()
-    x1, y1 = np.ceil(ends.max((0, 1)) + r + 1).astype(int).tolist()
-    places = np.stack(np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5), 2)[:, :, None]  # (h, w, 1, 2)
+    (x0, y0), (x1, y1) = np.floor(ends.min((0, 1)) - r - 1), np.ceil(ends.max((0, 1)) + r + 1)
+    across, down = np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5
+    places = np.stack(np.meshgrid(across, down), 2)[:, :, None]  # (h, w, 1, 2)
     start, way = ends[:, 0], ends[:, 1] - ends[:, 0]
     length = np.maximum((way * way).sum(1), 1e-12)
     t = np.clip(((places - start) * way).sum(3) / length, 0, 1)  # (h, w, k) the nearest point of each piece
     distance = np.sqrt(((places - start - t[..., None] * way) ** 2).sum(3)).min(2)
-    return x0, y0, np.clip(r + 0.5 - distance, 0, 1)
+    return int(x0), int(y0), np.clip(r + 0.5 - distance, 0, 1)

@@ -1,4 +1,4 @@
-"""PNG files from arrays, with nothing but zlib: pictures of images are exact to the pixel and need no plotting library."""
+"""PNG files from arrays, with nothing but zlib: exact to the pixel, and no plotting library is needed."""
 
 import base64
 import struct

@@ -28,6 +28,7 @@ from holdfast.image.jacobian import lipschitz, spectrally_normalised
 from holdfast.image.model import ImageModel
 from holdfast.target import Goal
 
+UNBOUNDED = "this network has no spectral normalisation"
 TINY = 1e-12  # |ld| passes through 0 on the way from far to near
 
 
@@ -58,20 +59,27 @@ class DeDUCE(GreedyPixels):
     mu: float = 1.0
     lam: float | None = None
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
-        """Fit the densities of the classes to training images.
+    def fit(self, model: Any, images: Any = None, labels: Any = None) -> Self:
+        """Fit the densities of the classes to training images, or take those that came with the model's file.
 
         A network without spectral normalisation is warned about, with its accuracy and how much features can change
         with an image.
         """
         net = ImageModel.of(model)
+        if images is None:
+            if net.density is None:
+                raise SettingError("DeDUCE needs images and their labels: .fit(model, images, labels)")
+            self.density_ = net.density
+            if not spectrally_normalised(net):
+                warnings.warn(f"{UNBOUNDED}, so near features need not mean near images", stacklevel=2)
+            return self
         if labels is None:
             raise SettingError("DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
         self.density_ = FeatureDensity(net).fit(images, labels)
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
             warnings.warn(
-                f"this network has no spectral normalisation, so near features need not mean near images: around "
+                f"{UNBOUNDED}, so near features need not mean near images: around "
                 f"{norms.images} of the images features change up to {norms.largest:.3g} times as much as the image "
                 f"(median {norms.median:.3g}); accuracy on these images {net.accuracy(images, labels):.4f}",
                 stacklevel=2,

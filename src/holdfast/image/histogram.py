@@ -1,5 +1,6 @@
 """How many answers change so many pixels, or are so likely: bars in the look of the other charts."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def confidence_chart(confidence: NDArray[np.float64]) -> Any:
     """Answers by the probability of the wanted class."""
     low = np.floor(20 * float(confidence.min()) + 1e-9) / 20
     edges = np.linspace(low, 1.0, max(1, round((1 - low) / 0.025)) + 1)
-    names = [f"{a:.1%} to {b:.1%}" for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    names = [f"{a:.1%} to {b:.1%}" for a, b in pairwise(edges.tolist())]
     return _bars(confidence, edges, names, title="Probability of the wanted class", style="%")
 
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from holdfast.density import FeatureDensity
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
 from holdfast.geometry import chunks
 from holdfast.image.networks import ResNet, Shape, empty, ready
@@ -60,9 +61,10 @@ def words(size: Size) -> str:
 def padded(x: Tensor) -> Tensor:
     """`x` with black images appended, so that convolutions give each image the same bits in any batch.
 
-    Kernels treat single images, and what is left when a batch is shared out among threads, in another order.
+    Kernels treat single images, and what is left when a batch is shared out among threads, in another order; products
+    of matrices do so with fewer than 4 rows.
     """
-    missing = -len(x) % (2 * torch.get_num_threads())
+    missing = -len(x) % max(4, 2 * torch.get_num_threads())
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
 
 
@@ -82,6 +84,7 @@ class ImageModel:
         self.module, self.size, self.layer = module, size, layer
         self.outputs: Outputs = outputs
         self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
+        self.density: FeatureDensity | None = None  # of its features, if its file has them
         self._seen: list[Tensor] = []
         with self.borrowed():
             z, scores = self._probe()
@@ -256,21 +259,23 @@ class ImageModel:
             digest.update(name.encode() + raw.numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def save(self, path: str | Path, **more: Tensor) -> None:
+    def save(self, path: str | Path, *, density: FeatureDensity | None = None) -> None:
         """Tensors, architecture and class names in one safetensors file that runs no code; residual networks only.
 
         Args:
-            more: further tensors for the same file, under names of their own.
+            density: also keep these densities of the features, so that DeDUCE needs no training images; left out:
+                those in `density`, if there are any.
         """
         if not isinstance(self.module, ResNet):
             name = type(self.module).__name__
             raise ModelError(f"only our residual networks can be saved, not a {name}; save its state_dict yourself")
         tensors = {f"net.{k}": v.detach().contiguous().clone() for k, v in self.module.state_dict().items()}
         content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
+        density = density or self.density
+        if density is not None:
+            tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
         try:
-            untyped("safetensors.torch").save_file(
-                tensors | {k: v.contiguous() for k, v in more.items()}, path, metadata={MARK: json.dumps(content)}
-            )
+            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
         except Exception as error:  # safetensors has an error of its own, which is no OSError
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
@@ -283,14 +288,17 @@ class ImageModel:
             net = empty(Shape(**content["shape"]))
             own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
             net.load_state_dict(own, assign=True)
-            return ImageModel.of(ready(net), classes=content["classes"])
-        except HoldfastError:
-            raise
+            model = ImageModel.of(ready(net), classes=content["classes"])
+            kept = {k.removeprefix(DENSITY): v for k, v in tensors.items() if k.startswith(DENSITY)}
+            model.density = FeatureDensity.from_tensors(model, kept) if kept else None
+            return model
+        except HoldfastError as error:
+            raise FileError(f"{str(path)!r} is damaged: {error}") from None
         except Exception as error:  # the text in the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
 
 
-MARK = "holdfast-image"
+MARK, DENSITY = "holdfast-image", "density."
 
 
 def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:

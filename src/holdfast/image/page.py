@@ -111,7 +111,9 @@ def headline(cfs: "ImageCounterfactuals") -> str:
         return text + "."
     pixels = float(np.median(cfs.pixels.to_numpy()[found]))
     share = pixels / (cfs.x.shape[2] * cfs.x.shape[3])
-    return f"{text}; half of the answers change {pixels:g} pixel{'s' * (pixels != 1)} ({share:.1%} of an image) or fewer."
+    return (
+        f"{text}; half of the answers change {pixels:g} pixel{'s' * (pixels != 1)} ({share:.1%} of an image) or fewer."
+    )
 
 
 def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
@@ -145,41 +147,36 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
     rows, columns = (np.unique(v[found]) for v in (cfs.own, cfs.goal.label.numpy()))
     if len(rows) < 2 or len(columns) < 2 or max(len(rows), len(columns)) > MOST_CLASSES:
         return None
-    table = pd.DataFrame({"own": cfs.own, "target": cfs.goal.label.numpy(), "pixels": cfs.pixels})[found]
-    median = table.groupby(["own", "target"])["pixels"].median().unstack()
-    most = float(np.nanmax(median.to_numpy()))
+    pixels = cfs.pixels.to_numpy()
+    places = [[(cfs.own == own) & (cfs.goal.label.numpy() == to) & found for to in columns] for own in rows]
+    middle = [[float(np.median(pixels[p])) if p.any() else None for p in line] for line in places]
+    most = max(1.0, *(v for line in middle for v in line if v is not None))
 
-    def cell(value: float) -> tuple[str, str]:
+    def cell(value: float | None) -> tuple[str, str]:
         """The number, and how dark its field is."""
-        return ("", "0") if np.isnan(value) else (f"{value:g}", f"{0.06 + 0.5 * value / max(most, 1):.2f}")
+        return ("", "0") if value is None else (f"{value:g}", f"{0.06 + 0.5 * value / most:.2f}")
 
-    lines = [(str(cfs.classes[own]), [cell(float(v)) for v in line]) for own, line in
-             zip(median.index, median.to_numpy(), strict=True)]  # fmt: skip
-    return {"columns": [str(cfs.classes[t]) for t in median.columns], "lines": lines}
+    names = [str(cfs.classes[own]) for own in rows.tolist()]
+    lines = [(name, [cell(v) for v in line]) for name, line in zip(names, middle, strict=True)]
+    return {"columns": [str(cfs.classes[to]) for to in columns.tolist()], "lines": lines}
 
 
 def cards(cfs: "ImageCounterfactuals", at: Ints) -> list[Card]:
     """The pairs numbered `at` as texts and pictures; an image that is asked about several times is made once."""
-    seen = dict[int, str]()
-    table = cfs.table()
+    images = {row: _url(colours(cfs.x[i])) for i, row in zip(at.tolist(), cfs.source[at].tolist(), strict=True)}
+    label, target, sure = cfs.label, cfs.target, cfs.confidence.to_numpy()
+    pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
 
-    def number(value: Any, style: str) -> str:
-        return "" if pd.isna(value) else format(value, style)
+    def card(i: int) -> Card:
+        row, status = int(cfs.source[i]), Status(int(cfs.codes[i]))
+        lost = status == Status.NOT_FOUND
+        texts = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
+        numbers = "" if lost else f"{pixels[i]:g}", "" if lost else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"
+        return Card(
+            row, *texts, *numbers, images[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i]))
+        )
 
-    out = list[Card]()
-    for i in at.tolist():
-        line = table.iloc[i]
-        row = int(line["row"])
-        if row not in seen:
-            seen[row] = _url(colours(cfs.x[i]))
-        out.append(
-            Card(
-                row, str(line["label"]), str(line["target"]), str(line["status"]), str(line["reason"]),
-                f"{line['confidence']:.1%}", number(line["pixels"], "d"), number(line["l1"], ".2f"),
-                f"{line['iterations']:,}", seen[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i])),
-            )
-        )  # fmt: skip
-    return out
+    return [card(i) for i in at.tolist()]
 
 
 def _url(pixels: Bytes) -> str:

@@ -61,7 +61,7 @@ def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
     if order == "spread" and len(at) > most:
         return at[np.linspace(0, len(at) - 1, most).round().astype(np.int64)]
     if order in ("fewest", "most"):
-        pixels = (cfs.x_cf != cfs.x).any(1).flatten(1).sum(1).numpy()[at]
+        pixels = moved(cfs)[at]
         at = at[np.argsort(pixels if order == "fewest" else -pixels, kind="stable")]
     return at[:most]
 
@@ -99,24 +99,28 @@ def grid(
 
 def caption(cfs: "ImageCounterfactuals", i: int) -> tuple[str, str]:
     """'4 → 9', and what is to be said about it."""
-    sure = f"confidence {float(cfs.confidence[i]):.2f}"
-    if cfs.codes[i] == Status.NOT_FOUND:
-        return f"{cfs.label[i]} → {cfs.target[i]}", f"not found, {sure}"
-    count = int(cfs.pixels[i])
-    return f"{cfs.label[i]} → {cfs.target[i]}", f"{count} pixel{'s' * (count != 1)}, {sure}"
+    sure = f"confidence {cfs.confidence.iat[i]:.2f}"
+    count = moved(cfs)[i]
+    told = "not found" if cfs.codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
+    return f"{cfs.label[i]} → {cfs.target[i]}", f"{told}, {sure}"
+
+
+def moved(cfs: "ImageCounterfactuals") -> Ints:
+    """(n,) how many pixels differ, in attempts as well."""
+    return (cfs.x_cf != cfs.x).any(1).flatten(1).sum(1).numpy()
 
 
 def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: int) -> Bytes:
     """Blocks of three images with their captions below."""
     high, wide = (n * zoom for n in cfs.x.shape[2:])
-    words = [caption(cfs, i) for i in at.tolist()]
     block = 3 * wide + 2 * GAP
     columns = columns or max(1, (PAGE - 2 * MARGIN + BETWEEN) // (block + BETWEEN))
     columns = min(columns, len(at))
     lines = -(-len(at) // columns)
     head, foot = TITLE + 34, 4 * SMALL  # names of the columns; what the colours mean
     step = high + 16 + TITLE + 14 + SMALL + BELOW
-    canvas = _blank(MARGIN + head + lines * step - BELOW + foot + MARGIN, 2 * MARGIN + columns * (block + BETWEEN) - BETWEEN)
+    across = 2 * MARGIN + columns * (block + BETWEEN) - BETWEEN
+    canvas = _blank(MARGIN + head + lines * step - BELOW + foot + MARGIN, across)
     for n, i in enumerate(at.tolist()):
         left = MARGIN + (n % columns) * (block + BETWEEN)
         top = MARGIN + head + (n // columns) * step
@@ -126,7 +130,7 @@ def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: i
                 name = cut(("original", "counterfactual", "difference")[k], SMALL, wide + GAP)
                 draw(canvas, name, x, MARGIN + TITLE, size=SMALL, ink=QUIET)
             _place(canvas, enlarged(pixels, zoom), x, top)
-        title, told = words[n]
+        title, told = caption(cfs, i)
         base = top + high + 16 + TITLE
         draw(canvas, cut(title, TITLE, block), left, base, size=TITLE, ink=INK, thickness=BOLD)
         ink = RED if cfs.codes[i] == Status.NOT_FOUND else QUIET
@@ -138,13 +142,12 @@ def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: i
 def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: int) -> Bytes:
     """A line per image: itself, then its counterfactuals by wanted class, and below them what changed."""
     high, wide = (n * zoom for n in cfs.x.shape[2:])
-    goals = cfs.goal.label.numpy()
+    goals, count = cfs.goal.label.numpy(), moved(cfs)
     wanted = sorted({int(goals[i]) for i in at})
     head, foot, step = TITLE + 34, 4 * SMALL, 2 * high + GAP + 12 + SMALL + 36
     first = wide + BETWEEN  # the image itself stands apart
-    canvas = _blank(
-        MARGIN + head + len(images) * step - 36 + foot + MARGIN, 2 * MARGIN + first + len(wanted) * (wide + GAP) - GAP
-    )
+    across = 2 * MARGIN + first + len(wanted) * (wide + GAP) - GAP
+    canvas = _blank(MARGIN + head + len(images) * step - 36 + foot + MARGIN, across)
     draw(canvas, cut("original", SMALL, wide + GAP), MARGIN, MARGIN + TITLE, size=SMALL, ink=QUIET)
     for n, place in enumerate(wanted):
         name = cut(f"→ {cfs.classes[place]}", TITLE, wide)
@@ -163,7 +166,7 @@ def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: in
             _place(canvas, enlarged(after, zoom), left, top)
             _place(canvas, enlarged(changed, zoom), left, top + high + GAP)
             lost = cfs.codes[i] == Status.NOT_FOUND
-            told = cut("not found" if lost else f"{int(cfs.pixels[i])} px", SMALL, wide)
+            told = cut("not found" if lost else f"{count[i]} px", SMALL, wide)
             base = top + 2 * high + GAP + 12 + SMALL
             draw(canvas, told, left, base, size=SMALL, ink=RED if lost else QUIET)
     _legend(canvas, canvas.shape[0] - MARGIN)

@@ -88,7 +88,7 @@ class ImageCounterfactuals:
         return pd.Series(value.masked_fill(torch.tensor(self.codes == Status.NOT_FOUND), float("nan")).numpy())
 
     def changes(self) -> pd.DataFrame:
-        """Only what changes, one line per value, for pairs with an answer: row, target, channel, y, x, before, after."""
+        """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
         different = (self.x_cf != self.x).numpy() & self.found[:, None, None, None]
         pair, channel, y, x = np.nonzero(different)
         values = {"before": self.x.numpy()[different], "after": self.x_cf.numpy()[different]}
@@ -130,7 +130,10 @@ class ImageCounterfactuals:
         return pairs_table(self)
 
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        return np.array(self.classes)[places] if len(set(map(type, self.classes))) == 1 else _mixed(self.classes)[places]
+        names = np.empty(len(self.classes), dtype=object)
+        names[:] = self.classes
+        same = len({type(name) for name in self.classes}) == 1  # else numpy would make texts of numbers
+        return (np.array(self.classes) if same else names)[places]
 
     # ---- pictures and files
 
@@ -188,10 +191,3 @@ class ImageCounterfactuals:
         from holdfast.image.files import load
 
         return load(Path(path))
-
-
-def _mixed(classes: Sequence[Any]) -> npt.NDArray[Any]:
-    """Names of several types as they are: numpy would make texts of numbers."""
-    out = np.empty(len(classes), dtype=object)
-    out[:] = classes
-    return out
