@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 bench-altmeyer2025 clean
+.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 bench-altmeyer2025 bench-hoeltgen2021 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -35,6 +35,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/shift.py bench_results/shift.json
 	$(BIN)/python benchmarks/hardening.py bench_results/hardening.json
 	$(BIN)/python benchmarks/teaching.py bench_results/teaching.json
+	$(BIN)/python benchmarks/images.py bench_results/images.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev
@@ -52,6 +53,10 @@ bench-krishna2024: $(VENV)/.dev
 # The tables of Altmeyer et al. 2025, about an hour; goes on where it was stopped.
 bench-altmeyer2025: $(VENV)/.dev
 	$(BIN)/holdfast bench altmeyer2025
+
+# The tables of Höltgen et al. 2021 on MNIST, some hours on two cores; goes on where it was stopped.
+bench-hoeltgen2021: $(VENV)/.dev
+	$(BIN)/holdfast bench hoeltgen2021
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -10,15 +10,22 @@ import typer
 
 def bench(
     paper: Annotated[
-        str, typer.Argument(help="Which paper, by its citation: black2022, guo2023, krishna2024 or altmeyer2025.")
+        str,
+        typer.Argument(
+            help="Which paper, by its citation: black2022, guo2023, krishna2024, altmeyer2025 or hoeltgen2021."
+        ),
     ],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="German Credit, 200 rows, at most 20 models.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small dataset (mostly German Credit), at most 200 rows and 20 models.")
+    ] = False,
     models: Annotated[
         int | None,
-        typer.Option("--models", min=1, help="Retrained models a family, or repeats. Left out: the paper's."),
+        typer.Option(
+            "--models", min=1, help="Retrained models a family, repeats or test sets. Left out: the paper's."
+        ),
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,

@@ -15,7 +15,10 @@ from holdfast.bench.cells import Cells, write_whole
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.plot import save as save_chart
 
-PAPERS = {name: f"holdfast.bench.papers.{name}" for name in ("black2022", "guo2023", "krishna2024", "altmeyer2025")}
+PAPERS = {
+    name: f"holdfast.bench.papers.{name}"
+    for name in ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
+}
 QUICK_ROWS = 200
 FULL_SEED = 0  # and all rows, and as many models as the paper has
 
@@ -47,10 +50,10 @@ def run_paper(
     """Measure datasets one after the other; what is in `work` already is not measured again.
 
     Args:
-        datasets: names; none means all of the paper's.
+        datasets: names; none means all of the paper's own.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the cells; delete it to start anew.
-        models: retrained models per family, or repeats with other seeds; None takes as many as the paper has.
+        models: retrained models per family, repeats with other seeds, or test sets; None takes as many as the paper.
         rows: test rows; None takes all.
 
     Returns:
@@ -64,7 +67,7 @@ def run_paper(
     if not 1 <= count <= source.POOL:
         raise SettingError(f"models must be 1 to {source.POOL} for {name}, got {count}")
     results = list[dict[str, Any]]()
-    for dataset in datasets or list(source.SETTINGS):
+    for dataset in datasets or list(getattr(source, "FULL", source.SETTINGS)):
         start = time.perf_counter()
         cells = Cells(work / name, {}, said)
         result = source.run(dataset, cells, models=count, rows=rows, seed=seed)
@@ -85,5 +88,8 @@ def write_page(name: str, out: Path) -> Path:
     write_whole(page, source.page(results).encode())
     with contextlib.suppress(MissingExtraError):  # pictures need the plot extra; figures do not
         for dataset, chart in source.charts(results).items():
-            save_chart(chart, page.with_name(f"{dataset}.svg"))
+            if isinstance(chart, bytes):
+                write_whole(page.with_name(f"{dataset}.png"), chart)
+            else:
+                save_chart(chart, page.with_name(f"{dataset}.svg"))
     return page
