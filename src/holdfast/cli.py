@@ -5,9 +5,7 @@ that can go wrong ends in `main`, as one sentence and a documented exit code. Th
 is imported inside the commands, so that `holdfast --help` answers at once.
 """
 
-import contextlib
 import io
-import json
 import os
 import shlex
 import sys
@@ -21,25 +19,28 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from holdfast import __version__
+from holdfast import __version__, cli_images
 from holdfast.cli_audit import audit
 from holdfast.cli_bench import bench
+from holdfast.cli_common import MOST_ROWS, check_writable, echo, print_json, print_rich, refuse, say
+from holdfast.cli_common import printable as printable
+from holdfast.cli_common import wanted as wanted
 from holdfast.cli_settings import configured as configured
 from holdfast.cli_settings import parsed as parsed
 from holdfast.cli_tradeoff import tradeoff
 from holdfast.cli_train import train
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, TargetError
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     import holdfast as hf
     from holdfast.data import Dataset
+    from holdfast.image.explainer import ImageExplainer
 
 BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
-LONGEST = 1000  # letters of an error: some quote a value from a file
+DEMO, DEMO_IMAGES = "holdfast-demo", "holdfast-demo-images"
 DEMO_MODELS, DEMO_GUIDES = 30, 10  # retrained models of each family that judge, and those that guide
-MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
 
 EXIT_CODES = """Exit codes: 0 answered (rows without an answer are in the output, with the reason); 2 bad input or
 usage; 3 with --strict, some row has no answer; 70 an error inside holdfast (set HOLDFAST_DEBUG=1 to see where);
@@ -61,10 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="holdfast")
         except SystemExit as done:  # how typer ends, also after a usage error
             if done.code == INTERRUPTED:
-                _say("interrupted")
+                say("interrupted")
             return int(done.code or 0)
         except KeyboardInterrupt:
-            _say("interrupted")
+            say("interrupted")
             return INTERRUPTED
         except (HoldfastError, OSError) as error:
             return _failed(BAD_INPUT, str(error))
@@ -78,24 +79,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _failed(code: int, message: str) -> int:
     if os.environ.get("HOLDFAST_DEBUG"):
         traceback.print_exc()
-    _say(f"error: {message}")
+    say(f"error: {message}")
     return code
 
 
-def _say(text: str) -> None:
-    """One line on stderr, whatever is in it."""
-    line = printable(" ".join(text.split()))
-    with contextlib.suppress(BrokenPipeError):
-        typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
-
-
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-    _say(f"note: {message}")
-
-
-def printable(text: str) -> str:
-    """Names and levels come from files: they must not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    say(f"note: {message}")
 
 
 def _version(wanted: bool) -> None:
@@ -118,14 +107,26 @@ def holdfast(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the files it leaves behind.")] = Path(
-        "holdfast-demo"
-    ),
-    method: Annotated[str, typer.Option(metavar="NAME", help="See `holdfast methods`.")] = "min-cost",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help=f"Directory for the files it leaves behind; left out: {DEMO} or {DEMO_IMAGES}."
+        ),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="See `holdfast methods`; left out: min-cost, for images deduce.")
+    ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Handwritten digits instead: which pixels to change.")
+    ] = False,
 ) -> None:
     """Train a model on the German Credit data, tell every refused applicant what to change, and make that hold."""
+    if images:
+        cli_images.demo(out or Path(DEMO_IMAGES), method or "deduce")
+        return
     import holdfast as hf
 
+    out, method = out or Path(DEMO), method or "min-cost"
     start = time.perf_counter()
     explainer = configured(method, [])
     out.mkdir(parents=True, exist_ok=True)
@@ -147,15 +148,15 @@ def demo(
     cfs.save(out / "recourse.parquet")
     page = _page(cfs, out / "report.html")
     print_changes(cfs, most=10)
-    _print(
+    echo(
         f"The network is right about {float((decided == test.y).mean()):.0%} of {len(test.X)} test applicants and "
         f"refuses {len(refused)}; {int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} "
         f"changes on average, in {time.perf_counter() - start:.1f} s."
     )
     make_it_hold(explainer, cfs, model, recipe, train, out)
-    _print(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
-    _print(next_command(out, method, explainer.needs_data))
-    _print(audit_command(out))
+    echo(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
+    echo(next_command(out, method, explainer.needs_data))
+    echo(audit_command(out))
 
 
 def make_it_hold(
@@ -181,7 +182,7 @@ def make_it_hold(
     for name, answers in (("These answers", cfs), ("Moved to where retrained models agree, they", held)):
         found = hf.audit(answers, bank)
         sure, cost = int(found.certified().sum()), float(answers.cost("l2").mean())
-        _print(
+        echo(
             f"{name} hold on {found.survival().mean():.1%} of {len(bank)} retrained models; {sure} of "
             f"{int(answers.found.sum())} are certified (95% of such models, 95% sure); l2 cost {cost:.2f}."
         )
@@ -198,7 +199,7 @@ def _page(cfs: "hf.Counterfactuals", path: Path) -> bool:
     try:
         cfs.report(path)
     except MissingExtraError as error:
-        _say(f"note: no {path.name}: {error}")
+        say(f"note: no {path.name}: {error}")
         return False
     return True
 
@@ -214,19 +215,29 @@ def next_command(out: Path, method: str, needs_data: bool) -> str:
 # ---- explain
 
 
+def _of_images(name: str, value: str, about: str) -> Any:
+    return typer.Option(name, metavar=value, help=about, rich_help_panel="Only for images")
+
+
 @app.command()
 def explain(
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="People to answer: a CSV, JSON or Parquet file.")],
+    table: Annotated[
+        Path,
+        typer.Argument(metavar="TABLE", help="People to answer: a CSV, JSON or Parquet file; or images: an NPZ file."),
+    ],
     model: Annotated[Path, typer.Option(metavar="FILE", help="The model, as written by `Model.save`.")],
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What may change (TOML); left out: the one in the model file.")
     ] = None,
-    target: Annotated[str | None, typer.Option(metavar="NAME", help="The class that is wanted.")] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The class that is wanted; of images also: all.")
+    ] = None,
     any_other: Annotated[bool, typer.Option("--any-other", help="Any class but the present one is wanted.")] = False,
     method: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="How to search; left out: min-cost, or the recourse network in the model file."
+            metavar="NAME",
+            help="How to search; left out: min-cost, or the recourse network in the model file; for images deduce.",
         ),
     ] = None,
     settings: Annotated[
@@ -249,18 +260,41 @@ def explain(
     time_budget: Annotated[
         float | None, typer.Option(metavar="S", help="Seconds; rows still open then stay unanswered.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="Rows searched at once; answers do not change.")] = 1024,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Rows searched at once; answers do not change. Default: 1024, of images 128."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if some row has no answer.")] = False,
     trust_model_code: Annotated[
         bool, typer.Option("--trust-model-code", help="Load pickle, joblib and torch files, which run code.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
+    grid: Annotated[
+        Path | None, _of_images("--grid", "FILE.png", "Draw images, counterfactuals and differences.")
+    ] = None,
+    locked: Annotated[
+        Path | None, _of_images("--locked", "FILE.npy", "Pixels that may not change: true where nothing may.")
+    ] = None,
+    first: Annotated[int | None, _of_images("--first", "N", "Only the first N images.")] = None,
 ) -> None:
     """Find, for every row of TABLE, the change that gets the wanted class."""
-    import holdfast as hf
-
     if quiet:
         warnings.simplefilter("ignore")
+    if cli_images.wants_images(table, model):
+        refuse({"--schema": schema, "--trust-model-code": trust_model_code}, "is for models of tables, not of images")
+        unanswered = cli_images.explain(
+            table, model, method=method or "deduce", settings=settings or [], target=target, any_other=any_other,
+            probability=probability, data=data, locked=locked, first=first, out=out, report=report, grid=grid,
+            seed=seed, time_budget=time_budget, chunk=batch_size, quiet=quiet,
+        )  # fmt: skip
+        if strict and unanswered:
+            raise typer.Exit(UNANSWERED)
+        return
+    refuse(
+        {"--grid": grid, "--locked": locked, "--first": first}, f"is for models of images, and {str(model)!r} is none"
+    )
+    import holdfast as hf
+
     check_outputs(out, report)
     method = usual_method(model, quiet) if method is None else method
     explainer = configured(method, settings or [])
@@ -271,13 +305,14 @@ def explain(
     people = hf.data.read_table(table, judge.schema)
     _learn(explainer, method, data, judge)
     cfs = explainer.explain(
-        judge, people, wish, seed=seed, batch_size=batch_size, time_budget=time_budget, progress=not quiet
-    )
+        judge, people, wish, seed=seed, batch_size=1024 if batch_size is None else batch_size, time_budget=time_budget,
+        progress=not quiet,
+    )  # fmt: skip
     deliver(cfs, out)
     if report:
         cfs.report(report)
     if not quiet:
-        _say(cfs.summary())
+        say(cfs.summary())
     if strict and (cfs.codes == hf.Status.NOT_FOUND).any():
         raise typer.Exit(UNANSWERED)
 
@@ -289,7 +324,7 @@ def usual_method(model: Path, quiet: bool) -> str:
     if not holds_recourse(model):
         return "min-cost"
     if not quiet:
-        _say(f"note: {str(model)!r} holds a recourse network, which answers; --method NAME searches instead")
+        say(f"note: {str(model)!r} holds a recourse network, which answers; --method NAME searches instead")
     return "learned-recourse"
 
 
@@ -301,26 +336,7 @@ def check_outputs(out: Path | None, report: Path | None) -> None:
         known_extension(out, "write")
     if report and report.suffix.lower() not in (".html", ".htm"):
         raise FileError(f"cannot write {str(report)!r}: a report's name must end in .html")
-    for path in (out, report):
-        if path and not path.parent.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: there is no directory {str(path.parent)!r}")
-        if path and path.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: it is a directory")
-
-
-def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
-    """The target in the model's own terms: a class may be a number there, but is a text here."""
-    import holdfast as hf
-
-    if any_other and name is not None:
-        raise TargetError("--target and --any-other contradict each other; give one of them")
-    if any_other:
-        return hf.Target(probability=probability)
-    if name is None:
-        known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
-        raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
-    same = [c for c in classes if c == name] or [c for c in classes if str(c) == name]
-    return hf.Target(same[0] if same else name, probability)
+    check_writable(out, report)
 
 
 def _learn(explainer: "hf.Explainer", method: str, data: Path | None, model: "hf.Model") -> None:
@@ -375,9 +391,9 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
         changes = changed_cells(cfs.before, cfs.after, i) if cfs.found[i] else []
         cells = str(cfs.source[i]), "\n".join(changes) or "-", sentences[i], f"{confidence[i]:.2f}"
         table.add_row(*(Text(printable(cell)) for cell in cells))  # as Text: a level "[red]" is no markup
-    _print_rich(table)
+    print_rich(table)
     if len(cfs) > most:
-        _print(f"The first {most} of {len(cfs):,} rows.")
+        echo(f"The first {most} of {len(cfs):,} rows.")
 
 
 def changed_cells(before: "pd.DataFrame", after: "pd.DataFrame", row: int) -> list[str]:
@@ -394,27 +410,6 @@ def _short(value: Any) -> str:
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def _print_rich(table: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    with console.capture() as text:
-        console.print(table)
-    _print(text.get().rstrip("\n"))
-
-
-def print_json(value: Any) -> None:
-    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    _print(json.dumps(value, indent=1, ensure_ascii=not utf8, default=str))
-
-
-def _print(text: str) -> None:
-    try:
-        typer.echo(text)
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`: nothing is wrong
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 # ---- methods
 
 
@@ -424,29 +419,32 @@ def list_methods(
 ) -> None:
     """List the methods, what each needs, and its settings with their defaults."""
     import holdfast as hf
+    from holdfast.methods import list_image_methods
 
     about = [describe_method(name, kind) for name, kind in hf.list_methods().items()]
+    about += [describe_method(name, kind, "images") for name, kind in list_image_methods().items()]
     if as_json:
         print_json(about)
         return
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("method", "what it does", "needs", "settings", show_lines=True)
+    table = Table("method", "for", "what it does", "needs", "settings", show_lines=True)
     for m in about:
         needs = [word for word in ("gradients", "data") if m[f"needs_{word}"]]
         settings = [f"{name}={value}" for name, value in m["settings"].items()]
-        lines = [m["name"], m["class"]], [m["title"], m["paper"]], needs or ["-"], settings
+        lines = [m["name"], m["class"]], [m["for"]], [m["title"], m["paper"]], needs or ["-"], settings
         table.add_row(*(Text("\n".join(cell)) for cell in lines))
-    _print_rich(table)
+    print_rich(table)
 
 
-def describe_method(name: str, kind: "type[hf.Explainer]") -> dict[str, Any]:
+def describe_method(name: str, kind: "type[hf.Explainer | ImageExplainer]", of: str = "tables") -> dict[str, Any]:
     """What there is to know about a method, as plain values."""
     defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, kind))}
     return {
         "name": name,
         "class": kind.__name__,
+        "for": of,
         "title": kind.title,
         "needs_gradients": kind.needs_grad,
         "needs_data": kind.needs_data,
@@ -477,7 +475,7 @@ def list_datasets(
     for entry in about:
         cells = (entry[name] for name in names)
         table.add_row(*(Text(f"{c:,}" if isinstance(c, int) else c) for c in cells))
-    _print_rich(table)
+    print_rich(table)
 
 
 # ---- commands with a file of their own

@@ -8,6 +8,8 @@ from holdfast.errors import HoldfastError, SettingError, did_you_mean
 
 if TYPE_CHECKING:
     import holdfast as hf
+    from holdfast.image.explainer import ImageExplainer
+    from holdfast.settings import Settings
 
 
 def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
@@ -15,6 +17,16 @@ def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
     from holdfast import methods
 
     explainer = methods.method(method)()
+    for assignment in assignments:
+        _set(explainer, method, *key_and_value(assignment))
+    return explainer
+
+
+def configured_for_images(method: str, assignments: Sequence[str]) -> "ImageExplainer":
+    """The same of a method for images."""
+    from holdfast import methods
+
+    explainer = methods.image_method(method)()
     for assignment in assignments:
         _set(explainer, method, *key_and_value(assignment))
     return explainer
@@ -43,7 +55,7 @@ def chosen(kind: Any, what: str, known: Sequence[str], assignments: Sequence[str
     return out
 
 
-def _set(explainer: "hf.Explainer", method: str, name: str, text: str) -> None:
+def _set(explainer: "Settings", method: str, name: str, text: str) -> None:
     """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
     whole, (name, _, inner) = name, name.partition("__")
     known = explainer.get_params(deep=False)

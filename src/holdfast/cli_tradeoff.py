@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli_common import split
 from holdfast.cli_settings import configured, listed_names
-from holdfast.cli_train import labelled, split
+from holdfast.cli_train import labelled
 from holdfast.errors import FileError, SettingError
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """`holdfast train`: a model for `holdfast explain` and `audit`, with a recourse network if wanted.
 
-What only `holdfast train counterfactual` has is in `holdfast.cli_teach`.
+What only `holdfast train counterfactual` has is in `holdfast.cli_teach`, and `holdfast train images` is in
+`holdfast.cli_images`.
 """
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast import cli_teach
+from holdfast import cli_images, cli_teach
+from holdfast.cli_common import check_ending, check_writable, refuse, split
 from holdfast.cli_settings import chosen, key_and_value, listed_names
 from holdfast.errors import FileError, SettingError, did_you_mean
 
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
     Maker = hf.Recipe | hf.CounterNet | cli_teach.Lessons
     Made = hf.Model | hf.CounterNet
 
-KINDS = ("network", "counternet", "rocoursenet", "counterfactual")
+KINDS = ("network", "counternet", "rocoursenet", "counterfactual", "images")
 OF_NETWORK = (*cli_teach.OF_NETWORK, "epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
 ONLY_TAUGHT = "Only for counterfactual"  # a heading of the help
+
+
+def _only_images(name: str, about: str) -> Any:
+    return typer.Option(name, help=about, rich_help_panel="Only for images")
 
 
 def _only_taught(name: str, about: str) -> Any:
@@ -39,8 +44,15 @@ def _only_taught(name: str, about: str) -> Any:
 
 def train(
     kind: Annotated[str, typer.Argument(help=f"What to train: {', '.join(KINDS)}.")],
-    table: Annotated[Path, typer.Argument(help="Rows with their outcome: a CSV, JSON or Parquet file.")],
-    target: Annotated[str, typer.Option("--target", help="The column that holds the outcome.")],
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="Rows with their outcome: a CSV, JSON or Parquet file; of images an NPZ file, or a dataset's name."
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", help="The column that holds the outcome; images have labels instead.")
+    ] = None,
     schema: Annotated[
         Path | None, typer.Option("--schema", help="What may change (TOML); left out: read off the table.")
     ] = None,
@@ -85,6 +97,13 @@ def train(
         Path | None, _only_taught("--history", "Write a line per epoch: .csv, .json or .parquet.")
     ] = None,
     plot: Annotated[Path | None, _only_taught("--plot", "Draw how training went: .png, .svg or .html.")] = None,
+    net: Annotated[
+        str | None,
+        _only_images("--kind", "spectral (bounded convolutions, for deduce) or plain; default: spectral."),
+    ] = None,
+    progress: Annotated[
+        bool, _only_images("--progress", "A line per epoch on stderr even where that is no terminal.")
+    ] = False,
 ) -> None:
     """Train a network on TABLE, one that predicts and gives recourse, or one that learns from its counterfactuals."""
     if quiet:
@@ -99,8 +118,18 @@ def train(
         "--burn-in": burn_in,
     }  # fmt: skip
     check_kind(kind, taught | {"--history": history, "--plot": plot})
+    if kind == "images":
+        tables = {"--target": target, "--schema": schema, "--fixed": fixed, "--hidden": hidden, "--recipe": recipe}
+        refuse(tables, "is about tables, so it is not for `holdfast train images`")
+        assignments = assigned({"--epochs": epochs}, settings or [])
+        cli_images.train(table, net or "spectral", assignments, seed, test, out, progress=progress, quiet=quiet)
+        return
+    refuse({"--kind": net, "--progress": progress}, f"is for `holdfast train images` only, not for {kind!r}")
+    if target is None:
+        raise SettingError("say which column holds the outcome: --target COLUMN")
     out = out or Path(f"{kind}.safetensors")
-    check_places(out, recipe, history, plot)
+    check_ending(out, (".safetensors",), "a model's")
+    check_writable(out, recipe, history, plot)
     cli_teach.check_files(history, plot)
     maker = made(kind, assigned({"--epochs": epochs, "--hidden": hidden} | taught, settings or []), seed)
     X, y, known = labelled(table, target, schema, listed_names(fixed))
@@ -135,21 +164,6 @@ def assigned(options: dict[str, Any], settings: Sequence[str]) -> list[str]:
         if name in names.values():
             raise SettingError(f"{name} is given twice, by an option of its own and by --set; leave one of them out")
     return [*(f"{name}={options[option]}" for option, name in names.items()), *settings]
-
-
-def check_places(out: Path, *others: Path | None) -> None:
-    """A file that cannot be written is told before the work, not after it."""
-    if out.suffix.lower() != ".safetensors":
-        raise FileError(f"cannot write {str(out)!r}: a model's name must end in .safetensors")
-    for path in (out, *others):
-        if path is None:
-            continue
-        if not path.parent.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: there is no directory {str(path.parent)!r}")
-        if path.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: it is a directory")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise FileError(f"cannot write {str(path)!r}: no permission")
 
 
 def made(kind: str, assignments: Sequence[str], seed: int) -> "Maker":
@@ -198,17 +212,6 @@ def with_fixed(schema: "hf.Schema", names: Sequence[str]) -> "hf.Schema":
     return replace(
         schema, features=tuple(replace(f, change="fixed") if f.name in names else f for f in schema.features)
     )
-
-
-def split(n: int, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Places of the rows to learn from, and of those held out, in the order of the table."""
-    import numpy as np
-
-    if n < 2:
-        raise SettingError(f"need at least two rows to train on, got {n}")
-    order = np.random.default_rng(abs(seed)).permutation(n)
-    held = min(round(n * share), n - 1)
-    return sorted(order[held:].tolist()), sorted(order[:held].tolist())
 
 
 def fitted(

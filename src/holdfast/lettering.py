@@ -196,11 +196,11 @@ def _cover(letter: str, unit: float, thick: float, shift: float) -> tuple[int, i
     """How much of each pixel a letter covers (h, w), and where the first of them is, seen from its place."""
     r = thick * unit / 2
     ends = strokes(letter)[0] * np.array([unit, -unit]) + np.array([shift, 0.0])  # (k, 2, 2) in pixels
-    (x0, y0), (x1, y1) = np.floor(ends.min((0, 1)) - r - 1), np.ceil(ends.max((0, 1)) + r + 1)
-    across, down = np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5
+    low, high = np.floor(ends.min((0, 1)) - r - 1), np.ceil(ends.max((0, 1)) + r + 1)
+    across, down = (np.arange(a, b, dtype=np.float64) + 0.5 for a, b in zip(low.tolist(), high.tolist(), strict=True))
     places = np.stack(np.meshgrid(across, down), 2)[:, :, None]  # (h, w, 1, 2)
     start, way = ends[:, 0], ends[:, 1] - ends[:, 0]
     length = np.maximum((way * way).sum(1), 1e-12)
     t = np.clip(((places - start) * way).sum(3) / length, 0, 1)  # (h, w, k) the nearest point of each piece
     distance = np.sqrt(((places - start - t[..., None] * way) ** 2).sum(3)).min(2)
-    return int(x0), int(y0), np.clip(r + 0.5 - distance, 0, 1)
+    return int(low[0]), int(low[1]), np.clip(r + 0.5 - distance, 0, 1)

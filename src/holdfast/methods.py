@@ -1,12 +1,14 @@
 """The methods by the names that the command line uses."""
 
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.errors import SettingError, did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
+    from holdfast.image.explainer import ImageExplainer
 
 METHODS = {
     "descent": ("holdfast.search.descent", "Descent"),
@@ -30,13 +32,35 @@ METHODS = {
     "learned-recourse": ("holdfast.train.learned", "LearnedRecourse"),
 }
 
+IMAGE_METHODS = {
+    "deduce": ("holdfast.image.deduce", "DeDUCE"),
+    "jsma": ("holdfast.image.jsma", "JSMA"),
+    "greedy-ensemble": ("holdfast.image.greedy_ensemble", "GreedyEnsemble"),
+    "vlk": ("holdfast.image.vlk", "VLK"),
+    "revise": ("holdfast.image.revise", "REVISE"),
+}
+
 
 def method(name: str) -> "type[Explainer]":
     """The class behind a name such as 'min-cost'."""
     if name not in METHODS:
-        raise SettingError(f"unknown method {name!r}; {did_you_mean(name, METHODS)}")
+        _raise_unknown(name, METHODS, IMAGE_METHODS, "images")
     module, cls = METHODS[name]
     return getattr(importlib.import_module(module), cls)
+
+
+def image_method(name: str) -> "type[ImageExplainer]":
+    """The class behind a name such as 'deduce'."""
+    if name not in IMAGE_METHODS:
+        _raise_unknown(name, IMAGE_METHODS, METHODS, "tables")
+    module, cls = IMAGE_METHODS[name]
+    return getattr(importlib.import_module(module), cls)
+
+
+def _raise_unknown(name: str, known: Iterable[str], others: Iterable[str], kind: str) -> NoReturn:
+    if name in others:
+        raise SettingError(f"method {name!r} is for {kind}, which the model is not for; use one of {', '.join(known)}")
+    raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
 def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> "dict[str, type[Explainer]]":
@@ -47,6 +71,11 @@ def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> 
         for name, cls in found.items()
         if gradients in (None, cls.needs_grad) and data in (None, cls.needs_data)
     }
+
+
+def list_image_methods() -> "dict[str, type[ImageExplainer]]":
+    """All methods for images."""
+    return {name: image_method(name) for name in IMAGE_METHODS}
 
 
 def without_gradients() -> list[str]:

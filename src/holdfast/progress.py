@@ -2,15 +2,18 @@
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
+
+Shown = bool | Literal["lines"]  # "lines": what is said is written even where nobody is looking, such as to a log
 
 
 class Progress:
     """`with Progress(True, "Descent") as bar: bar.total(3); bar.step(0.5)`"""
 
-    def __init__(self, shown: bool, title: str) -> None:
+    def __init__(self, shown: Shown, title: str) -> None:
         self.title = title
-        self.shown = shown and sys.stderr.isatty()
+        self.shown = bool(shown) and sys.stderr.isatty()
+        self.lines = shown == "lines" and not self.shown
         self._bar: Any = None
         self._task: Any = None
 
@@ -37,6 +40,9 @@ class Progress:
         """A line above the bar, which stays there: how it goes so far."""
         if self._bar:
             self._bar.console.print(text, markup=False, highlight=False)
+        elif self.lines:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -22,7 +22,7 @@ from holdfast.errors import SettingError, did_you_mean, listed
 from holdfast.image.fit import Epoch, Schedule, fit_images
 from holdfast.image.model import ImageModel, as_images
 from holdfast.image.networks import Shape, folded, trainable
-from holdfast.progress import Progress
+from holdfast.progress import Progress, Shown
 from holdfast.settings import Settings
 from holdfast.stack import lent_generator
 
@@ -75,7 +75,7 @@ class ResNetClassifier(ImageClassifier):
         return cls(width=64, epochs=50)
 
     def fit(
-        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: bool = False, threads: int = 0
+        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: Shown = False, threads: int = 0
     ) -> Self:
         """Train on images and their labels; the same seed gives the same network.
 
@@ -86,7 +86,7 @@ class ResNetClassifier(ImageClassifier):
             images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
             labels: n names of classes, numbers or words; classes are in sorted order.
             held_out: images and labels to measure accuracy on after every epoch; nothing is learnt from them.
-            progress: show a bar and a line per epoch on stderr.
+            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the lines in any case.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
         """
         if not isinstance(self.seed, int) or isinstance(self.seed, bool):

@@ -64,6 +64,7 @@ class ImageExplainer(Settings, ABC):
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
+    needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
     advice: ClassVar[str] = "try other settings"
 

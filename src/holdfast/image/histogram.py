@@ -1,5 +1,6 @@
 """How many answers change so many pixels, or are so likely: bars in the look of the other charts."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from holdfast.plot import BLUE, WIDTH, themed
 MOST_BARS = 24
 
 
-def pixels_chart(pixels: NDArray[np.float64]) -> Any:
+def pixels_chart(pixels: NDArray[Any]) -> Any:
     """Answers by the number of pixels they change."""
     low, high = int(pixels.min()), int(pixels.max())
     step = -(-(high - low + 1) // MOST_BARS)
@@ -22,17 +23,17 @@ def pixels_chart(pixels: NDArray[np.float64]) -> Any:
     return _bars(pixels, edges, names, title="Pixels changed", shift=0.5)
 
 
-def confidence_chart(confidence: NDArray[np.float64]) -> Any:
+def confidence_chart(confidence: NDArray[Any]) -> Any:
     """Answers by the probability of the wanted class."""
-    low = np.floor(20 * float(confidence.min()) + 1e-9) / 20
-    edges = np.linspace(low, 1.0, max(1, round((1 - low) / 0.025)) + 1)
+    low = math.floor(20 * float(confidence.min()) + 1e-9) / 20
+    edges = np.linspace(low, 1.0, max(1, round((1 - low) / 0.025)) + 1, dtype=np.float64)
     names = [f"{a:.1%} to {b:.1%}" for a, b in pairwise(edges.tolist())]
     return _bars(confidence, edges, names, title="Probability of the wanted class", style="%")
 
 
 def _bars(
-    values: NDArray[np.float64],
-    edges: NDArray[np.float64],
+    values: NDArray[Any],
+    edges: NDArray[Any],
     names: list[str],
     *,
     title: str,
@@ -44,7 +45,7 @@ def _bars(
     counts, _ = np.histogram(values, edges)
     table = pd.DataFrame({"left": edges[:-1] - shift, "right": edges[1:] - shift, "answers": counts, "none": 0})
     table["words"] = [f"{name}: {n:,} answer{'s' * (n != 1)}" for name, n in zip(names, counts.tolist(), strict=True)]
-    span = [float(table["left"].iat[0]), float(table["right"].iat[-1])]
+    span = [float(edges[0]) - shift, float(edges[-1]) - shift]
     x = alt.X("left:Q", title=title, scale=alt.Scale(domain=span, nice=False, zero=False))
     x = x.axis(format=style, grid=False, tickCount=8, **({"tickMinStep": 1} if style == "d" else {}))
     y = alt.Y("answers:Q", title="Answers", axis=alt.Axis(tickCount=5, tickMinStep=1, format="~s"))

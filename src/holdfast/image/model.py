@@ -316,6 +316,15 @@ def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     return metadata, tensors
 
 
+def holds_images(path: str | Path) -> bool:
+    """Is this the file of an image model?"""
+    try:
+        with untyped("safetensors").safe_open(path, framework="pt") as file:
+            return MARK in (file.metadata() or {})
+    except Exception:  # there is no such file, or it is something else
+        return False
+
+
 def _fill(weights: Tensor, like: Tensor) -> Tensor:
     """Weights with zero rows for the images that fill up a batch."""
     return nn.functional.pad(weights.to(like.dtype), (0, 0, 0, len(like) - len(weights)))

@@ -100,7 +100,7 @@ def grid(
 def caption(cfs: "ImageCounterfactuals", i: int) -> tuple[str, str]:
     """'4 → 9', and what is to be said about it."""
     sure = f"confidence {cfs.confidence.iat[i]:.2f}"
-    count = moved(cfs)[i]
+    count = int(moved(cfs)[i])
     told = "not found" if cfs.codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
     return f"{cfs.label[i]} → {cfs.target[i]}", f"{told}, {sure}"
 

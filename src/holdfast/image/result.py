@@ -132,7 +132,7 @@ class ImageCounterfactuals:
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         names = np.empty(len(self.classes), dtype=object)
         names[:] = self.classes
-        same = len({type(name) for name in self.classes}) == 1  # else numpy would make texts of numbers
+        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make texts of numbers
         return (np.array(self.classes) if same else names)[places]
 
     # ---- pictures and files

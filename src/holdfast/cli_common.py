@@ -1,0 +1,121 @@
+"""What the commands share: how they print, which outcome is wanted, and where files may go.
+
+What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from holdfast.errors import FileError, SettingError, TargetError, listed
+
+if TYPE_CHECKING:
+    import holdfast as hf
+
+LONGEST = 1000  # letters of an error: some quote a value from a file
+MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
+
+
+# ---- printing
+
+
+def say(text: str) -> None:
+    """One line on stderr, whatever is in it."""
+    line = printable(" ".join(text.split()))
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
+
+
+def echo(text: str) -> None:
+    """Text on stdout."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`: nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(text: str) -> str:
+    """Names and levels come from files: they must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def print_rich(table: Any) -> None:
+    """A table for eyes."""
+    from rich.console import Console
+
+    console = Console()
+    with console.capture() as text:
+        console.print(table)
+    echo(text.get().rstrip("\n"))
+
+
+def print_json(value: Any) -> None:
+    """JSON for programs."""
+    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    echo(json.dumps(value, indent=1, ensure_ascii=not utf8, default=str))
+
+
+# ---- what is asked
+
+
+def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+    """The target in the model's own terms: a class may be a number there, but is a text here."""
+    import holdfast as hf
+
+    if any_other and name is not None:
+        raise TargetError("--target and --any-other contradict each other; give one of them")
+    if any_other:
+        return hf.Target(probability=probability)
+    if name is None:
+        known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
+        raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
+    same = [c for c in classes if c == name] or [c for c in classes if str(c) == name]
+    return hf.Target(same[0] if same else name, probability)
+
+
+def refuse(options: dict[str, Any], why: str) -> None:
+    """An option that would do nothing is an error."""
+    for name, value in options.items():
+        if value is not None and value is not False and value != []:
+            raise SettingError(f"{name} {why}; leave it out")
+
+
+def split(n: int, share: float, seed: int, what: str = "rows") -> tuple[list[int], list[int]]:
+    """Places of the rows to learn from, and of those held out, in the order of the table."""
+    import numpy as np
+
+    if n < 2:
+        raise SettingError(f"need at least two {what} to train on, got {n}")
+    order = np.random.default_rng(abs(seed)).permutation(n)
+    held = min(round(n * share), n - 1)
+    return sorted(order[held:].tolist()), sorted(order[:held].tolist())
+
+
+# ---- where files go
+
+
+def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
+    """A file of that kind has one of these endings."""
+    if path and path.suffix.lower() not in endings:
+        ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
+        raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """A file that cannot be written is told before the work, not after it."""
+    for path in paths:
+        if path is None:
+            continue
+        if not path.parent.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: there is no directory {str(path.parent)!r}")
+        if path.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: it is a directory")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise FileError(f"cannot write {str(path)!r}: no permission")
