@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, SettingError, listed
-from holdfast.geometry import chunks
+from holdfast.geometry import chunks, pad_rows
 from holdfast.model import Model, TorchModel
+from holdfast.network import flat_layers
 
 if TYPE_CHECKING:
     from holdfast.image.model import ImageModel
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 JITTER = 1e-6
 MOST_DOUBLINGS = 40
+CELLS = 1 << 25  # numbers held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class Gaussians:
     jitter: float  # what was added to the diagonals
 
     @classmethod
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
         """Fit to features (n, f) of classes (n,)."""
         z = z.detach().double()
@@ -63,6 +67,18 @@ class Gaussians:
 
     def of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by them (n, f)."""
+        n, most = len(z), max(2, CELLS // self.mean.shape[1] ** 2)
+        parts = [self._of_class(z[r], label[r]) for r in chunks(torch.arange(n), most)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return z.new_zeros(0, dtype=torch.float64), z.new_zeros(0, self.mean.shape[1], dtype=torch.float64)
+        return torch.cat([ld for ld, _ in parts]), torch.cat([by for _, by in parts])
+
+    def _of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        if len(z) == 1:  # a product of its own is added up in another order than one of many
+            ld, by = self._of_class(z.expand(2, -1), label.expand(2))
+            return ld[:1], by[:1]
         whiten = self.whiten[label]  # (n, f, f)
         y = torch.bmm(whiten, (z.double() - self.mean[label])[:, :, None])  # (n, f, 1)
         ld = self.constant[label] - 0.5 * y.square().sum((1, 2))
@@ -72,9 +88,9 @@ class Gaussians:
         """(n, k) log-densities under every class."""
         parts = list[Tensor]()
         for rows in chunks(torch.arange(len(z)), 4096):
-            d = z[rows].double()[None] - self.mean[:, None]  # (k, b, f)
+            d = pad_rows(z[rows]).double()[None] - self.mean[:, None]  # (k, b, f)
             y = d @ self.whiten.transpose(1, 2)
-            parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T)
+            parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
         return torch.cat(parts) if parts else z.new_zeros(0, len(self), dtype=torch.float64)
 
     def mixture(self, z: Tensor) -> Tensor:
@@ -98,7 +114,8 @@ def _cholesky(spread: Tensor) -> tuple[Tensor, float]:
 class FeatureDensity:
     """How much at home rows or images are among the features that a model has seen: a plausibility metric, and a flag.
 
-    Features are what the last layer of a torch network sees; of any other model of tables, the encoded rows.
+    Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as features; any other
+    model of tables has its encoded rows.
 
     Example:
         >>> density = hf.FeatureDensity(model).fit(train.X, train.y)
@@ -115,12 +132,22 @@ class FeatureDensity:
 
     def fit(self, X: Any, y: Any) -> "FeatureDensity":
         """Fit the Gaussians to rows or images and their classes."""
-        place = {name: i for i, name in enumerate(self.model.classes)}
-        unknown = [label for label in pd.unique(pd.Series(np.asarray(y))) if label not in place]
+        classes = self.model.classes
+        place = {name: i for i, name in enumerate(classes)}
+        if np.ndim(y) != 1:
+            raise SettingError(f"y must have one class per row or image, got shape {np.shape(y)}")
+        given: list[Any] = np.asarray(y).tolist()
+        unknown = [label for label in dict.fromkeys(given) if label not in place]
         if unknown:
-            raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(self.model.classes)}")
-        labels = torch.tensor([place[label] for label in np.asarray(y).tolist()])
+            raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(classes)}")
+        labels = torch.tensor([place[label] for label in given], dtype=torch.int64)
         z = self.features(X)
+        counts = torch.bincount(labels, minlength=len(classes))
+        if int(counts.min()) < 2:
+            raise SettingError(
+                f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows; every class of the model needs "
+                f"2 to have a Gaussian"
+            )
         self.gaussians_ = Gaussians.of(z, labels, len(place))
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self
@@ -130,13 +157,10 @@ class FeatureDensity:
         if not isinstance(self.model, Model):
             return self.model.features(X)
         x = X if isinstance(X, Tensor) else self.model.schema.encode(X, self.model.dtype)
-        net = self.model.module if isinstance(self.model, TorchModel) else None
-        if not isinstance(net, nn.Sequential):
-            return x.double()
-        layers = list(net)
+        layers = flat_layers(self.model.module) if isinstance(self.model, TorchModel) else []
         last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
         with self.model.borrowed():
-            return nn.Sequential(*layers[:last])(x).double()
+            return nn.Sequential(*layers[:last])(pad_rows(x))[: len(x)].double()
 
     def log_density(self, X: Any) -> "pd.Series[float]":
         """log p(z) of each row or image."""
