@@ -212,3 +212,14 @@ def test_nothing_learnt_yet_is_said() -> None:
             call()
     with pytest.raises(hf.HoldfastError, match="size must be a number, or height and width"):
         Shape(1, (8, 8, 8), 2)  # pyright: ignore[reportArgumentType]
+
+
+def test_every_public_name_of_images_exists() -> None:
+    for name in hf.image.__all__:
+        assert getattr(hf.image, name) is not None, name
+    assert set(dir(hf.image)) >= set(hf.image.__all__)
+    source = Path(hf.image.__file__).read_text(encoding="utf-8")
+    block = source.split("if TYPE_CHECKING:")[1].split("def __getattr__")[0]
+    assert {line.rsplit(" as ", 1)[1] for line in block.splitlines() if " as " in line} == set(hf.image.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'DeDuce'"):
+        _ = hf.image.DeDuce

@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _PUBLIC = {
+    "AnoGAN": "holdfast.image.anogan",
     "ConvAutoencoder": "holdfast.image.autoencoders",
     "ConvVAE": "holdfast.image.autoencoders",
     "DeDUCE": "holdfast.image.deduce",
@@ -31,6 +32,7 @@ __all__ = [*_PUBLIC, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from holdfast.image import realism as realism
+    from holdfast.image.anogan import AnoGAN as AnoGAN
     from holdfast.image.anogan import anogan_score as anogan_score
     from holdfast.image.autoencoders import ConvAutoencoder as ConvAutoencoder
     from holdfast.image.autoencoders import ConvVAE as ConvVAE
