@@ -8,6 +8,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.bench.papers import altmeyer2025, black2022, krishna2024_claims
+from holdfast.methods import list_image_methods
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -56,7 +57,7 @@ def test_contributing_code_is_a_lawful_method() -> None:
 
 
 def test_every_method_is_in_the_readme_with_its_own_words() -> None:
-    for cls in hf.list_methods().values():
+    for cls in [*hf.list_methods().values(), *list_image_methods().values()]:
         file = "/".join(cls.__module__.split(".")[1:]) + ".py"
         assert table_row([f"`{cls.__name__}`", cls.title, cls.paper, f"`{file}`"]) in README
 
