@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NETWORKS = ("spectral", "plain")
 ANSWERS = (".parquet", ".npz", ".csv", ".json")
-DEMO_NET: dict[str, Any] = {"width": 12, "stages": 3, "epochs": 6, "batch_size": 32}
+DEMO_NET: dict[str, Any] = {"width": 12, "stages": 3, "depth": 1, "epochs": 6, "batch_size": 32}
 DEMO_DIGITS = 397  # held out, as many as make a round number to learn from
 DEMO_ASKED = 10  # of them, to be explained: one of each class
 

@@ -48,9 +48,11 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise FileError(f"cannot read images from {str(path)!r}: expected an .npz file with an array 'images'")
-    arrays = _arrays(path)
+    arrays, names = _arrays(path)
     if "images" not in arrays:
-        raise FileError(f"{str(path)!r} has no array 'images'; {_instead(arrays)}")
+        raise FileError(
+            f"{str(path)!r} has no array 'images'; {did_you_mean('images', names) if names else 'it is empty'}"
+        )
     images = arrays["images"]
     if images.dtype.kind not in "fiub":
         raise FileError(f"the images of {str(path)!r} are no numbers but {images.dtype}")
@@ -66,19 +68,16 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     return Labelled(x, labels)
 
 
-def _instead(arrays: dict[str, NDArray[Any]]) -> str:
-    return did_you_mean("images", arrays) if arrays else "it is empty"
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name, without code."""
+def _arrays(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Images and labels of an .npz file, read without running code, and the names of all arrays in it."""
     if not path.is_file():
         raise FileError(f"no file at {str(path)!r}")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise ValueError("it holds a single array, not several by name")
-            return {name: np.asarray(file[name]) for name in ("images", "labels", *file.files) if name in file.files}
+        content: Any = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            raise ValueError("it holds a single array, not several by name")
+        with content as file:
+            return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
     except Exception as error:  # whatever a file that is not what it claims to be leads to
         raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
 

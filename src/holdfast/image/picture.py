@@ -25,7 +25,7 @@ INK, QUIET, EDGE = (31, 41, 51), (82, 96, 109), (203, 210, 217)
 SIDE = 168  # about how wide an image is; pictures are made for screens with two pixels a point
 MARGIN, GAP, BETWEEN, BELOW = 44, 14, 56, 52
 TITLE, SMALL = 20, 15  # heights of capitals
-PAGE = 2000  # about how wide a picture may be
+PAGE, LEGEND = 2000, 440  # about how wide a picture may be, and must be
 
 
 def colours(image: Tensor) -> Bytes:
@@ -159,7 +159,9 @@ def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: in
         _place(canvas, enlarged(colours(cfs.x[int(own[0])]), zoom), MARGIN, top)
         told = cut(str(cfs.label[int(own[0])]), TITLE, wide)
         draw(canvas, told, MARGIN, top + high + 16 + TITLE, size=TITLE, ink=INK, thickness=BOLD)
-        draw(canvas, f"image {image}", MARGIN, top + high + 30 + TITLE + SMALL, size=SMALL, ink=QUIET)
+        draw(
+            canvas, cut(f"image {image}", SMALL, first), MARGIN, top + high + 30 + TITLE + SMALL, size=SMALL, ink=QUIET
+        )
         for i in own.tolist():
             left = MARGIN + first + wanted.index(int(goals[i])) * (wide + GAP)
             _, after, changed = _three(cfs, i)
@@ -178,7 +180,7 @@ def _three(cfs: "ImageCounterfactuals", i: int) -> tuple[Bytes, Bytes, Bytes]:
 
 
 def _blank(height: int, width: int) -> Bytes:
-    return np.full((height, max(width, 360), 3), 255, dtype=np.uint8)
+    return np.full((height, max(width, LEGEND), 3), 255, dtype=np.uint8)
 
 
 def _place(canvas: Bytes, pixels: Bytes, left: int, top: int) -> None:
