@@ -100,8 +100,8 @@ def beside_others(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -
     coder = ConvAutoencoder(epochs=1).fit(learn)
     vae = ConvVAE(epochs=2).fit(learn)
     vlk = VLK(autoencoder=coder, **setting.vlk).fit(model, learn[:2000], task.y[:2000])
-    budget = REVISE(vae=vae, **setting.revise)
-    plain = REVISE(vae=vae, lam=1.0, step=1e-5, max_iter=PLAIN_STEPS)
+    budget = REVISE(vae=vae, **setting.revise).fit(model, learn[:1])
+    plain = REVISE(vae=vae, lam=1.0, step=1e-5, max_iter=PLAIN_STEPS).fit(model, learn[:1])
     took = dict[str, float]()
     for name, method in (("DeDUCE", deduce), ("VLK", vlk), ("REVISE", budget), ("plain", plain)):
         start = time.process_time()

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, SettingError, listed
+from holdfast.errors import ModelError, SettingError, listed, untyped
 from holdfast.geometry import chunks, pad_rows
 from holdfast.model import Model, TorchModel
 from holdfast.network import flat_layers
@@ -58,7 +58,7 @@ class Gaussians:
         spread = torch.stack([torch.cov(z[labels == c].T).reshape(z.shape[1], z.shape[1]) for c in range(k)])
         factor, jitter = _cholesky(spread)
         eye = torch.eye(z.shape[1], dtype=torch.float64).expand(k, -1, -1)
-        whiten = torch.linalg.solve_triangular(factor, eye, upper=False)
+        whiten: Tensor = untyped("torch").linalg.solve_triangular(factor, eye, upper=False)
         constant = -factor.diagonal(0, 1, 2).log().sum(1) - z.shape[1] / 2 * math.log(2 * math.pi)
         return cls(mean, whiten.contiguous(), constant, jitter)
 
@@ -104,7 +104,7 @@ def _cholesky(spread: Tensor) -> tuple[Tensor, float]:
     eye = torch.eye(spread.shape[1], dtype=spread.dtype)
     jitter = JITTER * (scale if scale > 0 else 1.0)
     for _ in range(MOST_DOUBLINGS):
-        factor, failed = torch.linalg.cholesky_ex(spread + jitter * eye)
+        factor, failed = untyped("torch").linalg.cholesky_ex(spread + jitter * eye)
         if not bool(failed.any()):
             return factor, jitter
         jitter *= 2
@@ -194,7 +194,7 @@ class FeatureDensity:
         sizes = whiten.shape == (k, f, f) and constant.shape == (k,) and tensors["numbers"].shape == (3,)
         if not k or not sizes or not all(bool(t.isfinite().all()) for t in tensors.values()):
             raise SettingError("the tensors of the density do not fit each other")
-        jitter, strange_below, limit = map(float, tensors["numbers"].tolist())
+        jitter, strange_below, limit = (float(v) for v in tensors["numbers"])
         density = cls(model, strange_below=strange_below)
         wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
         if (k, f) != wanted:

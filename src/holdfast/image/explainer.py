@@ -57,6 +57,7 @@ class Found:
     x: Tensor  # (n, c, h, w)
     iterations: Tensor  # (n,) steps until the goal was met, or all of them
     passes: int = 0  # images that went forward and backward through the model, over all steps
+    late: Tensor | None = None  # (n,) pairs that the time budget cut short; left out: all, if it was used up
 
 
 class ImageExplainer(Settings, ABC):
@@ -119,7 +120,7 @@ class ImageExplainer(Settings, ABC):
             progress: show a bar on stderr.
         """
         net = ImageModel.of(model)
-        self._check_call(net, chunk, time_budget)
+        self._check_call(net, seed, chunk, time_budget)
         clock = Clock(time_budget, Progress(progress, type(self).__name__))
         asked = as_images(images, net.size)
         with net.borrowed(), limited_threads(threads), clock.bar:
@@ -133,25 +134,32 @@ class ImageExplainer(Settings, ABC):
             clock.bar.total(max(1, len(rows)))
             query = ImageQuery(net, x, goal, free, RowRandom.of(seed, x), clock, chunk)
             x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
+            late = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):
                 found = self.search(query[rows])
                 # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
                 image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
                 x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
                 iterations[rows], passes = found.iterations, found.passes
+                late[rows] = clock.ran_out if found.late is None else found.late
             scores = net.scores(x_cf)
         met = goal.met(scores)
         codes = torch.where(done, int(Status.ALREADY_MET), torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)))
         run = self._run(net, target, seed, time.perf_counter() - clock.start)
         return ImageCounterfactuals(
-            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), clock),
+            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), late, clock),
             source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
         )  # fmt: skip
 
-    def _check_call(self, model: ImageModel, chunk: int, time_budget: float | None) -> None:
+    def _check_call(self, model: ImageModel, seed: int, chunk: int, time_budget: float | None) -> None:
+        whole = isinstance(seed, int) and -(1 << 63) <= seed < 1 << 63
+        need(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
         need(isinstance(chunk, int) and chunk >= 1, f"chunk must be a whole number of at least 1, got {chunk!r}")
         need(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
         name = type(self).__name__
+        for key, value in self.get_params(deep=False).items():
+            finite = not isinstance(value, float) or abs(value) < torch.finfo(torch.float32).max
+            need(finite, f"{key} must be a finite number, got {value}")
         need(
             self.confidence is None or 0 < self.confidence < 1,
             f"confidence must lie between 0 and 1, got {self.confidence}",
@@ -179,17 +187,18 @@ class ImageExplainer(Settings, ABC):
         p = wish.probability or 0.5
         return Goal(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
 
-    def _reasons(self, codes: Tensor, confidence: Tensor, clock: Clock) -> list[str]:
-        late = f"the time budget of {clock.budget or 0:g} s was used up; give more time"
-
-        def why(code: int, p: float) -> str:
+    def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: Clock) -> list[str]:
+        def why(code: int, p: float, open_still: bool) -> str:
             if code == Status.FOUND:
                 return ""
             if code == Status.ALREADY_MET:
                 return "the model gives the wanted class already"
-            return late if clock.ran_out else f"the best attempt has probability {p:.2f}; {self.advice}"
+            if open_still:
+                return f"the time budget of {clock.budget or 0:g} s was used up; give more time"
+            return f"the best attempt has probability {p:.2f}; {self.advice}"
 
-        return [why(c, p) for c, p in zip(codes.tolist(), confidence.tolist(), strict=True)]
+        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, late)]
+        return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -200,6 +209,8 @@ class ImageExplainer(Settings, ABC):
 
 def _places(model: ImageModel, labels: Any, n: int) -> Tensor:
     """(n,) numbers of classes."""
+    if np.ndim(labels) != 1:
+        raise TargetError(f"expected one class per image, ({n},) in all, got shape {np.shape(labels)}")
     given = cast(Sequence[Any], labels.tolist() if hasattr(labels, "tolist") else list(labels))
     if len(given) != n:
         raise TargetError(f"{len(given)} classes for {n} images; give one class, or one per image")

@@ -96,7 +96,8 @@ class Features(nn.Module):
         self.first, self.second = (spectral_norm(first), spectral_norm(second)) if spectral else (first, second)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.contiguous(memory_format=torch.channels_last)
+        # Of a single channel, the same numbers can be laid out in several ways, which convolutions treat differently.
+        x = x.flatten(1).view(x.shape).contiguous(memory_format=torch.channels_last)
         return self.second(F.leaky_relu(self.first(x), SLOPE, inplace=True))
 
 

@@ -22,7 +22,7 @@ pixel is taken at once.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -113,9 +113,11 @@ class GreedyPixels(ImageExplainer):
 
     def check(self, model: ImageModel) -> None:
         need(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
-        need(self.limit is None or 1 <= self.limit < LIMIT_OFF, f"limit must be at least 1, or None, got {self.limit}")
-        need(self.pixels >= 1, f"pixels must be at least 1, got {self.pixels}")
-        need(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
+        for name, least in (("limit", 1), ("pixels", 1), ("max_iter", 0)):
+            value: Any = getattr(self, name)
+            fits = isinstance(value, int) and not isinstance(value, bool) and least <= value < LIMIT_OFF
+            off = name == "limit" and value is None
+            need(fits or off, f"{name} must be a whole number of at least {least}, got {value!r}")
         need(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
         modes = ("sign", "choice")
         need(
@@ -126,12 +128,13 @@ class GreedyPixels(ImageExplainer):
     def search(self, query: ImageQuery) -> Found:
         n, shape = len(query), query.x.shape[1:]
         out, iterations, passes = query.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
-        waiting = torch.arange(n)
+        waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)
         slots = Slots.of(query, waiting[: query.chunk], self.momentum > 0)
         waiting = waiting[query.chunk :]
         while len(slots.pair):
             if query.clock.over():  # what is open comes back as it is
                 out[slots.pair], iterations[slots.pair] = slots.x, slots.count
+                late[slots.pair] = late[waiting] = True
                 break
             scores, slopes = self.look(query.model, slots.x.view(-1, *shape), slots.goal)
             over = slots.goal.met(scores) | (slots.count >= self.max_iter)
@@ -152,7 +155,7 @@ class GreedyPixels(ImageExplainer):
             if len(new) < len(done):
                 stays = torch.ones(len(over), dtype=torch.bool).index_fill_(0, done[len(new) :], False)
                 slots = slots.keep(stays.nonzero().squeeze(1))
-        return Found(out.view(n, *shape), iterations, passes)
+        return Found(out.view(n, *shape), iterations, passes, late)
 
     def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to change."""
@@ -165,7 +168,7 @@ class GreedyPixels(ImageExplainer):
             priority = push.abs().masked_fill(shut, 0.0)
         if self.shortcut and self.pixels == 1 and self.momentum_applies_to == "sign":
             push = self._skip(slots, g, push, priority, over, limit)
-        stuck = ~over & ((priority.amax(1) <= 0) | (slots.count >= self.max_iter))
+        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))  # no number is no priority
         moves = ~over & ~stuck
         rows = torch.arange(len(g))
         for _ in range(self.pixels):

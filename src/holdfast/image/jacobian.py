@@ -4,12 +4,13 @@
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
-from holdfast.geometry import unit
+from holdfast.errors import SettingError
+from holdfast.geometry import row_norm, unit
 from holdfast.image.model import ImageModel, as_images, padded
 
 
@@ -24,7 +25,10 @@ class Norms:
 
 def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
     """Norms of the derivative of the features at the first `most` images."""
-    x = padded(as_images(images[:most], model.size))
+    asked = as_images(images[:most], model.size)
+    if not len(asked):
+        raise SettingError("norms are measured at images, and there are none")
+    x = padded(asked)
     with model.borrowed(), torch.enable_grad():
         x = x.requires_grad_()
         z, _ = model.both(x)
@@ -34,24 +38,26 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
         size = torch.zeros(len(x))
         for _ in range(steps):
             (jv,) = torch.autograd.grad(pulled, w, v, retain_graph=True)
-            size = jv.norm(dim=1)
+            size = row_norm(jv, 2)
             (v,) = torch.autograd.grad(z, x, jv, retain_graph=True)
             v = unit(v)
-    size = size[: min(most, len(images))].detach()
+    size = size[: len(asked)].detach()
     return Norms(float(size.median()), float(size.max()), len(size))
 
 
 def spectrally_normalised(model: ImageModel) -> bool:
-    """Is something done about the norms of all convolutions?"""
+    """Is something done about the norms of all convolutions? Without any: of all layers but the last."""
     if model.coefficient is not None:
         return True
-    convolutions = [m for m in model.module.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
-    return bool(convolutions) and all(_bounded(m) for m in convolutions)
+    layers = list(model.module.modules())
+    counted = [m for m in layers if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+    counted = counted or [m for m in layers if isinstance(m, nn.Linear)][:-1]
+    return bool(counted) and all(_bounded(m) for m in counted)
 
 
 def _bounded(layer: nn.Module) -> bool:
     """torch's own spectral normalisation, in either of its forms."""
     parts = getattr(layer, "parametrizations", None)
     names = {type(p).__name__ for p in parts["weight"]} if parts is not None and "weight" in parts else set[str]()
-    hooks: Any = layer._forward_pre_hooks.values()
+    hooks: Any = cast(Any, layer)._forward_pre_hooks.values()
     return bool({"_SpectralNorm"} & names) or any(type(h).__name__ == "SpectralNorm" for h in hooks)

@@ -34,7 +34,25 @@ def as_images(images: Any, size: Size | None = None) -> Tensor:
         images: bytes from 0 to 255, or numbers from 0 to 1; an array or tensor (n, h, w) or (n, c, h, w).
         size: what each image must be, if that is known.
     """
-    x = torch.as_tensor(images if isinstance(images, Tensor) else np.asarray(images))
+    with torch.inference_mode(False), torch.no_grad():  # what comes out can be differentiated by, wherever that is
+        return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
+
+
+def _from_array(images: Any) -> Tensor:
+    """Any array as a tensor: read-only, flipped, or with bytes in another order."""
+    try:
+        array: NDArray[Any] = np.asarray(images)
+    except ValueError:
+        raise SettingError("these images do not form one array; are they of different sizes?") from None
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        raise SettingError(f"images are bytes (uint8) or numbers between 0 and 1, got {array.dtype}; cast them first")
+    if array.dtype != np.uint8:
+        with np.errstate(over="ignore"):  # inf is refused like any other number above 1
+            array = array.astype(np.float32, copy=False)
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]))
+
+
+def _checked(x: Tensor, size: Size | None) -> Tensor:
     if x.ndim == 3:
         x = x[:, None]
     if x.ndim != 4:
@@ -49,6 +67,8 @@ def as_images(images: Any, size: Size | None = None) -> Tensor:
     x = x.detach().float().clone()
     if x.numel() and not (float(x.min()) >= 0 and float(x.max()) <= 1):
         low, high = float(x.min()), float(x.max())
+        if low != low:
+            raise SettingError(f"{int(x.isnan().sum())} values of the images are no numbers (NaN)")
         raise SettingError(f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?")
     return x
 
@@ -129,7 +149,7 @@ class ImageModel:
             size = shape.channels, *shape.sides
             return ImageModel(module, size, layer=None, classes=classes, outputs="logits",
                               coefficient=shape.coefficient)  # fmt: skip
-        if size is None or len(size) != 3:
+        if size is None or len(size) != 3 or not all(isinstance(s, int) and s >= 1 for s in size):
             raise ModelError(f"size must say channels, height and width of an image, got {size}")
         if outputs not in ("logits", "probabilities"):
             raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
@@ -148,8 +168,14 @@ class ImageModel:
         x = torch.linspace(0, 1, 8)[:, None, None, None].expand(8, *self.size).contiguous()
         try:
             z, raw = self._forward(x)
-        except RuntimeError as error:
-            raise ModelError(f"the module cannot take images of {words(self.size)}: {error}") from None
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the module cannot take images of {words(self.size)}: {error}") from error
+        if not isinstance(raw, Tensor):
+            raise ModelError(f"the module returns a {type(raw).__name__}, expected a tensor of scores (n, k)")
+        if z is not None and len(z) != 8:
+            raise ModelError(f"layer {self.layer!r} returns {len(z)} rows for 8 images, expected one per image")
         if raw.ndim != 2 or len(raw) != 8 or raw.shape[1] < 2:
             raise ModelError(f"the module maps 8 images to shape {tuple(raw.shape)}, expected (8, k) with k >= 2")
         if not bool(raw.isfinite().all()):
@@ -164,11 +190,21 @@ class ImageModel:
         if isinstance(self.module, ResNet):
             z = self.module.features(x)
             return z, self.module.head(z)
-        raw = self.module(x)
-        return self._seen.pop().flatten(2).mean(2) if self.layer is not None else None, raw
+        raw = self.module(x.clone())  # modules may normalise in place
+        if self.layer is None:
+            return None, raw
+        if not self._seen:
+            raise ModelError(
+                f"the module does not use its layer {self.layer!r}; features must come from one that it uses"
+            )
+        return self._seen.pop(), raw
 
-    def _hook(self, _: nn.Module, __: Any, out: Tensor) -> None:
-        self._seen = [out[:, :, None] if out.ndim == 2 else out]
+    def _hook(self, _: nn.Module, __: Any, out: Any) -> None:
+        """Keep what the layer returns; not the tensor itself, on which the next layer may work in place."""
+        if not isinstance(out, Tensor) or out.ndim not in (2, 4):
+            what = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            raise ModelError(f"layer {self.layer!r} returns {what}, expected (n, f) or a map (n, f, height, width)")
+        self._seen = [out.clone() if out.ndim == 2 else out.flatten(2).mean(2)]
 
     @contextmanager
     def borrowed(self) -> Generator[None]:
@@ -234,15 +270,22 @@ class ImageModel:
     def _in_parts(self, images: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
         x = as_images(images, self.size)
         with self.borrowed():
-            return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)] or [of(x)])
+            if not len(x):  # not every module takes none
+                return of(x.new_zeros(1, *self.size))[:0]
+            return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])
 
     def predict(self, images: Any) -> NDArray[Any]:
         """The class of each image."""
-        return np.array(self.classes)[self.scores(images).argmax(1).numpy()]
+        mixed = len({type(name) for name in self.classes}) > 1  # numpy would make texts of numbers
+        names: NDArray[Any] = np.array(self.classes, dtype=object) if mixed else np.array(self.classes)
+        return names[self.scores(images).argmax(1).numpy()]
 
     def accuracy(self, images: Any, labels: Any) -> float:
         """Share of images that get their class."""
-        return float((self.predict(images) == np.asarray(labels)).mean())
+        told, given = self.predict(images), np.asarray(labels)
+        if told.shape != given.shape or not len(told):
+            raise SettingError(f"accuracy needs images and one label for each, got {len(told)} and {given.shape}")
+        return float((told == given).mean())
 
     def place(self, label: Any) -> int:
         """The number of a class."""
@@ -253,7 +296,9 @@ class ImageModel:
 
     def fingerprint(self) -> str:
         """A short hash of what the model computes, for provenance."""
-        digest = hashlib.sha256(f"{type(self.module).__name__} {self.outputs} {self.classes} {self.layer}".encode())
+        shape = self.module.shape if isinstance(self.module, ResNet) else ""
+        about = f"{self.module} {shape} {self.size} {self.outputs} {self.classes} {self.layer}"
+        digest = hashlib.sha256(about.encode())
         for name, value in sorted(self.module.state_dict().items()):
             raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             digest.update(name.encode() + raw.numpy().tobytes())
@@ -269,6 +314,10 @@ class ImageModel:
         if not isinstance(self.module, ResNet):
             name = type(self.module).__name__
             raise ModelError(f"only our residual networks can be saved, not a {name}; save its state_dict yourself")
+        if not isinstance(self.module.stem, nn.Conv2d):
+            raise ModelError(
+                "this network is still to be trained; save what `holdfast.image.networks.folded` makes of it"
+            )
         tensors = {f"net.{k}": v.detach().contiguous().clone() for k, v in self.module.state_dict().items()}
         content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
         density = density or self.density

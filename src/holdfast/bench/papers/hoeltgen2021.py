@@ -82,7 +82,7 @@ def run(name: str, cells: Cells, *, models: int = SETS, rows: int | None = None,
 
     how = {kind: [getattr(setting, kind), setting.train] for kind in NETWORKS}
     nets = made({kind: (partial(network, name, kind, how[kind][0], seed), how[kind]) for kind in NETWORKS})
-    files = {kind: cell["file"] for kind, cell in nets.items()}
+    files = {kind: cell["network"] for kind, cell in nets.items()}
     judged = made({f"about {kind}": (partial(about, name, files, kind), how[kind]) for kind in CLASSIFIERS})
     kit = Kit(name, setting, files, judged["about spectral"])
 

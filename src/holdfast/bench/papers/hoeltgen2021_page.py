@@ -45,8 +45,8 @@ def _asked(r: dict[str, Any]) -> list[str]:
         f"## {r['title']}: what was asked",
         "",
         f"{pairs['sets']} sets of {pairs['images']} test images, each image to every other class: {pairs['all']} "
-        "pairs. DeDUCE and JSMA answer all of them. VLK and REVISE, and the AnoGAN scores of all methods, are measured on "
-        f"{pairs['common']} of them: images {_listed(pairs['common images'])} to every other class.",
+        "pairs. DeDUCE and JSMA answer all of them. VLK and REVISE, and the AnoGAN scores of all methods, are measured "
+        f"on {pairs['common']} of them: images {_listed(pairs['common images'])} to every other class.",
         "",
         f"Accuracy on test images: spectral network {accuracy['spectral']}, plain network {accuracy['plain']}. "
         f"Options: spectral {_options(how['spectral'])}; plain {_options(how['plain'])}; VLK {_options(how['vlk'])}; "
@@ -175,8 +175,8 @@ def _realism(r: dict[str, Any]) -> list[str]:
     return [
         f"### {r['title']}: how real images look",
         "",
-        f"AnoGAN score of the originals {originals}, reported {told['printed']}, by the released arrays {told['arrays']}"
-        f"; of their reconstructions by the VAE {again}, reported {told['reconstructions']}. The final losses of the "
+        f"AnoGAN score of the originals {originals}, reported {told['printed']}, by the arrays {told['arrays']}; of "
+        f"their reconstructions by the VAE {again}, reported {told['reconstructions']}. The final losses of the "
         f"restarts of an image are {_number(r['spread of AnoGAN'])} apart. Areas under the curve, test images against:",
         "",
         *_table(("score", *kinds), rows),

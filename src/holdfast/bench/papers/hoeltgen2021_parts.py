@@ -21,7 +21,7 @@ from holdfast import data
 from holdfast.bench.cells import Arrays
 from holdfast.bench.papers.hoeltgen2021_promises import again
 from holdfast.bench.papers.hoeltgen2021_reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
-from holdfast.density import FeatureDensity, Gaussians
+from holdfast.density import FeatureDensity
 from holdfast.image.anogan import AnoGAN, anogan_score
 from holdfast.image.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.image.classifier import PlainResNet, SpectralResNet
@@ -40,6 +40,7 @@ Options = dict[str, Any]
 SETS = 5  # test sets
 CLASSIFIERS = ("spectral", "plain")
 NETWORKS = (*CLASSIFIERS, "autoencoder", "vae", "gan")
+DENSITY = ("mean", "whiten", "constant", "numbers")  # arrays of a `FeatureDensity`
 NEEDS = {"VLK": ("autoencoder",), "REVISE": ("vae",)}  # besides a classifier
 GREEDY = {"DeDUCE": ("spectral",), "JSMA": CLASSIFIERS}  # methods that are asked about all pairs, and on which networks
 SLOW = ("VLK", "REVISE")  # methods that are asked about some pairs, on both networks
@@ -82,15 +83,15 @@ SETTINGS = {
         spectral={"width": 16, "coefficient": 4.0, "epochs": 10},
         plain={"width": 16, "epochs": 10},
         autoencoder={"epochs": 4},
-        vae={"epochs": 20},
-        gan={"updates": 5000},
+        vae={"epochs": 12},
+        gan={"updates": 1600},
         vlk={"steps": 1000, "rounds": 2},
         revise={"lam": 1.0, "optimizer": "adam", "step": 0.02, "max_iter": 1000},
-        anogan={"steps": 300, "lr": 0.1, "optimizer": "adam", "restarts": 5},
+        anogan={"steps": 150, "lr": 0.1, "optimizer": "adam", "restarts": 5},
         ablation=50,
-        tuning=5,
-        limits=(2000, 4000, 8000),
-        judged=100,
+        tuning=3,
+        limits=(1000, 2000, 4000),
+        judged=60,
         compared=2000,
         shown=PAIRS_3,
     ),
@@ -178,7 +179,7 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
     with tempfile.TemporaryDirectory() as room:
         path = Path(room) / "network.safetensors"
         made.save(path)
-        return {"file": np.frombuffer(path.read_bytes(), np.uint8)}
+        return {"network": np.frombuffer(path.read_bytes(), np.uint8)}
 
 
 @dataclass(frozen=True)
@@ -208,11 +209,8 @@ class Kit:
         return self._load("gan", WGAN)
 
     def feature_density(self, model: ImageModel) -> FeatureDensity:
-        density = FeatureDensity(model)
-        parts = (torch.from_numpy(self.density[key]) for key in ("mean", "whiten", "constant"))
-        density.gaussians_ = Gaussians(*parts, float(self.density["jitter"]))
-        density.limit_ = float(self.density["limit"])
-        return density
+        tensors = {key: torch.from_numpy(self.density[key]) for key in DENSITY}
+        return FeatureDensity.from_tensors(model, tensors)
 
     def method(self, label: str, model: ImageModel, options: Options) -> ImageExplainer:
         """A method that is ready to explain this model."""
@@ -226,7 +224,7 @@ class Kit:
         if label == "VLK":
             coder = self._load("autoencoder", ConvAutoencoder)
             return VLK(autoencoder=coder, **options).fit(model, task.train, task.y)
-        return REVISE(vae=self.vae, **options).fit(model, task.train, task.y)
+        return REVISE(vae=self.vae, **options).fit(model, task.train[:1])  # its VAE is ready
 
 
 def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
@@ -239,9 +237,8 @@ def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
     }
     if kind == "spectral":
         density = FeatureDensity(model).fit(task.train, task.y)
-        g = density.gaussians_
-        out |= {key: value.numpy() for key, value in (("mean", g.mean), ("whiten", g.whiten), ("constant", g.constant))}
-        out |= {"jitter": np.array(g.jitter), "limit": np.array(density.limit_)}
+        out |= {key: value.numpy() for key, value in density.tensors().items()}
+        out["jitter"] = np.array(density.gaussians_.jitter)
     return out
 
 

@@ -42,7 +42,7 @@ def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -
     """
     before, after = (np.asarray(v, np.float64).reshape(len(x), -1) for v in (x.numpy(), cell["x_cf"]))
     wanted = torch.from_numpy(cell["target"])[:, None]
-    scores = model.scores(torch.from_numpy(cell["x_cf"]))
+    scores = model.scores(torch.from_numpy(cell["x_cf"]).nan_to_num().clamp(0, 1))
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
     steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
     met = cell["codes"] != Status.NOT_FOUND
@@ -51,7 +51,7 @@ def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -
     whole = np.minimum.reduce([_off(after - base, method.delta) for base in (before, 0.0, 1.0)])
     broken = {
         "limit per pixel": change > reach + NOISE,
-        "bounds": (after < 0) | (after > 1),
+        "bounds": ~((after >= 0) & (after <= 1)),
         "multiples of delta": (change > 0) & (whole > CLOSE),
         "L0 at most iterations": (change > 0).sum(1) > steps,
         "steps at most iterations": np.ceil(change / method.delta - CLOSE).sum(1) > steps,
