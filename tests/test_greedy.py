@@ -293,9 +293,10 @@ def test_the_iterate_before_the_last_is_not_there_yet() -> None:
 
 
 def test_already_met_and_no_iterations() -> None:
-    model, x, target = asked(4)
+    model, x, target = asked(12)
+    sure = (model.scores(x).softmax(1).amax(1) > 0.5).nonzero().squeeze(1)[:4].tolist()
+    x, target = x[sure], [target[i] for i in sure]
     own = model.predict(x)
-    assert float(model.scores(x).softmax(1).amax(1).min()) > 0.5
     cfs = JSMA().explain(model, x, own)
     assert (cfs.codes == Status.ALREADY_MET).all()
     assert torch.equal(cfs.x_cf, x)
@@ -334,7 +335,7 @@ WAYS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", WAYS, ids=str)
 def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: Any) -> None:
     model, x, target = asked(7)
-    settings = {"momentum": 0.0, "max_iter": 60} | settings
+    settings = {"momentum": 0.0, "max_iter": 40} | settings
 
     def run(rows: Any, chunk: int = 128, **more: Any) -> Any:
         e = DeDUCE(**(settings | more))
@@ -354,7 +355,7 @@ def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: An
         (rows, run(rows, shortcut=False, compact=False)),
         ([6, 2, 4, 0], run([6, 2, 4, 0])),
         ([2, 2, 5], run([2, 2, 5], chunk=2)),
-        *[([i], run([i])) for i in rows],
+        *[([i], run([i])) for i in rows[:4]],
     ]
     for order, other in variants:
         assert torch.equal(other.x_cf, whole.x_cf[order])

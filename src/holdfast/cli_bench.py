@@ -23,9 +23,7 @@ def bench(
     ] = False,
     models: Annotated[
         int | None,
-        typer.Option(
-            "--models", min=1, help="Retrained models a family, repeats or test sets. Left out: the paper's."
-        ),
+        typer.Option("--models", min=1, help="Retrained models a family, repeats or test sets. Left out: the paper's."),
     ] = None,
     rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,

@@ -1,6 +1,7 @@
 """Images and answers as files. Nothing that is read here can run code."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -200,7 +201,7 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
 
     def images(name: str) -> Tensor:
         flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return torch.from_numpy(np.array(flat, dtype=np.float32)).view(n, *size)
+        return torch.as_tensor(np.array(flat, dtype=np.float32)).view(n, *size)
 
     def numbers(name: str) -> NDArray[np.int64]:
         return np.array(table[name].to_numpy(), dtype=np.int64)
@@ -208,8 +209,8 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     names = [c for c in table.column_names if c.startswith("score:")]
     if len(names) != len(content["classes"]):
         raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")
-    columns = [torch.from_numpy(np.array(table[c].to_numpy())) for c in names]
-    goal = Goal(torch.from_numpy(numbers("target")), k=len(names), **content["goal"])
+    columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
+    goal = Goal(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
     return ImageCounterfactuals(
         images("image"), images("counterfactual"), torch.stack(columns, 1), goal, numbers("status"),
         table["reason"].to_pylist(), numbers("row"), numbers("own"), numbers("iterations"), int(content["passes"]),
@@ -222,7 +223,7 @@ def write_bytes(content: bytes, path: str | Path, endings: tuple[str, ...]) -> N
     _write(path, endings, lambda file: Path(file).write_bytes(content))
 
 
-def _write(path: str | Path, endings: tuple[str, ...], how: Any) -> None:
+def _write(path: str | Path, endings: tuple[str, ...], how: Callable[[Path], object]) -> None:
     path = Path(path)
     if path.suffix.lower() not in endings:
         raise FileError(f"cannot write {str(path)!r}: the name must end in {listed(endings)}")

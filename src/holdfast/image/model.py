@@ -276,7 +276,9 @@ class ImageModel:
 
     def predict(self, images: Any) -> NDArray[Any]:
         """The class of each image."""
-        mixed = len({type(name) for name in self.classes}) > 1  # numpy would make texts of numbers
+        mixed = any(
+            isinstance(c, str) != isinstance(self.classes[0], str) for c in self.classes
+        )  # numpy would make texts of numbers
         names: NDArray[Any] = np.array(self.classes, dtype=object) if mixed else np.array(self.classes)
         return names[self.scores(images).argmax(1).numpy()]
 

@@ -80,7 +80,7 @@ def run(name: str, cells: Cells, *, models: int = SETS, rows: int | None = None,
         listed = [(f"{name}/{key.replace('/', ' by ')}", *job) for key, job in jobs.items()]
         return dict(zip(jobs, cells.together(listed, WORKERS), strict=True))
 
-    how = {kind: [getattr(setting, kind), setting.train] for kind in NETWORKS}
+    how: dict[str, list[Any]] = {kind: [getattr(setting, kind), setting.train] for kind in NETWORKS}
     nets = made({kind: (partial(network, name, kind, how[kind][0], seed), how[kind]) for kind in NETWORKS})
     files = {kind: cell["network"] for kind, cell in nets.items()}
     judged = made({f"about {kind}": (partial(about, name, files, kind), how[kind]) for kind in CLASSIFIERS})

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from holdfast import data
@@ -22,6 +21,7 @@ from holdfast.bench.cells import Arrays
 from holdfast.bench.papers.hoeltgen2021_promises import again
 from holdfast.bench.papers.hoeltgen2021_reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
 from holdfast.density import FeatureDensity
+from holdfast.errors import untyped
 from holdfast.image.anogan import AnoGAN, anogan_score
 from holdfast.image.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.image.classifier import PlainResNet, SpectralResNet
@@ -46,7 +46,13 @@ GREEDY = {"DeDUCE": ("spectral",), "JSMA": CLASSIFIERS}  # methods that are aske
 SLOW = ("VLK", "REVISE")  # methods that are asked about some pairs, on both networks
 RUNS = (*((m, k) for m in SLOW for k in CLASSIFIERS), *((m, k) for m, kinds in GREEDY.items() for k in kinds))
 # Which network each method explains: all the same one, or as in the paper.
-KINDS = {"same": dict.fromkeys(METHODS, "spectral"), "mixed": dict.fromkeys(METHODS, "plain") | {"DeDUCE": "spectral"}}
+KINDS: dict[str, dict[str, str]] = {
+    "same": dict.fromkeys(METHODS, "spectral"),
+    "mixed": dict.fromkeys(METHODS, "plain") | {"DeDUCE": "spectral"},
+}
+    "same": dict.fromkeys(METHODS, "spectral"),
+    "mixed": dict.fromkeys(METHODS, "plain") | {"DeDUCE": "spectral"},
+}
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def prepare(name: str) -> Task:
 
 def _digits(cut: int) -> Task:
     """The digits of scikit-learn; strange are those with their pixels in another order, and in reversed brightness."""
-    loaded: Any = load_digits()
+    loaded = untyped("sklearn.datasets").load_digits()
     x, y = as_images(loaded.images / 16), np.asarray(loaded.target)
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
     middle = (cut + len(x)) // 2
@@ -209,7 +215,7 @@ class Kit:
         return self._load("gan", WGAN)
 
     def feature_density(self, model: ImageModel) -> FeatureDensity:
-        tensors = {key: torch.from_numpy(self.density[key]) for key in DENSITY}
+        tensors = {key: torch.as_tensor(self.density[key]) for key in DENSITY}
         return FeatureDensity.from_tensors(model, tensors)
 
     def method(self, label: str, model: ImageModel, options: Options) -> ImageExplainer:
@@ -340,7 +346,7 @@ def greedy(asked: Asked) -> GreedyPixels | None:
 
 def scored(kit: Kit, images: Array, seed: int) -> Arrays:
     """AnoGAN scores of images (n, c, h, w), and how far apart the descents of each ended."""
-    found = anogan_score(kit.gan, torch.from_numpy(images), AnoGAN(**kit.setting.anogan, seed=seed))
+    found = anogan_score(kit.gan, torch.as_tensor(images), AnoGAN(**kit.setting.anogan, seed=seed))
     return {"score": found.score.numpy(), "spread": found.spread.numpy()}
 
 

@@ -41,8 +41,8 @@ def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -
             `touched`.
     """
     before, after = (np.asarray(v, np.float64).reshape(len(x), -1) for v in (x.numpy(), cell["x_cf"]))
-    wanted = torch.from_numpy(cell["target"])[:, None]
-    scores = model.scores(torch.from_numpy(cell["x_cf"]).nan_to_num().clamp(0, 1))
+    wanted = torch.as_tensor(cell["target"])[:, None]
+    scores = model.scores(torch.as_tensor(cell["x_cf"]).nan_to_num().clamp(0, 1))
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
     steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
     met = cell["codes"] != Status.NOT_FOUND
