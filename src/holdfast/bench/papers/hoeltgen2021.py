@@ -5,6 +5,7 @@ answers look, what fails, and how long it takes. The paper runs its rivals on an
 measured on the same one as well.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -108,7 +109,7 @@ def run(name: str, cells: Cells, *, models: int = SETS, rows: int | None = None,
     result |= {
         "jitter": float(kit.density["jitter"]),
         "promises": broken,
-        "settings": asdict(setting),
+        "settings": json.loads(json.dumps(asdict(setting))),
         "pairs": {"all": models * study.each, "common": len(study.common) * models, "sets": models, "images": images,
                   "common images": [k * SETTINGS[name].images + i for k in range(models) for i in setting.common]},
         "models": models,
