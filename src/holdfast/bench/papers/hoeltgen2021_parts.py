@@ -50,9 +50,6 @@ KINDS: dict[str, dict[str, str]] = {
     "same": dict.fromkeys(METHODS, "spectral"),
     "mixed": dict.fromkeys(METHODS, "plain") | {"DeDUCE": "spectral"},
 }
-    "same": dict.fromkeys(METHODS, "spectral"),
-    "mixed": dict.fromkeys(METHODS, "plain") | {"DeDUCE": "spectral"},
-}
 
 
 @dataclass(frozen=True)
