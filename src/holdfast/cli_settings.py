@@ -60,15 +60,27 @@ def _set(explainer: "Settings", method: str, name: str, text: str) -> None:
     whole, (name, _, inner) = name, name.partition("__")
     known = explainer.get_params(deep=False)
     kind = get_type_hints(type(explainer)).get(name)
-    nests = any(part in _by_name() for part in _parts(kind))
+    helper = _helper(kind)
+    nests = helper is not None or any(part in _by_name() for part in _parts(kind))
     if name not in known or (inner and not nests):
         raise SettingError(f"{method} has no setting {whole!r}; {did_you_mean(whole, known)}")
     if inner:
+        if known[name] is None and helper is not None:
+            explainer.set_params(**{name: helper()})
+            known = explainer.get_params(deep=False)
         if not hasattr(known[name], "get_params"):
             raise SettingError(f"--set {whole}={text}: give --set {name}=METHOD first")
         _set(known[name], f"{method} {name}", inner, text)
         return
     explainer.set_params(**{name: value_of(name, text, kind)})
+
+
+def _helper(kind: Any) -> "type[Settings] | None":
+    """The class with settings of its own, such as an autoencoder, that a field is an instance of; not a method."""
+    from holdfast.settings import Settings
+
+    found = [p for p in _parts(kind) if isinstance(p, type) and issubclass(p, Settings) and p not in _by_name()]
+    return found[0] if found else None
 
 
 def value_of(name: str, text: str, kind: Any) -> Any:
