@@ -413,6 +413,17 @@ def test_grids_that_cannot_be(settings: dict[str, Any], told: str) -> None:
         made().grid(**settings)
 
 
+def test_captions() -> None:
+    cfs = made()
+    assert picture.title(4, "nine", 500) == "4 → nine"
+    both = picture.title("a" * 50, "b" * 50, 300)
+    assert re.fullmatch("a+… → b+…", both)
+    assert lettering.width_of(both, picture.TITLE) <= 300
+    assert [picture.told(cfs, i) for i in (0, 2, 3)] == [
+        "2 pixels, confidence 0.60", "not found, confidence 0.30", "1 pixel, confidence 0.90"
+    ]  # fmt: skip
+
+
 def test_long_names_and_odd_letters_stay_inside_a_grid() -> None:
     names = ("a very long name of a class that has no room anywhere" * 3, "日本", "\u0627 é \u2013 “x”\n\t")
     for by in ("pair", "image"):

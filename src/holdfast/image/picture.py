@@ -97,12 +97,21 @@ def grid(
     return encoded(_by_pair(cfs, at, columns, zoom))
 
 
-def caption(cfs: "ImageCounterfactuals", i: int) -> tuple[str, str]:
-    """'4 → 9', and what is to be said about it."""
-    sure = f"confidence {cfs.confidence.iat[i]:.2f}"
+def title(label: object, target: object, room: int) -> str:
+    """'4 → 9'; long names are cut, so that both can be told."""
+    text = f"{label} → {target}"
+    if width_of(text, TITLE) <= room:
+        return text
+    arrow = width_of("n → n", TITLE) - width_of("nn", TITLE)  # with the spaces around it
+    half = (room - arrow) // 2
+    return f"{cut(str(label), TITLE, half)} → {cut(str(target), TITLE, half)}"
+
+
+def told(cfs: "ImageCounterfactuals", i: int) -> str:
+    """'5 pixels, confidence 0.52'"""
     count = int(moved(cfs)[i])
-    told = "not found" if cfs.codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
-    return f"{cfs.label[i]} → {cfs.target[i]}", f"{told}, {sure}"
+    what = "not found" if cfs.codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
+    return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
 
 
 def moved(cfs: "ImageCounterfactuals") -> Ints:
@@ -130,11 +139,11 @@ def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: i
                 name = cut(("original", "counterfactual", "difference")[k], SMALL, wide + GAP)
                 draw(canvas, name, x, MARGIN + TITLE, size=SMALL, ink=QUIET)
             _place(canvas, enlarged(pixels, zoom), x, top)
-        title, told = caption(cfs, i)
         base = top + high + 16 + TITLE
-        draw(canvas, cut(title, TITLE, block), left, base, size=TITLE, ink=INK, thickness=BOLD)
+        name = title(cfs.label[i], cfs.target[i], block)
+        draw(canvas, name, left, base, size=TITLE, ink=INK, thickness=BOLD)
         ink = RED if cfs.codes[i] == Status.NOT_FOUND else QUIET
-        draw(canvas, cut(told, SMALL, block), left, base + 14 + SMALL, size=SMALL, ink=ink)
+        draw(canvas, cut(told(cfs, i), SMALL, block), left, base + 14 + SMALL, size=SMALL, ink=ink)
     _legend(canvas, canvas.shape[0] - MARGIN)
     return canvas
 
@@ -157,8 +166,8 @@ def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: in
         top = MARGIN + head + line * step
         own = at[cfs.source[at] == image]
         _place(canvas, enlarged(colours(cfs.x[int(own[0])]), zoom), MARGIN, top)
-        told = cut(str(cfs.label[int(own[0])]), TITLE, wide)
-        draw(canvas, told, MARGIN, top + high + 16 + TITLE, size=TITLE, ink=INK, thickness=BOLD)
+        name = cut(str(cfs.label[int(own[0])]), TITLE, wide)
+        draw(canvas, name, MARGIN, top + high + 16 + TITLE, size=TITLE, ink=INK, thickness=BOLD)
         draw(
             canvas, cut(f"image {image}", SMALL, first), MARGIN, top + high + 30 + TITLE + SMALL, size=SMALL, ink=QUIET
         )
@@ -168,9 +177,9 @@ def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: in
             _place(canvas, enlarged(after, zoom), left, top)
             _place(canvas, enlarged(changed, zoom), left, top + high + GAP)
             lost = cfs.codes[i] == Status.NOT_FOUND
-            told = cut("not found" if lost else f"{count[i]} px", SMALL, wide)
+            below = cut("not found" if lost else f"{count[i]} px", SMALL, wide)
             base = top + 2 * high + GAP + 12 + SMALL
-            draw(canvas, told, left, base, size=SMALL, ink=RED if lost else QUIET)
+            draw(canvas, below, left, base, size=SMALL, ink=RED if lost else QUIET)
     _legend(canvas, canvas.shape[0] - MARGIN)
     return canvas
 
