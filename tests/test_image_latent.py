@@ -92,7 +92,7 @@ def params(net: nn.Module) -> int:
 def drawn(kind: type[Codec], size: tuple[int, int, int], width: int) -> Codec:
     """A network with weights of our own."""
     with torch.random.fork_rng():
-        net: Any = kind(size, width)  # pyright: ignore[reportCallIssue]
+        net: Any = kind(size, width)
     return seeded(net).requires_grad_(False)
 
 
@@ -434,12 +434,12 @@ def plainly(e: VLK, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bo
 @cache
 def guided() -> VLK:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first round."""
-    e = VLK(beta=0.02, gamma=2.0, theta=0.5, c=0.5, rounds=3, steps=15, lr=0.08, k=3, autoencoder=coder())
+    e = VLK(beta=0.005, gamma=2.0, theta=2.0, c=3.0, rounds=2, steps=20, lr=0.03, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 
 def test_the_search_is_that_of_the_paper() -> None:
-    x, net, e = digits()[1000:1003], model(), guided()
+    x, net, e = digits()[1000:1002], model(), guided()
     cfs = e.explain(net, x, "all")
     assert 0 < cfs.found.sum() < len(cfs)
     same = 0
@@ -450,6 +450,7 @@ def test_the_search_is_that_of_the_paper() -> None:
         same += int(at == cfs.iterations[i])
         torch.testing.assert_close(cfs.x_cf[i : i + 1], wanted, atol=2e-3, rtol=0)
     assert same >= len(cfs) - 1  # two iterates may be equally good but for rounding
+    assert len(set(cfs.iterations.tolist())) > 3
     most = e.rounds * e.steps
     assert (cfs.iterations <= most).all()
     assert len(cfs) * most <= cfs.passes < 2.5 * len(cfs) * most
@@ -490,7 +491,7 @@ def test_the_world_stays_as_it_was(e: int) -> None:
     net, x = ImageModel.of(seeded(module).train(), SIZE), digits()[:6].clone()
     before, kept = torch.get_rng_state(), {k: v.clone() for k, v in module.state_dict().items()}
     method = copy.copy(methods()[e]).fit(net, digits()[:50])
-    coded = method.autoencoder_ if isinstance(method, VLK) else method.vae_  # pyright: ignore[reportAttributeAccessIssue]
+    coded = method.autoencoder_ if isinstance(method, VLK) else method.vae_
     weights = [p.clone() for p in coded.net_.parameters()]
     with torch.inference_mode():
         cfs = method.explain(net, x)
@@ -508,10 +509,11 @@ def test_the_world_stays_as_it_was(e: int) -> None:
 @pytest.mark.parametrize("e", [0, 1])
 def test_a_search_that_runs_out_of_time_says_so(e: int) -> None:
     cfs = methods()[e].explain(model(), digits()[1000:1003], "all", chunk=4, time_budget=1e-9)
-    assert not cfs.found.any()
+    assert not cfs.found[4:].any()
+    assert torch.equal(cfs.x_cf[4:], cfs.x[4:])  # never begun
     assert (cfs.iterations == 0).all()
-    assert cfs.passes == 0 or e == 0
-    assert all("time budget" in r for r in cfs.reasons if r)
+    assert cfs.passes == 0
+    assert all("time budget" in r for r in np.array(cfs.reasons)[~cfs.found])
 
 
 def test_methods_train_what_they_are_not_given() -> None:
@@ -594,8 +596,8 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
                 how.zero_grad()
                 loss.backward()
                 how.step()
-        assert cfs.iterations[i] == k  # pyright: ignore[reportPossiblyUnboundVariable]
-        torch.testing.assert_close(cfs.x_cf[i : i + 1], y.detach(), atol=1e-3, rtol=0)  # pyright: ignore[reportPossiblyUnboundVariable]
+        assert cfs.iterations[i] == k
+        torch.testing.assert_close(cfs.x_cf[i : i + 1], y.detach(), atol=1e-3, rtol=0)
         assert cfs.found[i] == (cfs.confidence[i] > 0.5)
 
 

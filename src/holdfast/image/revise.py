@@ -83,14 +83,15 @@ class REVISE(ImageExplainer):
             look = Look(slots, net, query.model, self.lam, locks)
             over = replace(query.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
-            over |= query.clock.over()  # what is open comes back as it is
+            late = query.clock.over()  # what is open comes back as it is
+            over |= late
             done = over.nonzero().squeeze(1)
             out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
             if len(done) < len(over):
                 passes += len(over)
                 self.move(slots, look.gradient())
             query.clock.bar.step(len(done))
-            slots, waiting = slots.refilled(done, query, waiting, net)
+            slots, waiting = slots.refilled(done, query, waiting[:0] if late else waiting, net)
         return Found(out, iterations, passes)
 
     def move(self, slots: "Slots", g: Tensor) -> None:
