@@ -99,7 +99,7 @@ def train(
     plot: Annotated[Path | None, _only_taught("--plot", "Draw how training went: .png, .svg or .html.")] = None,
     net: Annotated[
         str | None,
-        _only_images("--kind", "spectral (bounded convolutions, for deduce) or plain; default: spectral."),
+        _only_images("--kind", "spectral (bounded convolutions, for deduce) or plain; left out: spectral."),
     ] = None,
     progress: Annotated[
         bool, _only_images("--progress", "A line per epoch on stderr even where that is no terminal.")
