@@ -48,9 +48,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
     booster = model if type(model).__name__ == "Booster" else model.get_booster()
     if model is not booster and not pd.isna(model.missing):
         raise RefusedError(f"it takes {model.missing} for missing")
-    content = json.loads(bytes(booster.save_raw("json")))["learner"]
-    if content["gradient_booster"]["name"] != "gbtree":
-        raise RefusedError(f"its booster is {content['gradient_booster']['name']!r}, not 'gbtree'")
+    content = _learner(booster)
     objective, parameters = content["objective"]["name"], content["learner_model_param"]
     grown = content["gradient_booster"]["model"]
     trees, groups = grown["trees"], grown["tree_info"]
@@ -90,6 +88,13 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
     return nodes, kernel
 
 
+def _learner(booster: Any) -> dict[str, Any]:
+    content = json.loads(bytes(booster.save_raw("json")))["learner"]
+    if content["gradient_booster"]["name"] != "gbtree":
+        raise RefusedError(f"its booster is {content['gradient_booster']['name']!r}, not 'gbtree'")
+    return content
+
+
 def _best_round(model: Any) -> int | None:
     """An XGBClassifier that stopped early predicts with the rounds up to the best one."""
     if type(model).__name__ == "Booster":
@@ -122,7 +127,7 @@ def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> d
 def xgboost_lists(model: Any) -> list[list[Any]]:
     """The levels of each column of categories, in the order they were trained on."""
     booster = model if type(model).__name__ == "Booster" else model.get_booster()
-    grown = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]
+    grown = _learner(booster)["gradient_booster"]["model"]
     out: list[list[Any]] = []
     for entry in grown.get("cats", {}).get("enc", []):
         values, ends = entry["values"], entry.get("offsets", [])

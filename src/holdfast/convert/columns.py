@@ -259,7 +259,7 @@ def _imputer(step: Any, columns: list[Column]) -> list[Column]:
         raise RefusedError("SimpleImputer with add_indicator has no exact copy")
     gap: Any = step.missing_values
     fill: list[Any] = list(step.statistics_)
-    if not pd.isna(gap) or (step.strategy != "constant" and any(pd.isna(v) for v in fill)):
+    if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
         raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
     out: list[Column] = []
     for j, c in enumerate(columns):

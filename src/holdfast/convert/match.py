@@ -206,7 +206,10 @@ def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
     at = schema.layout(torch.float64)
     low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
     spread = low + torch.tensor(random.random((PROBES, schema.width))) * (high - low)
-    rows = schema.encode_numbers(schema.decode_numbers(spread), torch.float64).numpy()  # whole numbers, one level each
+    numbers = schema.decode_numbers(spread)
+    for i, f in enumerate(schema.features):
+        numbers[:, i] = f.stored(numbers[:, i])
+    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, a whole number
     parts = [rows]
     for s, f in zip(schema.slices, schema.features, strict=True):
         if f.is_category:
@@ -218,8 +221,8 @@ def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
         chosen = random.permutation(len(places))[:CUTS]
         for side in (0.0, np.inf):
             some = rows[random.integers(0, PROBES, len(chosen))].copy()
-            for i, p in enumerate(chosen.tolist()):
-                column, cut = places[p]
+            for i, p in enumerate(chosen):
+                column, cut = places[int(p)]
                 some[i, column] = np.nextafter(cut, side) if side else cut
             parts.append(some)
     return torch.tensor(np.concatenate(parts))

@@ -129,7 +129,8 @@ def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) ->
     for node in map(int, at):
         v = tables[int(nodes.column[node])]
         if node in nodes.sets:
-            left = np.where(np.isnan(v), nodes.missing_left[node], np.isin(v, nodes.sets[node]) == nodes.sets_left)
+            left: Mask = np.isin(v, nodes.sets[node]) == nodes.sets_left
+            left[np.isnan(v)] = nodes.missing_left[node]
         else:
             left = nodes.goes_left(v, np.full(count, node))
         out.append(~left)

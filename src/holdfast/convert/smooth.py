@@ -40,6 +40,18 @@ class Bends(nn.Module):
         return torch.cat([z, bent, z.new_zeros(len(z), self.rest)], 1)
 
 
+class Dense(nn.Module):
+    """W h + b with the matrix laid out as the kernels want it whose bits do not depend on a row's place."""
+
+    def __init__(self, w: Array, b: Array) -> None:
+        super().__init__()
+        self.t = nn.Parameter(torch.tensor(w).T.contiguous(), requires_grad=False)
+        self.bias = nn.Parameter(torch.tensor(b), requires_grad=False)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return torch.addmm(self.bias, h, self.t)
+
+
 class First(nn.Module):
     """The first k columns: what comes after them only fills up a layer."""
 
@@ -118,8 +130,9 @@ def program(
     for i, (w, b) in enumerate(made):
         last = i == len(made) - 1
         # Filled up with units that do nothing, so that a row's bits do not depend on its place (see `network`).
-        more = 0 if plain or (last and outputs <= 2) else -len(w) % 4
-        modules.append(_linear(np.pad(w, ((0, more), (0, before))), np.pad(b, (0, more))))
+        more = 0 if plain or (last and outputs == 2) else -len(w) % 4
+        w, b = np.pad(w, ((0, more), (0, before))), np.pad(b, (0, more))
+        modules.append(_linear(w, b) if plain else Dense(w, b))
         before = more
         if activation and not last:
             modules.append(activation())
