@@ -22,6 +22,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from holdfast.convert.boosters import Boosted, is_booster
+from holdfast.convert.columns import RefusedError
+from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
 from holdfast.errors import FileError, HoldfastError, ModelError, UnsafeFileError, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
@@ -51,8 +54,9 @@ class Model(ABC):
         classes: Sequence[Any] | None = None,
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
+        convert: bool = True,
     ) -> "Model":
-        """Wrap a torch module, a scikit-learn estimator or pipeline, or any function.
+        """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
 
         Args:
             model: a `torch.nn.Module` over encoded rows (one logit, or one per class); a fitted estimator over
@@ -63,6 +67,9 @@ class Model(ABC):
                 `predict_proba` or `decision_function` of an estimator; probabilities for a function. An
                 output that contradicts this is an error, not a guess.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
+            convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
+                linear models and networks, fast for trees. Whether there is one, and if not, why, is in
+                `model.conversion`. What counts is always decided by the estimator itself.
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
@@ -79,7 +86,9 @@ class Model(ABC):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
-        return BlackBox(model, schema, classes, outputs, inputs or "frame")
+        model = Boosted(model) if is_booster(model) else model
+        box = BlackBox(model, schema, classes, outputs, inputs or "frame")
+        return converted(box) if convert else box
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -312,6 +321,7 @@ class BlackBox(Model):
     """An estimator or a function: scores and nothing else."""
 
     has_grad = False
+    conversion = Conversion(False, "not asked for")
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
@@ -375,6 +385,56 @@ class BlackBox(Model):
         return hashlib.sha256(f"{type(self.wrapped).__name__} {self.classes}".encode() + scores.tobytes()).hexdigest()[
             :16
         ]
+
+
+class Converted(BlackBox):
+    """An estimator that judges, and its exact copy over encoded rows that searches."""
+
+    def __init__(self, box: BlackBox, copy: Copy) -> None:
+        vars(self).update(vars(box))
+        self.conversion = Conversion(True, copy.text)
+        self.copy = copy
+        module = copy.run if isinstance(copy.run, nn.Module) else None
+        self.has_grad = module is not None
+        self.program = TorchModel(module, self.schema, self.classes, "logits") if module else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.program(x) if self.program else to_scores(cast(Any, self.copy.run)(x), self.copy.outputs)
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        return self.program.vjp(x) if self.program else super().vjp(x)
+
+    @property
+    def engine(self) -> Engine | None:
+        return self.program.engine if self.program else None
+
+    def shortfall(
+        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+    ) -> tuple[Tensor, Tensor, Pullback]:
+        return (self.program or super()).shortfall(x, goal, level, soft)
+
+    @contextmanager
+    def borrowed(self) -> Generator[None]:
+        with self.program.borrowed() if self.program else super().borrowed():
+            yield
+
+
+def converted(box: BlackBox) -> BlackBox:
+    """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
+    try:
+        copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded")
+        made = Converted(box, copy)
+        rows = probes(box.schema, copy.cuts)
+        with made.borrowed():
+            why = difference(made(rows), BlackBox.__call__(made, rows), box.outputs)
+        if not why:
+            return made
+    except RefusedError as refused:
+        why = str(refused)
+    except Exception as error:  # an estimator of another version, or taught new tricks, is still a black box
+        why = f"{type(error).__name__}: {error}"
+    box.conversion = Conversion(False, why)
+    return box
 
 
 # ---- files
