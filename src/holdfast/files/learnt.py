@@ -162,13 +162,11 @@ class Forest:
         rows = [where.get(pair, -1) for pair in zip(tree, local, strict=True)]
         inside(rows, 0, count, f"operator {node.op}: a leaf")
         self.all_positive, self.ids = bool((added >= 0).all()), set(ids)
-        named = [set[int](), set[int]()]
-        for row, k in zip(rows, ids, strict=True):
-            named[k == 1].add(row)
         # Is there a tree all of whose leaves speak of class 1?
-        leaves = torch.nonzero(self.left == torch.arange(count)).squeeze(1).tolist()
-        trees = node.wholes("nodes_treeids")
-        self.full = len({trees[leaf] for leaf in leaves if leaf not in named[1]}) < len(set(trees))
+        second = {row for row, k in zip(rows, ids, strict=True) if k == 1}
+        trees, modes = node.wholes("nodes_treeids"), node.texts("nodes_modes")
+        silent = {t for i, (t, mode) in enumerate(zip(trees, modes, strict=True)) if mode == "LEAF" and i not in second}
+        self.full = len(silent) < len(set(trees))
         out = torch.zeros(count, targets, dtype=torch.float64)
         return out.index_put_((torch.tensor(rows), torch.tensor(ids)), added.double(), accumulate=True)
 
