@@ -37,9 +37,9 @@ def try_in_child(data: bytes, program: str = PROGRAM, patience: float = PATIENCE
         kind = UnsafeFileError if done.returncode == UNSAFE else FileError
         raise kind(done.stdout.decode(errors="replace").strip()[:2000])
     if done.returncode < 0:
-        with contextlib.suppress(ValueError):
-            name = signal.Signals(-done.returncode).name
-            raise FileError(f"loading the file crashed a child process ({name}), so it is refused")
+        names = {s.value: s.name for s in signal.Signals}
+        name = names.get(-done.returncode, f"signal {-done.returncode}")
+        raise FileError(f"loading the file crashed a child process ({name}), so it is refused")
     if done.returncode != FINE:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise FileError(f"loading the file failed in a child process, so it is refused: {last[:500]}")
