@@ -43,6 +43,8 @@ def parse(data: bytes) -> dict[str, Any]:
     body, end, tail = rest.partition("\nend of trees")
     if not mark or not end:
         raise FileError("the LightGBM file is cut off: it has no trees, or no line 'end of trees'")
+    if "\nend of parameters" not in tail:
+        raise FileError("the LightGBM file is cut off: it has no line 'end of parameters'")
     header = _lines(head.split("\n"), ("tree", "average_output"))
     strange = [key for key in header if key not in HEADER]
     if strange:
@@ -108,9 +110,10 @@ def _numbers(lines: dict[str, str], key: str, count: int | None) -> Any:
     if count is not None and len(words) != count:
         raise FileError(f"a tree of the LightGBM file has {len(words)} numbers in {key!r}, expected {count}")
     try:
-        return whole([int(w) for w in words], key) if key in WHOLE else finite([float(w) for w in words], key)
+        values = [int(w) for w in words] if key in WHOLE else [float(w) for w in words]
     except ValueError:
         raise FileError(f"a tree of the LightGBM file has something that is no number in {key!r}") from None
+    return whole(values, key) if key in WHOLE else finite(values, key)
 
 
 def _tree(i: int, block: str, columns: int) -> dict[str, Any]:
