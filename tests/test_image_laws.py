@@ -153,10 +153,8 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
     with torch.no_grad():
         scores = m.module(cfs.x_cf.clone())
     p = scores.softmax(1)[torch.arange(len(target)), torch.tensor(target)]
-    if e.confidence is None:
-        agrees = (scores.argmax(1) == torch.tensor(target)).numpy()
-    else:
-        agrees = (p >= e.confidence).numpy()
+    likeliest = scores.argmax(1) == torch.tensor(target)
+    agrees = (likeliest if e.confidence is None else p >= e.confidence).numpy()
     near = (p - (e.confidence or 2)).abs().numpy() < 1e-5  # another batch, another last bit
     assert (agrees | near)[cfs.found].all()
     assert not (agrees & ~near)[cfs.codes == Status.NOT_FOUND].any()
@@ -319,5 +317,5 @@ def test_what_cannot_be_asked(method: str, model: str) -> None:
     with pytest.raises(SettingError, match="expected images of"):
         e.explain(m, x[:, :, 1:], 1)
     if e.needs_data:
-        with pytest.raises(SettingError, match="looks at data; call .fit"):
+        with pytest.raises(SettingError, match=r"looks at data; call \.fit"):
             clone(e).explain(m, x, 1)

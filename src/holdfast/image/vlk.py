@@ -21,8 +21,8 @@ inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose hinge was off at the
 step before go forward only, and again with the way back if it turns out to be on. And an x_k is judged only if the
-verdict can matter: it would be the best so far, or its row has had no success in this round. `passes` counts every image
-that goes through the model, with or without the way back.
+verdict can matter: it would be the best so far, or its row has had no success in this round. `passes` counts every
+image that goes through the model, with or without the way back.
 """
 
 import math
