@@ -149,7 +149,7 @@ MODELS: dict[str, Callable[[], hf.Model]] = {
     "callable": lambda: hf.Model.of(_callable, SCHEMA, classes=CLASSES),
     "counternet": lambda: counternet().model_,
     "logistic": lambda: _converted(LogisticRegression(max_iter=500)),
-    "mlp": lambda: _converted(MLPClassifier((8,), solver="lbfgs", max_iter=60, random_state=0)),
+    "mlp": lambda: _converted(MLPClassifier((8,), solver="lbfgs", max_iter=60, random_state=1)),
     "forest": lambda: _converted(RandomForestClassifier(8, max_depth=5, random_state=0), scale=False),
     "hist": lambda: _converted(HistGradientBoostingClassifier(max_iter=12, random_state=0)),
     "xgboost": lambda: _converted(xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1)),

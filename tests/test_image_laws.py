@@ -78,7 +78,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
     "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
     "vlk": lambda m: VLK(steps=4 if m == "colour" else 25, rounds=2, lr=0.05, c=10.0, autoencoder=coder(m)),
     "revise": lambda m: REVISE(
-        optimizer="adam", max_iter=4 if m == "colour" else 40, step=0.2, lam=0.01, vae=vae(m), confidence=None
+        optimizer="adam", max_iter=4 if m == "colour" else 120, step=0.2, lam=0.001, vae=vae(m), confidence=None
     ),
 }
 NEED_FEATURES = {"deduce", "deduce plain", "deduce as printed"}
