@@ -614,7 +614,7 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     good = bank_of([network(2, 2)], model)
     y = np.where(np.arange(40) % 2 == 0, "no", "yes")
     frame = model.schema.decode(gaussian(0, 40, 5))
-    estimator = hf.Model.of(LogisticRegression().fit(frame, y), model.schema)
+    estimator = hf.Model.of(LogisticRegression().fit(frame, y), model.schema, convert=False)
     cases = [
         (replace(good, shelves=(Shelf("seed", estimators=(estimator,)),)), ModelError, "estimators"),
         (replace(good, classes=("bad", "good")), ModelError, "classes"),

@@ -1,4 +1,5 @@
-"""The command line: `holdfast demo`, `train`, `explain`, `audit`, `tradeoff`, `bench`, `methods` and `datasets`.
+"""The command line: `holdfast demo`, `train`, `inspect`, `explain`, `audit`, `tradeoff`, `bench`, `methods` and
+`datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
 that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
@@ -25,6 +26,7 @@ from holdfast.cli_bench import bench
 from holdfast.cli_common import MOST_ROWS, check_writable, echo, print_json, print_rich, refuse, say
 from holdfast.cli_common import printable as printable
 from holdfast.cli_common import wanted as wanted
+from holdfast.cli_inspect import inspect
 from holdfast.cli_settings import configured as configured
 from holdfast.cli_settings import parsed as parsed
 from holdfast.cli_tradeoff import tradeoff
@@ -225,7 +227,9 @@ def explain(
         Path,
         typer.Argument(metavar="TABLE", help="People to answer: a CSV, JSON or Parquet file; or images: an NPZ file."),
     ],
-    model: Annotated[Path, typer.Option(metavar="FILE", help="The model, as written by `Model.save`.")],
+    model: Annotated[
+        Path, typer.Option(metavar="FILE", help="The model: safetensors, ONNX, skops, XGBoost or LightGBM.")
+    ],
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What may change (TOML); left out: the one in the model file.")
     ] = None,
@@ -266,7 +270,7 @@ def explain(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if some row has no answer.")] = False,
     trust_model_code: Annotated[
-        bool, typer.Option("--trust-model-code", help="Load pickle, joblib and torch files, which run code.")
+        bool, typer.Option("--trust-model-code", help="Load pickle, joblib, torch and .pt2 files, which run code.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
     grid: Annotated[
@@ -481,6 +485,7 @@ def list_datasets(
 # ---- commands with a file of their own
 
 app.command("train")(train)
+app.command("inspect")(inspect)
 app.command("audit")(audit)
 app.command("tradeoff")(tradeoff)
 app.command("bench")(bench)

@@ -22,7 +22,10 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, HoldfastError, ModelError, UnsafeFileError, untyped
+from holdfast.convert.boosters import Boosted, is_booster
+from holdfast.convert.columns import RefusedError
+from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
+from holdfast.errors import FileError, HoldfastError, ModelError, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
 from holdfast.schema import Schema
@@ -51,8 +54,9 @@ class Model(ABC):
         classes: Sequence[Any] | None = None,
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
+        convert: bool = True,
     ) -> "Model":
-        """Wrap a torch module, a scikit-learn estimator or pipeline, or any function.
+        """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
 
         Args:
             model: a `torch.nn.Module` over encoded rows (one logit, or one per class); a fitted estimator over
@@ -63,6 +67,9 @@ class Model(ABC):
                 `predict_proba` or `decision_function` of an estimator; probabilities for a function. An
                 output that contradicts this is an error, not a guess.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
+            convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
+                linear models and networks, fast for trees. Whether there is one, and if not, why, is in
+                `model.conversion`. What counts is always decided by the estimator itself.
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
@@ -79,7 +86,9 @@ class Model(ABC):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
-        return BlackBox(model, schema, classes, outputs, inputs or "frame")
+        model = Boosted(model) if is_booster(model) else model
+        box = BlackBox(model, schema, classes, outputs, inputs or "frame")
+        return converted(box) if convert else box
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -129,9 +138,25 @@ class Model(ABC):
         raise ModelError("only torch models made of listed layers can be saved; see `Model.of`")
 
     @staticmethod
-    def load(path: str | Path, schema: Schema | None = None, *, trust: bool = False) -> "Model":
-        """Read a model written by `save`. Files that run code when loaded are refused unless `trust=True`."""
-        return load_model(Path(path), schema, trust=trust)
+    def load(
+        path: str | Path,
+        schema: Schema | None = None,
+        *,
+        trust: bool = False,
+        classes: Sequence[Any] | None = None,
+        inputs: Inputs | None = None,
+    ) -> "Model":
+        """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
+        or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`.
+
+        Args:
+            path: the file.
+            schema: the columns of the table the model was trained on; a file written by `save` has its own.
+            trust: also load pickles, joblib and torch files, which can run any code: only for files of your own.
+            classes: names of the classes in the order of the scores, if the file does not know them.
+            inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
+        """
+        return load_model(Path(path), schema, trust=trust, classes=classes, inputs=inputs)
 
     def _set_classes(self, classes: Sequence[Any] | None, columns: int) -> None:
         k = max(columns, 2)
@@ -312,6 +337,7 @@ class BlackBox(Model):
     """An estimator or a function: scores and nothing else."""
 
     has_grad = False
+    conversion = Conversion(False, "not asked for")
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
@@ -377,24 +403,81 @@ class BlackBox(Model):
         ]
 
 
+class Converted(BlackBox):
+    """An estimator that judges, and its exact copy over encoded rows that searches."""
+
+    def __init__(self, box: BlackBox, copy: Copy) -> None:
+        vars(self).update(vars(box))
+        self.conversion = Conversion(True, copy.text)
+        self.copy = copy
+        module = copy.run if isinstance(copy.run, nn.Module) else None
+        self.has_grad = module is not None
+        self.program = TorchModel(module, self.schema, self.classes, "logits") if module else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.program(x) if self.program else to_scores(cast(Any, self.copy.run)(x), self.copy.outputs)
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        return self.program.vjp(x) if self.program else super().vjp(x)
+
+    @property
+    def engine(self) -> Engine | None:
+        return self.program.engine if self.program else None
+
+    def shortfall(
+        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+    ) -> tuple[Tensor, Tensor, Pullback]:
+        return (self.program or super()).shortfall(x, goal, level, soft)
+
+    @contextmanager
+    def borrowed(self) -> Generator[None]:
+        with self.program.borrowed() if self.program else super().borrowed():
+            yield
+
+
+def converted(box: BlackBox) -> BlackBox:
+    """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
+    try:
+        copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded")
+        made = Converted(box, copy)
+        rows = probes(box.schema, copy.cuts)
+        with made.borrowed():
+            why = difference(made(rows), BlackBox.__call__(made, rows), box.outputs)
+        if not why:
+            return made
+    except RefusedError as refused:
+        why = str(refused)
+    except Exception as error:  # an estimator of another version, or taught new tricks, is still a black box
+        why = f"{type(error).__name__}: {error}"
+    box.conversion = Conversion(False, why)
+    return box
+
+
 # ---- files
 
-RUNS_CODE = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".pt2", ".bin", ".dill")
 _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safetensors')`"
 
 
-def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
-    """A safetensors file of ours; with `trust`, also a pickle or joblib file or a torch file, which run code."""
-    if not path.is_file():
-        raise FileError(f"no model file at {str(path)!r}")
-    start = path.read_bytes()[:16] if path.stat().st_size < 1 << 20 else _first_bytes(path)
-    if _runs_code(path, start):
-        if not trust:
-            raise UnsafeFileError(
-                f"{str(path)!r} can run any code when it is loaded (pickle, joblib or torch file), so it is refused. "
-                f"If you made it and trust it, pass trust=True (--trust-model-code); better: {_SAFETENSORS_FIX}"
-            )
-        return _load_trusted(path, schema)
+def load_model(
+    path: Path,
+    schema: Schema | None,
+    *,
+    trust: bool,
+    classes: Sequence[Any] | None = None,
+    inputs: Inputs | None = None,
+) -> Model:
+    """A model from a file; see `Model.load`. All kinds but safetensors are read in `holdfast.files`."""
+    from holdfast.files.kind import kind_of
+    from holdfast.files.load import read
+
+    kind = kind_of(path)
+    if kind.name != "safetensors":
+        found = read(path, kind, schema, trust=trust, inputs=inputs)
+        if isinstance(found.model, Model):
+            return found.model
+        assert schema is not None  # `read` asks for one
+        names = classes or found.classes
+        return Model.of(found.model, schema, classes=names, outputs=found.outputs, inputs=found.inputs)
     safetensors = untyped("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -407,38 +490,13 @@ def load_model(path: Path, schema: Schema | None, *, trust: bool) -> Model:
     if "holdfast" not in metadata:
         raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
     try:
-        return _from_parts(path, json.loads(metadata["holdfast"]), tensors, schema)
+        content = json.loads(metadata["holdfast"])
+        return _from_parts(path, content if classes is None else content | {"classes": [*classes]}, tensors, schema)
     except HoldfastError:
         raise
     except Exception as error:  # the text in the file may say anything
         what = f"{type(error).__name__}: {error}"
         raise FileError(f"{str(path)!r} is damaged ({what}); {_SAFETENSORS_FIX}") from error
-
-
-def _first_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(16)
-
-
-def _runs_code(path: Path, start: bytes) -> bool:
-    """Pickles, joblib files (also compressed) and zip files of torch, told by content first and name second."""
-    if start[8:9] == b"{":  # a safetensors header, whose length (the first bytes) may look like any of the marks below
-        return path.suffix.lower() in RUNS_CODE
-    pickled = start[:1] == b"\x80" or start[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\x78\x9c", b"\x78\x01", b"\x78\xda")
-    return pickled or path.suffix.lower() in RUNS_CODE
-
-
-def _load_trusted(path: Path, schema: Schema | None) -> Model:
-    if schema is None:
-        raise FileError(f"{str(path)!r} does not hold a schema; pass one")
-    try:
-        loaded: Any = torch.load(path, weights_only=False)
-    except Exception:
-        try:
-            loaded = untyped("joblib").load(path)
-        except Exception as error:
-            raise FileError(f"cannot load {str(path)!r}: {type(error).__name__}: {error}") from None
-    return loaded if isinstance(loaded, Model) else Model.of(loaded, schema)
 
 
 def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:

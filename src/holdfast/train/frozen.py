@@ -8,7 +8,7 @@ import pandas as pd
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, SettingError
-from holdfast.model import Model, TorchModel
+from holdfast.model import Converted, Model, TorchModel
 from holdfast.network import flat_layers
 from holdfast.stack import Members, Stack, stack_of
 from holdfast.train.recipe import class_names, class_numbers, outcomes
@@ -63,7 +63,9 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> Members:
 
 
 def with_logits(model: Model, what: str) -> TorchModel:
-    """The model, if it is a torch module that returns logits; `what` needs one."""
+    """The model, if it is a torch module that returns logits, or its exact copy as one; `what` needs one."""
+    if isinstance(model, Converted) and model.program is not None:
+        return model.program
     if not isinstance(model, TorchModel):
         raise ModelError(f"{what} needs a torch module, got a model without gradients ({type(model).__name__})")
     if model.outputs != "logits":

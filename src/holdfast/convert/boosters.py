@@ -1,0 +1,238 @@
+"""XGBoost's and LightGBM's trees, read from the JSON that both libraries write of themselves."""
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from holdfast.convert.columns import Column, RefusedError
+from holdfast.convert.forests import Kernel, stacked
+from holdfast.convert.nodes import Nodes
+from holdfast.errors import ModelError, untyped
+from holdfast.feature import Array
+
+
+class Boosted:
+    """A bare Booster in the manner of an estimator: `decision_function` gives logits over the table."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+        self.xgboost = type(booster).__module__.startswith("xgboost")
+        if self.xgboost:
+            self.objective = str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+        else:
+            self.objective = str(booster.dump_model(num_iteration=1).get("objective", "none"))
+        if not self.objective.startswith(("binary", "multi")):
+            raise ModelError(f"a Booster with objective {self.objective!r} is no classifier")
+
+    def decision_function(self, frame: Any) -> Any:
+        if not self.xgboost:
+            return self.booster.predict(frame, raw_score=True) * _steepness(self.objective)
+        rows = untyped("xgboost").DMatrix(frame, enable_categorical=True)
+        return self.booster.predict(rows, output_margin=True)
+
+
+def is_booster(model: Any) -> bool:
+    return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm")
+
+
+# ---- XGBoost
+
+
+def xgboost(model: Any) -> tuple[Nodes, Kernel]:
+    """A Booster, or the booster of an XGBClassifier up to its best round."""
+    booster = model if type(model).__name__ == "Booster" else model.get_booster()
+    if model is not booster and not pd.isna(model.missing):
+        raise RefusedError(f"it takes {model.missing} for missing")
+    content = _learner(booster)
+    objective, parameters = content["objective"]["name"], content["learner_model_param"]
+    grown = content["gradient_booster"]["model"]
+    trees, groups = grown["trees"], grown["tree_info"]
+    last = _best_round(model)
+    if last is not None:
+        ends = grown["iteration_indptr"]
+        trees, groups = trees[: ends[last + 1]], groups[: ends[last + 1]]
+    k = max(int(parameters["num_class"]), 1)
+    base = np.broadcast_to(np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k)
+    if objective == "binary:logistic":
+        base = np.log(base) - np.log1p(-base)
+    elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw"):
+        raise RefusedError(f"its objective {objective!r} has no exact copy")
+    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    for tree in trees:
+        if int(tree["tree_param"]["size_leaf_vector"]) > 1:
+            raise RefusedError("its trees have leaves of several values")
+        parts.append(_xgboost_tree(tree, sets, count))
+        count += len(parts[-1]["left"])
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.array(groups, dtype=np.int64),
+        start=base.astype(np.float32).astype(np.float64),
+        precision=np.float32,
+        strict=True,
+        sets=sets,
+        sets_left=False,
+    )
+    rounds = (0, 0) if last is None else (0, last + 1)
+
+    def kernel(inputs: Any) -> Array:
+        margin = booster.inplace_predict(
+            inputs, iteration_range=rounds, predict_type="margin", missing=np.nan, validate_features=False
+        )
+        return np.asarray(margin, dtype=np.float64).reshape(len(inputs), -1)
+
+    return nodes, kernel
+
+
+def _learner(booster: Any) -> dict[str, Any]:
+    content = json.loads(bytes(booster.save_raw("json")))["learner"]
+    if content["gradient_booster"]["name"] != "gbtree":
+        raise RefusedError(f"its booster is {content['gradient_booster']['name']!r}, not 'gbtree'")
+    return content
+
+
+def _best_round(model: Any) -> int | None:
+    """An XGBClassifier that stopped early predicts with the rounds up to the best one."""
+    if type(model).__name__ == "Booster":
+        return None
+    try:
+        return int(model.best_iteration)
+    except AttributeError:
+        return None
+
+
+def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> dict[str, Any]:
+    left = np.array(tree["left_children"], dtype=np.int64)
+    leaf = left < 0
+    condition = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
+    missing_left = np.array(tree["default_left"]).astype(bool)
+    for node, begin, size in zip(
+        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True
+    ):
+        sets[count + node] = np.array(tree["categories"][begin : begin + size], dtype=np.float64)
+    return {
+        "left": left,
+        "right": np.array(tree["right_children"], dtype=np.int64),
+        "column": np.where(leaf, 0, np.array(tree["split_indices"], dtype=np.int64)),
+        "threshold": condition,
+        "missing_left": missing_left,
+        "value": np.where(leaf, condition, 0.0)[:, None],
+    }
+
+
+def xgboost_lists(model: Any) -> list[list[Any]]:
+    """The levels of each column of categories, in the order they were trained on."""
+    booster = model if type(model).__name__ == "Booster" else model.get_booster()
+    grown = _learner(booster)["gradient_booster"]["model"]
+    out: list[list[Any]] = []
+    for entry in grown.get("cats", {}).get("enc", []):
+        values, ends = entry["values"], entry.get("offsets", [])
+        if ends:
+            text = bytes(v % 256 for v in values)
+            out.append([text[a:b].decode() for a, b in pairwise(ends)])
+        elif values:
+            out.append(values)
+    return out
+
+
+# ---- LightGBM
+
+
+def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
+    """A Booster, or the booster of an LGBMClassifier, up to its best round."""
+    booster = model if type(model).__name__ == "Booster" else model.booster_
+    content = booster.dump_model()  # up to the best round, like its predictions
+    objective = str(content.get("objective", "none"))
+    if objective.partition(" ")[0] not in ("binary", "multiclass"):
+        raise RefusedError(f"its objective {objective!r} has no exact copy")
+    steep = _steepness(objective)
+    per_round = int(content["num_tree_per_iteration"])
+    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    zero: list[Any] = []
+    for tree in content["tree_info"]:
+        part, zeros = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
+        parts.append(part)
+        zero.append(zeros)
+        count += len(zeros)
+    zero_missing = np.concatenate(zero)
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.arange(len(parts)) % per_round,
+        start=np.zeros(per_round),
+        precision=np.float64,
+        share=len(parts) / per_round if content["average_output"] else 1.0,
+        sets=sets,
+        zero_missing=zero_missing if zero_missing.any() else None,
+    )
+    return nodes, None
+
+
+def _steepness(objective: str) -> float:
+    """'binary sigmoid:2': the probability is the sigmoid of twice the sum of the leaves."""
+    found = re.search(r"^binary .*sigmoid:(\S+)", objective)
+    return float(found[1]) if found else 1.0
+
+
+def _lightgbm_tree(
+    root: dict[str, Any], sets: dict[int, Array], count: int, steep: float
+) -> tuple[dict[str, Any], Any]:
+    found: list[dict[str, Any]] = []
+    links: list[tuple[int, int]] = []
+    stack = [(root, -1, 0)]
+    while stack:
+        node, parent, side = stack.pop()
+        place = len(found)
+        found.append(node)
+        links.append((-1, -1))
+        if parent >= 0:
+            pair = links[parent]
+            links[parent] = (place, pair[1]) if side == 0 else (pair[0], place)
+        if "split_feature" in node:
+            stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
+    inner = np.array(["split_feature" in n for n in found])
+    zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
+    threshold = np.zeros(len(found))
+    for i in np.flatnonzero(inner).tolist():
+        n = found[i]
+        if n["decision_type"] == "==":
+            sets[count + i] = np.array([float(v) for v in str(n["threshold"]).split("||")])
+            continue  # missing ones go right
+        threshold[i] = n["threshold"]
+        zeros[i] = n["missing_type"] == "Zero"
+        # Where nothing is missing, a missing value counts as zero.
+        missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
+    value = np.array([n.get("leaf_value", 0.0) for n in found], dtype=np.float64)
+    pairs = np.array(links, dtype=np.int64)
+    part = {
+        "left": pairs[:, 0],
+        "right": pairs[:, 1],
+        "column": np.array([n.get("split_feature", 0) for n in found], dtype=np.int64),
+        "threshold": threshold,
+        "missing_left": missing_left,
+        "value": value[:, None] * steep,
+    }
+    return part, zeros
+
+
+# ---- categories of pandas
+
+
+def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
+    """Category columns of a frame as the libraries see them: places in the lists they were trained on, one list for
+    each such column; a level that is not listed is missing."""
+    out: list[Column] = []
+    lists = iter(known)
+    for c in columns:
+        if c.table is None or not isinstance(c.table.dtype, pd.CategoricalDtype):
+            out.append(c)
+            continue
+        listed = next(lists, None)
+        if listed is None:
+            raise RefusedError("it was trained on fewer columns of categories than the schema has")
+        place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
+        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place)), np.dtype(np.float64)))
+    return out

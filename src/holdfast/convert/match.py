@@ -1,0 +1,243 @@
+"""Which exact copy a model gets, checked against the model itself, and why another gets none."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.convert import boosters, forests, smooth
+from holdfast.convert.blend import Blend, coder
+from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
+from holdfast.convert.forests import Kernel
+from holdfast.convert.nodes import Nodes, grow_codes, level_codes
+from holdfast.feature import Array
+from holdfast.schema import Schema
+
+CLOSE = 1e-6  # how far scores may differ
+PROBES = 64  # rows spread over the data's range
+CUTS = 256  # rows at a threshold, and as many next to it
+
+Outputs = Literal["logits", "probabilities"]
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What became of a model: an exact copy over encoded rows, or, if `exact` is False, none, and why."""
+
+    exact: bool
+    text: str
+
+    def __bool__(self) -> bool:
+        return self.exact
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy to be checked: a differentiable module, or a function of encoded rows."""
+
+    run: nn.Module | Callable[[Tensor], Tensor]
+    outputs: Outputs
+    text: str
+    cuts: list[tuple[int, Array]]  # (encoded column, thresholds)
+
+
+Grower = Callable[[Any], tuple[Nodes, Kernel | None]]
+
+# Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's own code, where that
+# can be called without a table.
+TREES: dict[str, tuple[Grower, int]] = {
+    "sklearn.RandomForestClassifier": (forests.forest, 96),
+    "sklearn.ExtraTreesClassifier": (forests.forest, 96),
+    "sklearn.DecisionTreeClassifier": (forests.forest, 96),
+    "sklearn.ExtraTreeClassifier": (forests.forest, 96),
+    "sklearn.GradientBoostingClassifier": (forests.gradient_boosting, 256),
+    "sklearn.HistGradientBoostingClassifier": (forests.hist_gradient_boosting, 256),
+    "xgboost.XGBClassifier": (boosters.xgboost, 24),
+    "xgboost.XGBRFClassifier": (boosters.xgboost, 24),
+    "xgboost.Booster": (boosters.xgboost, 24),
+    "lightgbm.LGBMClassifier": (boosters.lightgbm, 256),
+    "lightgbm.Booster": (boosters.lightgbm, 256),
+}
+LINEAR = (
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "LinearSVC",
+    "SVC",
+    "SGDClassifier",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "Perceptron",
+    "LinearDiscriminantAnalysis",
+)
+
+
+def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
+    """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
+    raws = Raw.all_of(schema, encoded)
+    columns = raw_columns(raws)
+    model = model.booster if isinstance(model, boosters.Boosted) else model
+    steps, last = list[Any](), model
+    while kind_of(last) == "sklearn.Pipeline":
+        steps += [step for _, step in last.steps[:-1] if step is not None and not isinstance(step, str)]
+        last = last.steps[-1][1]
+    for step in steps:
+        columns = through(step, columns)
+    kind = kind_of(last)
+    _check_names(model, last, schema, encoded)
+    if kind in TREES:
+        hollow = kind.startswith("xgboost.") and _is_sparse(steps, schema)
+        return _trees(last, kind, columns, raws, hollow)
+    library, _, name = kind.partition(".")
+    if library == "sklearn" and name in LINEAR:
+        return _linear(last, name, columns, raws, schema.width)
+    if kind == "sklearn.MLPClassifier":
+        if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
+            raise RefusedError("it gives several labels at once")
+        layers, act = smooth.mlp_layers(last), smooth.ACTIVATIONS[last.activation]
+        net = smooth.program(layers, columns, raws, schema.width, act)
+        return Copy(net, "logits", "the network as a differentiable program", [])
+    raise RefusedError(f"no exact copy of a {name} is known")
+
+
+def _is_sparse(steps: list[Any], schema: Schema) -> bool:
+    """Does the pipeline hand on a sparse matrix? For XGBoost the zeros it leaves out are missing."""
+    rows: Any = schema.decode(schema.probe)
+    for step in steps:
+        rows = step.transform(rows)
+    return hasattr(rows, "tocsr")
+
+
+def _check_names(model: Any, last: Any, schema: Schema, encoded: bool) -> None:
+    names = getattr(model, "feature_names_in_", None)
+    if names is None and kind_of(last).endswith(".Booster"):
+        names = last.feature_names if hasattr(last, "feature_names") else last.feature_name()
+    if names is not None and not encoded and [str(n) for n in names] != schema.names:
+        raise RefusedError("it was trained on other columns, or in another order, than the schema has")
+
+
+def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int) -> Copy:
+    end = None
+    if name == "SVC":
+        if model.kernel != "linear":
+            raise RefusedError(f"SVC with kernel {model.kernel!r} has no exact copy; only 'linear' has")
+        if len(model.classes_) > 2 or model.probability is True:
+            raise RefusedError("SVC with more than two classes, or probabilities, is more than one linear model")
+    if name == "SGDClassifier":
+        if model.loss == "modified_huber":
+            raise RefusedError("SGDClassifier with loss 'modified_huber' cuts its probabilities off")
+        if model.loss == "log_loss" and len(model.classes_) > 2:
+            end = smooth.LogSigmoids()
+    net = smooth.program(smooth.linear_layers(model), columns, raws, width, end=end)
+    return Copy(net, "logits", "the linear model as a differentiable program", [])
+
+
+def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool) -> Copy:
+    grower, most = TREES[kind]
+    if kind.startswith("xgboost."):
+        columns = boosters.coded(columns, boosters.xgboost_lists(model))
+    if kind.startswith("lightgbm."):
+        booster = model if kind.endswith(".Booster") else model.booster_
+        columns = boosters.coded(columns, booster.pandas_categorical or [])
+    if kind.startswith("sklearn.Hist"):
+        columns = _native_categories(model, columns)
+    nodes, kernel = grower(model)
+    if hollow:
+        nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
+    if nodes.column.max(initial=0) >= len(columns):
+        raise RefusedError("it was trained on more columns than reach it")
+    if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
+        raise RefusedError("it takes a column of numbers for categories; declare that column a category")
+    codes, rights = grow_codes(nodes, columns, raws)
+    leaves = nodes.leaves()
+    cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
+    count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
+    if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
+        if leaves.max(initial=0) > 256:
+            raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
+        return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts)
+    run = Compiled(columns, raws, nodes.precision, kernel, hollow)
+    return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts)
+
+
+def _native_categories(model: Any, columns: list[Column]) -> list[Column]:
+    prepare = getattr(model, "_preprocessor", None)
+    return columns if prepare is None else through(prepare, columns)
+
+
+class Compiled:
+    """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's compiled code."""
+
+    def __init__(
+        self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, hollow: bool = False
+    ) -> None:
+        self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
+        self.hollow = hollow  # zeros are missing
+        self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
+        levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
+        self.coders = {raw: coder(codes, np.intp) for raw, codes in levels.items()}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        columns = np.ascontiguousarray(x.numpy().T)
+        positions: dict[int, Any] = {}
+        for raw, write in self.coders.items():
+            positions[raw] = np.empty(len(x), dtype=np.intp)
+            write(columns, positions[raw])
+        numbers = {c.raw: self.raws[c.raw].decoded(columns[self.raws[c.raw].at.start]) for c in self.columns}
+        inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
+        for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
+            inputs[:, j] = c.number(numbers[c.raw]) if table is None else table[positions[c.raw]]
+        if self.hollow:
+            inputs[inputs == 0] = np.nan
+        return torch.as_tensor(self.kernel(inputs))
+
+
+# ---- the check
+
+
+def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
+    """Encoded rows: spread over the data's range, every level of every category, at thresholds and next to them."""
+    random = np.random.default_rng(0)
+    at = schema.layout(torch.float64)
+    low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+    spread = low + torch.tensor(random.random((PROBES, schema.width))) * (high - low)
+    numbers = schema.decode_numbers(spread)
+    for i, f in enumerate(schema.features):
+        numbers[:, i] = f.stored(numbers[:, i])
+    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, a whole number
+    parts = [rows]
+    for s, f in zip(schema.slices, schema.features, strict=True):
+        if f.is_category:
+            some = rows[np.arange(f.width) % PROBES].copy()
+            some[:, s] = np.eye(f.width)
+            parts.append(some)
+    places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
+    if places:
+        chosen = random.permutation(len(places))[:CUTS]
+        for side in (0.0, np.inf):
+            some = rows[random.integers(0, PROBES, len(chosen))].copy()
+            for i, p in enumerate(chosen):
+                column, cut = places[int(p)]
+                some[i, column] = np.nextafter(cut, side) if side else cut
+            parts.append(some)
+    return torch.tensor(np.concatenate(parts))
+
+
+def difference(mine: Tensor, theirs: Tensor, outputs: Outputs) -> str:
+    """Why a copy's scores (n, k) are not the model's, or nothing: probabilities, or scores relative to their size."""
+    if mine.shape != theirs.shape:
+        return f"the copy gives {mine.shape[1]} scores, the model {theirs.shape[1]}"
+    if outputs == "probabilities":
+        far = (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs()
+    else:
+        far = (mine - theirs).abs() / theirs.abs().clamp_min(1)
+    worst = float(far.max())
+    if not worst <= CLOSE:
+        return f"the copy's scores differ by {worst:.1e}"
+    labels = int((mine.argmax(1) != theirs.argmax(1)).sum())
+    return f"the copy gives {labels} of {len(mine)} rows another class" if labels else ""

@@ -1,0 +1,174 @@
+"""The nodes of all trees of a model, whatever library grew them, as questions about the columns of a table.
+
+A node sends a row to the left if its input is low enough. Every library asks that in a precision of its own, behind a
+pipeline that scales in one of its own; but all of these steps rise, so for a column of numbers there is one encoded
+value x* such that a row goes left exactly if x <= x*. It is found by bisection over all doubles, with the library's
+own arithmetic. For a column of levels the node is asked about each level, once.
+
+What remains is whole numbers: the rank of an encoded value among all x* of its column, or the position of a level;
+a node becomes the set of these codes that go right. Scaling, precision, missing values, categories and their sets are
+then things of the past.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.convert.columns import Column, Raw
+from holdfast.feature import Array, Mask
+
+Ints = npt.NDArray[np.int64]
+ZERO = float(np.float32(1e-35))  # LightGBM takes numbers up to this size for zero
+LAST = np.finfo(np.float64).max
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """All trees one after the other. A row with input v goes left at a node if v <= threshold (v < threshold where
+    `strict`), compared in `precision`; if missing, where `missing_left` says; at a node in `sets`, if v is in the set.
+    """
+
+    roots: Ints  # (trees,)
+    left: Ints  # (nodes,) -1 at a leaf
+    right: Ints
+    column: Ints  # (nodes,) which input of the model
+    threshold: Array
+    missing_left: Mask
+    value: Array  # (nodes, k) what a leaf adds, to output `adds_to` or, where that is -1, to all
+    adds_to: Ints  # (trees,)
+    start: Array  # (outputs,)
+    precision: Any
+    strict: bool = False
+    share: float = 1.0  # the sum is divided by it
+    outputs: Literal["logits", "probabilities"] = "logits"
+    sets: dict[int, Array] = field(default_factory=dict[int, Array])
+    sets_left: bool = True  # do the members of a set go left, or right?
+    zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of
+    zero: float = ZERO
+
+    @property
+    def inner(self) -> Ints:
+        return np.flatnonzero(self.left >= 0)
+
+    def goes_left(self, v: Array, at: Ints) -> Mask:
+        """(n,) values, (n,) nodes without sets."""
+        v = v.astype(self.precision).astype(np.float64)
+        t = self.threshold[at]
+        gone = np.isnan(v)
+        if self.zero_missing is not None:
+            gone |= self.zero_missing[at] & (np.abs(v) <= self.zero)
+        return np.where(gone, self.missing_left[at], v < t if self.strict else v <= t)
+
+    def leaves(self) -> Ints:
+        """(trees,) how many leaves each has."""
+        ends = np.append(self.roots[1:], len(self.left))
+        is_leaf = np.concatenate([[0], np.cumsum(self.left < 0)])
+        return is_leaf[ends] - is_leaf[self.roots]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """How the encoded columns of one column of the table become a code."""
+
+    at: slice
+    cuts: Array | None  # sorted x*: the code is the number of them below the value; None: of the largest column
+    count: int  # how many codes there are
+
+
+def grow_codes(
+    nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
+) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
+    """The codes of every column that a node asks about, and for each node: the place of its column in that list, and
+    the codes that go right."""
+    inner = nodes.inner
+    by_raw: dict[int, list[int]] = {}
+    for i in inner:
+        by_raw.setdefault(columns[int(nodes.column[i])].raw, []).append(int(i))
+    codes: list[Codes] = []
+    rights: dict[int, tuple[int, Mask]] = {}
+    for raw, mine in sorted(by_raw.items()):
+        place, at = len(codes), np.array(mine)
+        levels = raws[raw].levels
+        if levels is not None:
+            codes.append(level_codes(raws[raw]))
+            for node, right in zip(mine, _of_levels(nodes, columns, at, len(levels)), strict=True):
+                rights[node] = place, right
+            continue
+        low, cut, high = _cuts(nodes, columns, raws[raw], at)
+        cuts = np.unique(np.concatenate([low, cut, high]))
+        cuts = cuts[np.abs(cuts) < LAST]  # the others part nothing from nothing
+        codes.append(Codes(raws[raw].at, cuts, len(cuts) + 1))
+        ranks = np.arange(len(cuts) + 1)
+        first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
+        for j, node in enumerate(mine):
+            right = ranks > first[j]
+            if nodes.zero_missing is not None and nodes.zero_missing[node]:
+                right = np.where((ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right)
+            rights[node] = place, right
+    return codes, rights
+
+
+def level_codes(raw: Raw) -> Codes:
+    """Positions of levels: of the largest one-hot column, or a rank, which is a rounded number."""
+    assert raw.levels is not None
+    assert raw.feature is not None
+    count = len(raw.levels)
+    if raw.feature.is_category:
+        return Codes(raw.at, None, count)
+    ranks = np.arange(count - 1.0)
+    return Codes(raw.at, bisect(lambda x: raw.decoded(x) <= ranks, count - 1), count)
+
+
+def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) -> list[Mask]:
+    """For each node, which levels go right."""
+    tables = {int(c): columns[int(c)].values() for c in np.unique(nodes.column[at])}
+    out: list[Mask] = []
+    for node in map(int, at):
+        v = tables[int(nodes.column[node])]
+        if node in nodes.sets:
+            left: Mask = np.isin(v, nodes.sets[node]) == nodes.sets_left
+            left[np.isnan(v)] = nodes.missing_left[node]
+        else:
+            left = nodes.goes_left(v, np.full(count, node))
+        out.append(~left)
+    return out
+
+
+def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Array, Array, Array]:
+    """(nodes,) x* of each, and where zero begins and ends for those that take it for missing."""
+    column = nodes.column[at]
+
+    def values(x: Array) -> Array:
+        v, out = raw.decoded(x), np.empty(len(x))
+        for c in np.unique(column):
+            mine = column == c
+            out[mine] = columns[int(c)].number(v[mine]).astype(nodes.precision)
+        return out
+
+    t = nodes.threshold[at]
+    cut = bisect(lambda x: values(x) < t if nodes.strict else values(x) <= t, len(at))
+    if nodes.zero_missing is None or not nodes.zero_missing[at].any():
+        return cut[:0], cut, cut[:0]
+    z = nodes.zero
+    return bisect(lambda x: values(x) < -z, len(at)), cut, bisect(lambda x: values(x) <= z, len(at))
+
+
+def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
+    """(n,) the largest double for which a falling condition holds; the lowest of all if it never does."""
+    top = LAST.view(np.int64)
+    low, high = np.full(n, -top), np.full(n, top)  # doubles in their order are whole numbers in theirs
+    with np.errstate(over="ignore", invalid="ignore"):
+        done = holds(_double(high))
+        while (low < high - 1).any():
+            middle = low + ((high >> 1) - (low >> 1))
+            yes = holds(_double(middle))
+            low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+    return np.where(done, LAST, _double(low))
+
+
+def _double(order: Ints) -> Array:
+    """Whole number -> the double at that place, counted from zero."""
+    return np.where(order >= 0, np.abs(order).view(np.float64), -np.abs(order).view(np.float64))

@@ -1,0 +1,187 @@
+"""`holdfast inspect` says what a file is, and never runs anything of it."""
+
+import io
+import json
+import pickle
+import warnings
+import zipfile
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+import skops.io
+import xgboost
+from onnx import helper, numpy_helper
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import holdfast as hf
+from conftest import seeded
+from holdfast.cli import main
+from holdfast.network import mlp
+
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(RNG.normal(size=(60, 3)), columns=["a", "b", "c"])
+Y = np.where(TABLE["a"] > 0, "yes", "no")
+BLIND = sorted(hf.list_methods(gradients=False))
+
+
+def inspected(path: Path, capsys: pytest.CaptureFixture[str]) -> dict:
+    assert main(["inspect", str(path), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def said(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["inspect", str(path)]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_network_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.safetensors"
+    hf.Model.of(seeded(mlp(3, (4,), 2)), hf.Schema.infer(TABLE), classes=["no", "yes"]).save(path)
+    found = inspected(path, capsys)
+    assert found["kind"] == "safetensors"
+    assert found["loading"] == "safe"
+    assert found["schema"] is True
+    assert found["inputs"] == ["a: real", "b: real", "c: real"]
+    assert found["classes"] == ["no", "yes"]
+    assert found["outputs"] == "logits"
+    assert found["details"]["layers"] == ["Linear 3 4", "ReLU", "Linear 4 2"]
+    assert "min-cost" in found["methods"]
+    assert "learned-recourse" not in found["methods"]
+    text = said(path, capsys)
+    assert "loading: safe" in text
+    assert "schema: in the file" in text
+    assert "classes: no, yes" in text
+
+
+def relu(op: str = "Relu") -> bytes:
+    out = helper.make_tensor_value_info("scores", 1, [None, 3])
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], ["scores"])], "g", [helper.make_tensor_value_info("x", 1, [None, 3])], [out]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+
+
+def test_an_onnx_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(relu())
+    found = inspected(path, capsys)
+    assert found["kind"] == "onnx"
+    assert found["loading"] == "safe"
+    assert found["inputs"] == ["x: float (any x 3)"]
+    assert found["outputs"] == "scores"
+    assert found["details"]["operators"] == ["Relu"]
+    assert "descent" in found["methods"]
+    assert "pass one with --schema" in said(path, capsys)
+    path.write_bytes(relu("Hardmax"))
+    found = inspected(path, capsys)
+    assert found["loading"] == "refused"
+    assert "'Hardmax'" in found["problem"]
+    assert found["methods"] == []
+    model = onnx.load_from_string(relu())
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(4, np.float32), "w"))
+    onnx.save(model, path, save_as_external_data=True, size_threshold=0)
+    assert "another file" in inspected(path, capsys)["problem"]
+
+
+def test_a_skops_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.skops"
+    skops.io.dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(TABLE, Y), path)
+    found = inspected(path, capsys)
+    assert found["kind"] == "skops"
+    assert found["loading"] == "safe"
+    assert found["inputs"] == ["a", "b", "c"]
+    assert found["classes"] == ["no", "yes"]
+    assert found["details"]["types"] == ["LogisticRegression", "Pipeline", "StandardScaler"]
+
+
+def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    y = (Y == "yes").astype(int)
+    grown = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(TABLE, y)
+    for name in ("m.json", "m.ubj"):
+        grown.save_model(tmp_path / name)
+        found = inspected(tmp_path / name, capsys)
+        assert found["kind"] == f"xgboost-{name[2:]}"
+        assert found["inputs"] == ["a", "b", "c"]
+        assert found["details"]["trees"] == 2
+        assert sorted(found["methods"]) == BLIND
+    other = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=3, verbose=-1, n_jobs=1).fit(TABLE, y)
+    other.booster_.save_model(tmp_path / "m.txt")
+    found = inspected(tmp_path / "m.txt", capsys)
+    assert found["kind"] == "lightgbm"
+    assert found["classes"] == [0, 1]
+    assert "gradients: no" in said(tmp_path / "m.txt", capsys)
+
+
+class Bomb:
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.write_text, (self.marker, "boom")
+
+
+def test_files_that_run_code_are_only_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marker, path = tmp_path / "boom", tmp_path / "m.skops"
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as new:
+        new.writestr("m/archive_format", "pt2")
+        new.writestr("m/data.pkl", pickle.dumps(Bomb(marker)))
+    for content, kind in ((pickle.dumps(Bomb(marker)), "pickle"), (archive.getvalue(), "pt2")):
+        path.write_bytes(content)
+        found = inspected(path, capsys)
+        assert found["kind"] == kind
+        assert found["loading"] == "runs code"
+        assert "trust-model-code" in found["problem"]
+        assert "REFUSED, it can run code" in said(path, capsys)
+    assert not marker.exists()
+
+
+def test_damaged_files_are_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = tmp_path / "whole"
+    hf.Model.of(seeded(mlp(3, (4,), 2)), hf.Schema.infer(TABLE)).save(whole)
+    cut = tmp_path / "cut"
+    cut.write_bytes(whole.read_bytes()[:-7])
+    assert "cut off" in inspected(cut, capsys)["problem"]
+    cut.write_bytes(relu()[:-7])
+    assert inspected(cut, capsys)["loading"] == "refused"
+    cut.write_bytes(b"nothing known")
+    assert inspected(cut, capsys)["kind"] == "unknown"
+    assert "problem: no reader" in said(cut, capsys)
+
+
+def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "none")]) == 2
+    assert "no model file" in capsys.readouterr().err
+
+
+def test_explain_takes_these_files_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hf.Schema.infer(TABLE).save(tmp_path / "schema.toml")
+    TABLE.head(3).to_csv(tmp_path / "people.csv", index=False)
+    TABLE.to_csv(tmp_path / "train.csv", index=False)
+    other = lightgbm.LGBMClassifier(n_estimators=3, num_leaves=4, verbose=-1, n_jobs=1).fit(
+        TABLE, (Y == "yes").astype(int)
+    )
+    other.booster_.save_model(tmp_path / "m.txt")
+    words = ["explain", str(tmp_path / "people.csv"), "--model", str(tmp_path / "m.txt"), "--any-other", "--quiet"]
+    words += [
+        "--schema",
+        str(tmp_path / "schema.toml"),
+        "--method",
+        "nearest-neighbor",
+        "--data",
+        str(tmp_path / "train.csv"),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert main(words) == 0
+    assert {row["status"] for row in json.loads(capsys.readouterr().out)} == {"found"}
+    (tmp_path / "m.txt").write_bytes(pickle.dumps(Bomb(tmp_path / "boom")))
+    assert main(words) == 2
+    assert "--trust-model-code" in capsys.readouterr().err
+    assert not (tmp_path / "boom").exists()

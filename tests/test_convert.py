@@ -1,0 +1,443 @@
+"""Exact copies of estimators: the same scores and classes as the library, also at thresholds and next to them."""
+
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+import holdfast as hf
+from conftest import mixed_schema, mixed_table
+from holdfast.convert.blend import Blend, Ranks
+from holdfast.convert.columns import Column, Raw
+from holdfast.convert.match import probes
+from holdfast.convert.nodes import Nodes, bisect, grow_codes
+from holdfast.model import BlackBox
+
+torch.set_num_threads(1)
+Maker = Callable[[], Any]
+
+SMOOTH: dict[str, Maker] = {
+    "logistic": lambda: LogisticRegression(max_iter=2000),
+    "linear svc": lambda: LinearSVC(),
+    "svc": lambda: SVC(kernel="linear"),
+    "sgd": lambda: SGDClassifier(random_state=0, max_iter=2000),
+    "sgd log": lambda: SGDClassifier(loss="log_loss", random_state=0, max_iter=2000),
+    "ridge": lambda: RidgeClassifier(),
+    "mlp": lambda: MLPClassifier((7,), solver="lbfgs", max_iter=15, random_state=0),
+    "mlp tanh": lambda: MLPClassifier((5, 3), "tanh", solver="lbfgs", max_iter=15, random_state=0),
+    "mlp logistic": lambda: MLPClassifier((4,), "logistic", solver="lbfgs", max_iter=15, random_state=0),
+    "mlp identity": lambda: MLPClassifier((4, 3), "identity", solver="lbfgs", max_iter=15, random_state=0),
+}
+TREES: dict[str, Maker] = {
+    "forest": lambda: RandomForestClassifier(5, max_depth=4, random_state=0),
+    "deep forest": lambda: RandomForestClassifier(3, bootstrap=False, max_features=1, random_state=0),
+    "extra trees": lambda: ExtraTreesClassifier(5, random_state=0),
+    "tree": lambda: DecisionTreeClassifier(random_state=0),
+    "boosting": lambda: GradientBoostingClassifier(n_estimators=4, random_state=0),
+    "hist": lambda: HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2, early_stopping=False),
+    "xgboost": lambda: xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1),
+    "xgboost deep": lambda: xgboost.XGBClassifier(n_estimators=3, max_depth=9, min_child_weight=0, n_jobs=1),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=4, min_child_samples=2, verbose=-1, n_jobs=1),
+}
+LEVELS = ["a", "b", "c", "d", "e"]
+
+
+def table_of(data: st.DataObject, *, wild: bool, rows: int = 70) -> pd.DataFrame:
+    """Columns of drawn kinds, at least one of numbers; `wild` ones may be far from zero or in single precision."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**16), "seed"))
+    kinds = data.draw(
+        st.lists(st.sampled_from(["real", "float32", "int", "bool", "text", "gaps", "order"]), max_size=4)
+    )
+    center, dtype = data.draw(
+        st.sampled_from([(0.0, "float64"), (4e4, "float64"), (3.0, "float32")] if wild else [(0.0, "float64")])
+    )
+    out: dict[str, Any] = {"n": rng.normal(center, 3.0, rows).round(2).astype(dtype)}
+    for i, kind in enumerate(kinds):
+        some = rng.choice(LEVELS[: data.draw(st.integers(2, 5))], rows)
+        out[f"c{i}"] = {
+            "real": lambda: rng.exponential(2.0, rows),
+            "float32": lambda: rng.normal(0, 1, rows).astype("float32"),
+            "int": lambda: rng.integers(-3, 9, rows).astype(rng.choice(["int8", "int64"])),
+            "bool": lambda: rng.random(rows) > 0.4,
+            "text": lambda s=some: s,
+            "gaps": lambda s=some: pd.Categorical(np.where(rng.random(rows) < 0.2, None, s)),
+            "order": lambda s=some: pd.Categorical(s, sorted(set(s)), ordered=True),
+        }[kind]()
+    return pd.DataFrame(out)
+
+
+def outcome(table: pd.DataFrame, k: int) -> np.ndarray:
+    """Classes that lean on every column."""
+    total = np.zeros(len(table))
+    for name in table:
+        v = table[name]
+        v = pd.Series(pd.factorize(v, sort=True)[0]) if not pd.api.types.is_numeric_dtype(v.dtype) else v
+        v = v.to_numpy(dtype=float)
+        total += (v - v.mean()) / (v.std() + 1e-9)
+    return np.searchsorted(np.quantile(total, np.arange(1, k) / k), total)
+
+
+def prepared(data: st.DataObject, table: pd.DataFrame, *, sparse: bool = True) -> Any:
+    """A drawn pipeline for the table: levels one-hot or as ranks, numbers scaled in some way, or not; sparse or not."""
+    levels = [c for c in table if not pd.api.types.is_numeric_dtype(table[c].dtype)]
+    numbers = [c for c in table if c not in levels]
+    encoder = data.draw(
+        st.sampled_from(
+            [
+                OneHotEncoder(handle_unknown="ignore"),
+                OneHotEncoder(drop="if_binary", sparse_output=False),
+                OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+                OneHotEncoder(min_frequency=0.3, handle_unknown="infrequent_if_exist"),
+            ]
+        )
+    )
+    fill = data.draw(st.sampled_from([{"strategy": "constant", "fill_value": "?"}, {"strategy": "most_frequent"}]))
+    scaler = data.draw(
+        st.sampled_from(
+            [
+                StandardScaler(),
+                MinMaxScaler(),
+                RobustScaler(),
+                MaxAbsScaler(),
+                "passthrough",
+                StandardScaler(with_mean=False),
+            ]
+        )
+    )
+    if scaler != "passthrough":
+        scaler = make_pipeline(SimpleImputer(), scaler)
+    first = ("levels", Pipeline([("fill", SimpleImputer(**fill)), ("code", encoder)]), levels)
+    second = ("numbers", scaler, numbers)
+    parts = [first, second] if data.draw(st.booleans()) else [second, first]
+    threshold = data.draw(st.sampled_from([0.0, 1.0])) if sparse else 0.0
+    whole = ColumnTransformer([p for p in parts if p[2]], sparse_threshold=threshold)
+    return make_pipeline(whole, StandardScaler(with_mean=False)) if data.draw(st.booleans()) else whole
+
+
+def quietly(estimator: Any, X: Any, y: Any) -> Any:
+    """Fitted, without the advice to train longer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(X, y)
+
+
+def check(model: hf.Model, table: pd.DataFrame) -> None:
+    """The copy and the library, on rows of the table and on the probes."""
+    assert isinstance(model, BlackBox)
+    assert model.conversion, model.conversion.text
+    x = model.schema.encode(table, torch.float64)
+    x = torch.cat([x, probes(model.schema, model.copy.cuts)])
+    with model.borrowed():
+        mine, theirs = model(x), BlackBox.__call__(model, x)
+        assert torch.equal(model(x[3:4]), mine[3:4])  # whatever the batch
+    if model.outputs == "probabilities":
+        assert (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs().max() < 1e-6
+    else:
+        assert ((mine - theirs).abs() / theirs.abs().clamp_min(1)).max() < 1e-6
+    assert torch.equal(mine.argmax(1), theirs.argmax(1))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@settings(max_examples=6, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_smooth_models_equal_the_library_and_have_gradients(name: str, data: st.DataObject) -> None:
+    table = table_of(data, wild=False)
+    k = 2 if name in ("svc", "sgd log") else data.draw(st.sampled_from([2, 3]))
+    estimator = make_pipeline(prepared(data, table), SMOOTH[name]())
+    quietly(estimator, table, outcome(table, k))
+    schema = hf.Schema.infer(table)
+    model = hf.Model.of(estimator, schema)
+    check(model, table)
+    assert model.has_grad
+    z = schema.encode(table, torch.float64)[:9] + 0.123  # off the kinks
+    v = torch.tensor([[1.0, -0.5, 2.0][:k]], dtype=torch.float64).repeat(len(z), 1)
+    with model.borrowed():
+        scores, pull = model.vjp(z)
+        gradient, step = pull(v), 1e-6
+        for j in range(schema.width):
+            e = torch.zeros(schema.width, dtype=torch.float64)
+            e[j] = step
+            slope = ((model(z + e) - model(z - e)) * v).sum(1) / (2 * step)
+            assert torch.allclose(slope, gradient[:, j], rtol=1e-4, atol=1e-5 * float(scores.abs().max() + 1))
+
+
+@pytest.mark.parametrize("name", TREES)
+@settings(max_examples=6, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_trees_equal_the_library(name: str, data: st.DataObject) -> None:
+    table = table_of(data, wild=True)
+    y = outcome(table, data.draw(st.sampled_from([2, 3])))
+    estimator = make_pipeline(prepared(data, table, sparse=name != "hist"), TREES[name]()).fit(table, y)
+    model = hf.Model.of(estimator, hf.Schema.infer(table))
+    check(model, table)
+    assert not model.has_grad
+    assert torch.allclose(torch.softmax(model.judge(table), 1), torch.tensor(estimator.predict_proba(table)).double())
+
+
+NATIVE: dict[str, Maker] = {
+    "hist": lambda: HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=2, early_stopping=False),
+    "xgboost": lambda: xgboost.XGBClassifier(n_estimators=5, max_depth=3, enable_categorical=True, n_jobs=1),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(
+        n_estimators=5, min_child_samples=2, min_data_per_group=1, cat_smooth=1.0, cat_l2=0.1, verbose=-1, n_jobs=1
+    ),
+}
+
+
+@pytest.mark.parametrize("levels", [3, 40])
+@pytest.mark.parametrize("name", NATIVE)
+def test_categories_and_missing_values_of_the_libraries_themselves(name: str, levels: int) -> None:
+    rng = np.random.default_rng(levels)
+    code = rng.integers(0, levels, 300)
+    gone = rng.random(300) < 0.2
+    table = pd.DataFrame(
+        {
+            "n": rng.normal(size=300),
+            "c": pd.Categorical(np.where(gone, None, np.array([f"l{i}" for i in range(levels)], dtype=object)[code])),
+            "d": pd.Categorical(rng.choice([3, 1, 7], 300)),
+        }
+    )
+    y = ((code * 7 % 5 < 2) ^ gone ^ (table["n"] > 0.3)).astype(int)
+    model = hf.Model.of(NATIVE[name]().fit(table, y), hf.Schema.infer(table))
+    check(model, table)
+
+
+@pytest.mark.parametrize("settings_", [{}, {"zero_as_missing": True}, {"use_missing": False}])
+def test_what_lightgbm_takes_for_missing(settings_: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame({"a": rng.integers(-2, 3, 300).astype(float), "b": rng.normal(size=300)})
+    y = (np.abs(table["a"]) + table["b"] > 1.0).astype(int)
+    fitted = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=2, verbose=-1, n_jobs=1, **settings_).fit(
+        table, y
+    )
+    model = hf.Model.of(fitted, hf.Schema.infer(table))
+    check(model, table)
+    x = model.schema.encode(table, torch.float64)
+    assert torch.equal(model(x).argmax(1), model.judge(table).argmax(1))
+
+
+def test_bare_boosters_and_early_stopping() -> None:
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
+    y = (table["a"] + rng.normal(0, 2, 200) > 0).astype(int)
+    schema = hf.Schema.infer(table)
+    data = xgboost.DMatrix(table, y)
+    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 5)
+    model = hf.Model.of(booster, schema, classes=["no", "yes"])
+    check(model, table)
+    assert ((model.predict(table) == "yes") == (booster.predict(data) > 0.5)).all()
+    light = lightgbm.train(
+        {"objective": "binary", "sigmoid": 2.0, "verbose": -1, "num_threads": 1}, lightgbm.Dataset(table, y), 5
+    )
+    model = hf.Model.of(light, schema)
+    check(model, table)
+    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], light.predict(table))
+    early = xgboost.XGBClassifier(n_estimators=60, learning_rate=1.0, early_stopping_rounds=2, n_jobs=1)
+    early.fit(table[:120], y[:120], eval_set=[(table[120:], y[120:])], verbose=False)
+    assert early.best_iteration + 1 < early.get_booster().num_boosted_rounds()
+    check(hf.Model.of(early, schema), table)
+    stopped = lightgbm.LGBMClassifier(n_estimators=60, learning_rate=1.0, verbose=-1, n_jobs=1)
+    stopped.fit(
+        table[:120], y[:120], eval_X=table[120:], eval_y=y[120:], callbacks=[lightgbm.early_stopping(2, verbose=False)]
+    )
+    check(hf.Model.of(stopped, schema), table)
+    with pytest.raises(hf.HoldfastError, match="no classifier"):
+        hf.Model.of(xgboost.train({"objective": "reg:squarederror", "nthread": 1}, data, 2), schema)
+
+
+def test_one_against_all() -> None:
+    """Probabilities that are sigmoids divided by their sum."""
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "c"])
+    fitted = SGDClassifier(loss="log_loss", alpha=0.1, random_state=0).fit(table, outcome(table, 3))
+    model = hf.Model.of(fitted, hf.Schema.infer(table))
+    check(model, table)
+    assert model.has_grad
+
+
+def test_encoded_inputs() -> None:
+    table = mixed_table(120)
+    schema = mixed_schema(table)
+    z = schema.encode(table, torch.float64).numpy()
+    y = np.where(table["income"] > 3000, "good", "bad")
+    for estimator in (LogisticRegression(max_iter=500), RandomForestClassifier(4, max_depth=3, random_state=0)):
+        model = hf.Model.of(estimator.fit(z, y), schema, inputs="encoded")
+        check(model, table)
+
+
+# ---- refused
+
+
+def _fit(estimator: Any) -> tuple[Any, hf.Schema]:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 3)), columns=["a", "b", "c"])
+    table["n"] = np.arange(80) % 4
+    return quietly(estimator, table, (table["a"] + table["b"] ** 2 > 0.5).astype(int)), hf.Schema.infer(table)
+
+
+REFUSED: dict[str, tuple[Maker, str]] = {
+    "calibrated": (lambda: CalibratedClassifierCV(LinearSVC(), cv=2), "CalibratedClassifierCV"),
+    "voting": (lambda: VotingClassifier([("a", LogisticRegression())], voting="soft"), "VotingClassifier"),
+    "kernel": (lambda: SVC(), "kernel 'rbf'"),
+    "mixes": (lambda: make_pipeline(PCA(2), LogisticRegression()), "PCA"),
+    "own function": (lambda: make_pipeline(FunctionTransformer(np.abs), LogisticRegression()), "function of your own"),
+    "huber": (lambda: SGDClassifier(loss="modified_huber", random_state=0), "modified_huber"),
+    "numbers as levels": (
+        lambda: make_pipeline(
+            ColumnTransformer([("n", OneHotEncoder(), ["n"])], remainder="passthrough"), LogisticRegression()
+        ),
+        "declare that column a category",
+    ),
+    "dart": (lambda: xgboost.XGBClassifier(booster="dart", n_estimators=2, n_jobs=1), "dart"),
+    "zero is missing": (lambda: xgboost.XGBClassifier(missing=0.0, n_estimators=2, n_jobs=1), "missing"),
+    "start": (lambda: GradientBoostingClassifier(init=LogisticRegression(), n_estimators=2), "init"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_conversion_says_why(name: str) -> None:
+    make, why = REFUSED[name]
+    fitted, schema = _fit(make())
+    model = hf.Model.of(fitted, schema)
+    assert not model.conversion
+    assert why in str(model.conversion)
+    assert not model.has_grad
+    assert model.predict(schema.decode(schema.probe)).isin([0, 1]).all()
+
+
+def test_trees_too_large_for_a_byte_are_left_to_the_library() -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(900, 2)), columns=["a", "b"])
+    large = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=None, min_samples_leaf=1, early_stopping=False)
+    model = hf.Model.of(large.fit(table, rng.integers(0, 2, 900)), hf.Schema.infer(table))
+    assert "more than 256" in str(model.conversion)
+
+
+class Shifted(LogisticRegression):
+    """Its class lives elsewhere: no copy is known."""
+
+
+def test_a_copy_that_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted, schema = _fit(LogisticRegression())
+    fitted.predict_proba = lambda X: np.full((len(X), 2), 0.5)  # not what its coefficients say
+    model = hf.Model.of(fitted, schema)
+    assert "differ by" in str(model.conversion)
+    assert not model.has_grad
+    other, _ = _fit(Shifted())
+    assert "Shifted" in str(hf.Model.of(other, schema).conversion)
+    plain, _ = _fit(LogisticRegression())
+    assert str(hf.Model.of(plain, schema, convert=False).conversion) == "not asked for"
+
+
+def test_the_estimator_is_left_as_it_was() -> None:
+    for make in (*SMOOTH.values(), *TREES.values()):
+        fitted, schema = _fit(make_pipeline(StandardScaler(), make()))
+        before = pickle.dumps(fitted)
+        model = hf.Model.of(fitted, schema)
+        assert model.conversion, model.conversion.text
+        hf.GrowingSpheres(samples=10, rings=2).explain(model, schema.decode(schema.probe), 1)
+        assert pickle.dumps(fitted) == before
+
+
+def test_gradient_methods_search_the_copy_and_the_estimator_judges() -> None:
+    """The nearest point of the other class of a linear model, by hand: along w, at distance |f| / |w|."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(200, 3)) * [1.0, 10.0, 0.1], columns=["a", "b", "c"])
+    fitted = make_pipeline(StandardScaler(), LogisticRegression(C=10.0))
+    fitted.fit(table, table["a"] + table["b"] / 10 - table["c"] * 5 > 0)
+    schema = hf.Schema.infer(table)
+    model = hf.Model.of(fitted, schema)
+    rows = table[~fitted.predict(table)].head(7)
+    cfs = hf.MinCost(norm=2).explain(model, rows, True)
+    assert cfs.found.all()
+    assert fitted.predict(cfs.after).all()
+    f = np.abs(fitted.decision_function(rows)) / np.linalg.norm(fitted[-1].coef_)
+    moved = (cfs.x_cf - cfs.x).square().sum(1).sqrt().numpy()
+    assert (moved >= f * 0.98).all()
+    assert (moved <= f * 1.1 + 1e-3).all()
+
+
+# ---- parts
+
+
+def test_bisection_finds_the_last_double() -> None:
+    t = np.array([0.0, -0.0, 1.5, -2.25e-300, 1e300, np.pi])
+    assert (bisect(lambda x: x <= t, 6) == t).all()
+    below = bisect(lambda x: x < t, 6)
+    assert (np.nextafter(below, np.inf) == t).all()
+    single = bisect(lambda x: x.astype(np.float32) <= np.float32(0.1), 1)
+    assert np.float32(single[0]) == np.float32(0.1)
+    assert np.float32(np.nextafter(single[0], 1)) > np.float32(0.1)
+    assert bisect(lambda x: x > np.inf, 1)[0] == -np.finfo(float).max
+    assert bisect(lambda x: x < np.inf, 1)[0] == np.finfo(float).max
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(
+    cuts=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40, unique=True),
+    more=st.lists(st.floats(-2e6, 2e6), max_size=20),
+)
+def test_ranks_count_the_cuts_below(cuts: list[float], more: list[float]) -> None:
+    sorted_cuts = np.unique(cuts)
+    x = np.concatenate([sorted_cuts, np.nextafter(sorted_cuts, np.inf), np.nextafter(sorted_cuts, -np.inf), more])
+    out = np.empty(len(x), dtype=np.uint8)
+    Ranks(sorted_cuts, 0, np.uint8)(x[None], out)
+    assert (out == (x[:, None] > sorted_cuts).sum(1)).all()
+
+
+def test_a_tree_by_hand() -> None:
+    """a <= 1 ? (b <= 0 ? 10 : 20) : (b <= 2 ? 30 : (a <= 5 ? 40 : 50)), and a tree that is one leaf."""
+    nodes = Nodes(
+        roots=np.array([0, 9]),
+        left=np.array([1, 2, -1, -1, 5, -1, 7, -1, -1, -1]),
+        right=np.array([4, 3, -1, -1, 6, -1, 8, -1, -1, -1]),
+        column=np.array([0, 1, 0, 0, 1, 0, 0, 0, 0, 0]),
+        threshold=np.array([1.0, 0, 0, 0, 2, 0, 5, 0, 0, 0]),
+        missing_left=np.zeros(10, dtype=bool),
+        value=np.array([0.0, 0, 10, 20, 0, 30, 0, 40, 50, 7])[:, None],
+        adds_to=np.array([0, 0]),
+        start=np.array([1000.0]),
+        precision=np.float64,
+    )
+    assert nodes.leaves().tolist() == [5, 1]
+    schema = hf.Schema.box(2)
+    raws = Raw.all_of(schema, False)
+    columns = [Column(0, None, np.dtype(np.float64)), Column(1, None, np.dtype(np.float64))]
+    blend = Blend(nodes, *grow_codes(nodes, columns, raws))
+    rows = [[1, 0], [1, 0.1], [1.1, 2], [5, 2.1], [5.1, 2.1], [-9, -9], [9, -9]]
+    got = blend(torch.tensor(rows, dtype=torch.float64))
+    assert got[:, 0].tolist() == [1017, 1027, 1037, 1047, 1057, 1017, 1037]
+    assert blend(torch.zeros(0, 2, dtype=torch.float64)).shape == (0, 1)
