@@ -373,7 +373,7 @@ def test_errors_name_the_thing(task: Any) -> None:
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 2), nn.Softmax(1)), model.schema)
     with pytest.raises(hf.HoldfastError, match=r"VAECF needs the logits.*returns probabilities"):
         hf.VAECF().fit(table, soft)
-    box = hf.Model.of(LogisticRegression().fit(table, y), model.schema)
+    box = hf.Model.of(LogisticRegression().fit(table, y), model.schema, convert=False)
     with pytest.raises(hf.HoldfastError, match="CFModel needs a torch module"):
         hf.CFModel().fit(table, box)
     with pytest.raises(hf.HoldfastError, match="at least one row of 3 columns"):

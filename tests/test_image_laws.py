@@ -66,7 +66,7 @@ def vae(model: str) -> ConvVAE:
 
 def few(model: str) -> dict[str, Any]:
     """Settings of greedy methods: many pixels at once where images are large."""
-    return {"max_iter": 5, "pixels": 200, "delta": 0.5} if model == "colour" else {"max_iter": 40}
+    return {"max_iter": 4, "pixels": 70, "delta": 1.0} if model == "colour" else {"max_iter": 30}
 
 
 # Name of a method -> how it is made for a model, small and quick.
@@ -75,10 +75,10 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
     "deduce plain": lambda m: DeDUCE(**few(m), lam=10.0, momentum=0.0),
     "deduce as printed": lambda m: DeDUCE(**few(m) | {"momentum_applies_to": "choice"}),
     "jsma": lambda m: JSMA(**few(m)),
-    "jsma original": lambda m: JSMA(saliency="original", delta=1.0, max_iter=8 if m == "colour" else 40),
+    "jsma original": lambda m: JSMA(saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
     "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
-    "vlk": lambda m: VLK(steps=4 if m == "colour" else 25, rounds=2, lr=0.05, c=10.0, autoencoder=coder(m)),
+    "vlk": lambda m: VLK(steps=3 if m == "colour" else 25, rounds=2, lr=0.05, c=10.0, autoencoder=coder(m)),
     "revise": lambda m: REVISE(
         optimizer="adam", max_iter=4 if m == "colour" else 120, step=0.2, lam=0.001, vae=vae(m), confidence=None
     ),
