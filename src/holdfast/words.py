@@ -2,8 +2,9 @@
 
     Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
 
-Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number
-to reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+For a regression model it ends in what becomes of the estimate: "... : the model's estimate rises from 212,000 to
+251,300." Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the
+number to reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
 """
 
 import math
@@ -19,6 +20,7 @@ import pandas as pd
 
 from holdfast.feature import Array, Feature, Level, Mask
 from holdfast.status import Status
+from holdfast.target import Span
 
 if TYPE_CHECKING:
     from holdfast.result import Counterfactuals
@@ -95,13 +97,33 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
         order: list[int] = np.lexsort((place, -size, at)).tolist()
         for i in order:
             lines[rows[i]].append(phrases[i])
-    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, strict=True)]
+    effects = _effects(cfs)
+    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, effects, strict=True)]
     return pd.Series(texts, index=cfs.after.index, dtype=object)
 
 
-def _sentence(code: int, reason: str, phrases: list[str]) -> str:
+def _effects(cfs: "Counterfactuals") -> list[str]:
+    """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
+    goal, effects = cfs.goal, [""] * len(cfs)
+    at = np.flatnonzero(cfs.found)
+    if not isinstance(goal, Span) or cfs.was is None or not len(at):
+        return effects
+    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
+    f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
+    for i, up, *pair in zip(at.tolist(), (now > was).tolist(), *_numbers(f, was, now), strict=True):
+        effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {pair[0]} to {pair[1]}"
+    return effects
+
+
+def estimates(goal: Span, values: Sequence[float]) -> list[str]:
+    """Numbers that a model estimates, for people: as many digits as tell them apart from the ends of the range."""
+    decimals = min(max(DIGITS - 1 - math.floor(math.log10(goal.unit)), 0), MOST_DECIMALS)
+    return [_number(v, decimals if abs(v) < HUGE else None) for v in values]
+
+
+def _sentence(code: int, reason: str, phrases: list[str], effect: str) -> str:
     if code == Status.FOUND and phrases:
-        text = joined(phrases)
+        text = joined(phrases) + effect
     else:
         text = "No answer" if code == Status.NOT_FOUND else "Nothing to change"
         text += f": {reason}" if reason else ""

@@ -43,7 +43,7 @@ class Nodes:
     precision: Any
     strict: bool = False
     share: float = 1.0  # the sum is divided by it
-    outputs: Literal["logits", "probabilities"] = "logits"
+    outputs: Literal["logits", "probabilities", "value"] = "logits"
     sets: dict[int, Array] = field(default_factory=dict[int, Array])
     sets_left: bool = True  # do the members of a set go left, or right?
     zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from holdfast.explainer import SLACK, Explainer, Query, need
+from holdfast.model import Model
 from holdfast.search.tighten import cost_of, revert, swap, tangent_step, tighten
 
 
@@ -46,6 +47,7 @@ class MinCost(Explainer):
 
     title: ClassVar[str] = "smallest change: elastic net, tightened by linear programs"
     paper: ClassVar[str] = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps or rounds, or try NearestNeighbor"
 
     norm: Literal[1, 2] = 1
@@ -58,7 +60,11 @@ class MinCost(Explainer):
     legacy: bool = False
     beta: float = 1.0
 
-    def check(self, model: object) -> None:
+    def check(self, model: Model) -> None:
+        need(
+            not (self.legacy and model.is_regression),
+            "legacy=True is about classes; leave it out for a regression model",
+        )
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
         need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
         need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
