@@ -109,7 +109,7 @@ def test_bad_ranges() -> None:
         hf.Target.between(3, 2)
     for bad in (math.nan, math.inf, "3", True):
         with pytest.raises(TargetError, match="low must be a number, or None"):
-            hf.Target.between(bad, 9)  # pyright: ignore[reportArgumentType]
+            hf.Target.between(bad, 9)
     with pytest.raises(TargetError, match="but by luck; give a range"):
         hf.Target.between(3, 3)
     with pytest.raises(TargetError, match="not both"):
@@ -139,7 +139,7 @@ def test_the_nearest_point_of_the_slab(norm: int, ends: tuple[float | None, floa
     """{low <= w.x + b <= high}: along w, or along its largest entry, to the nearer of the two planes."""
     w, b = [1.0, -2.0, 0.5, 0.25, 1.5], 0.3
     model, x = linear(w, b), points(7, D, dtype=torch.float64)
-    cfs = hf.MinCost(norm=norm).explain(model, x, hf.Target.between(*ends))  # pyright: ignore[reportArgumentType]
+    cfs = hf.MinCost(norm=norm).explain(model, x, hf.Target.between(*ends))
     low, high = -math.inf if ends[0] is None else ends[0], math.inf if ends[1] is None else ends[1]
     v = x.double() @ torch.tensor(w, dtype=torch.float64) + b
     miss = torch.clamp(torch.maximum(low - v, v - high), min=0)
@@ -428,7 +428,7 @@ def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -
     assert (again.goal.met(again.scores) == answers.goal.met(answers.scores)).all()
     with pytest.raises(SettingError, match="has no probabilities"):
         _ = answers.confidence
-    html = answers._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    html = answers._repr_html_()
     assert "estimate</th>" in html
     assert "confidence" not in html
     values = hf.evaluate(answers, HOUSES, PRICE).table()

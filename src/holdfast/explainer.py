@@ -294,6 +294,14 @@ def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None
 
 def _as_frame(model: Model, X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
+        for name, why in model.refused.items():
+            gone = X[name].isna().to_numpy() if name in X else np.zeros(0, dtype=bool)
+            if gone.any():
+                where = f"column {name!r} has {int(gone.sum())} missing numbers (first at row {int(gone.argmax())})"
+                raise SchemaError(
+                    f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
+                    "before the model"
+                )
         return X
     if isinstance(X, Tensor):
         if X.ndim != 2:

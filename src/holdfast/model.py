@@ -12,9 +12,10 @@ that decides whether an answer counts.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -48,6 +49,7 @@ class Model(ABC):
     has_grad: bool
     dtype: torch.dtype
     spread: float = 1.0  # of the numbers that a regression model estimates
+    refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
 
     @staticmethod
     def of(
@@ -58,6 +60,7 @@ class Model(ABC):
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
         convert: bool = True,
+        missing: bool | None = None,
     ) -> "Model":
         """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
 
@@ -74,6 +77,9 @@ class Model(ABC):
             convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
                 linear models and networks, fast for trees. Whether there is one, and if not, why, is in
                 `model.conversion`. What counts is always decided by the estimator itself.
+            missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
+                is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
+                sees a number in their place and a column that says so.
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
@@ -91,7 +97,7 @@ class Model(ABC):
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
         model = boosted(model) if is_booster(model) else model
-        box = BlackBox(model, schema, classes, outputs, inputs or "frame")
+        box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)
         return converted(box) if convert else box
 
     @abstractmethod
@@ -266,7 +272,7 @@ class TorchModel(Model):
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         with self.borrowed(), torch.no_grad():
             try:
-                return self.module(low + t * (high - low))
+                return self.module(at.whole(low + t * (high - low)))
             except RuntimeError as error:
                 raise ModelError(
                     f"the module cannot take encoded rows of {self.schema.width} columns: {error}"
@@ -386,7 +392,13 @@ class BlackBox(Model):
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
-        self, model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs
+        self,
+        model: Any,
+        schema: Schema,
+        classes: Sequence[Any] | None,
+        outputs: Outputs | None,
+        inputs: Inputs,
+        missing: bool | None = None,
     ) -> None:
         self.schema, self.wrapped, self.inputs = schema, model, inputs
         if is_regressor(model) or (outputs == "value" and _only_predicts(model)):
@@ -407,14 +419,43 @@ class BlackBox(Model):
             what = "a value" if said == "value" else said
             raise ModelError(f"{type(model).__name__} returns {what}, not {outputs}")
         self.outputs: Outputs = said
-        at = schema.layout(self.dtype)
-        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
-        self._probe = schema.reach(low + t * (high - low)).project(low + t * (high - low))
+        estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
+        self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
+        if self.refused:
+            schema = self.schema = schema.change(**{name: {"missing": False} for name in self.refused})
+        self._probe = self._spread_rows()
         raw = self._raw(self._probe)
         self._set_classes(classes, raw.shape[1], said)
         if self.is_regression:
             self.spread = spread_of(self._raw(schema.probe))
+
+    def _spread_rows(self) -> Tensor:
+        """A few encoded rows spread over the data's range."""
+        at = self.schema.layout(self.dtype)
+        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
+        rows = at.whole(low + t * (high - low))
+        return self.schema.reach(rows).project(rows)
+
+    def _refused(self, missing: bool | None, estimator: bool) -> dict[str, str]:
+        """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
+        gaps = [(i, f.name) for i, f in enumerate(self.schema.features) if f.has_gaps]
+        if missing is False or (missing is None and not estimator):
+            why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
+            return {name: why for _, name in gaps}
+        out: dict[str, str] = {}
+        known = self._spread_rows()
+        known[:, self.schema.layout(self.dtype).gaps[1]] = 0.0
+        full = self.schema.decode_numbers(known)
+        for i, name in gaps:
+            numbers = np.where(np.arange(full.shape[1]) == i, np.nan, full)
+            try:
+                self._raw(self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers))
+            except ModelError as error:
+                if missing:
+                    raise ModelError(f"missing=True, but with missing numbers in column {name!r} {error}") from error
+                out[name] = str(error).partition("\n")[0].rstrip(".")
+        return out
 
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.feature import differ
 from holdfast.geometry import row_norm
 from holdfast.schema import Schema
 from holdfast.status import Status
@@ -110,7 +111,7 @@ class Counterfactuals:
     def changes(self) -> pd.DataFrame:
         """Only what changes, one line per row and feature, for rows with an answer."""
         parts: list[pd.DataFrame] = []
-        different = (self.schema.read(self.before) != self.schema.read(self.after)) & self.found[:, None]
+        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.found[:, None]
         for place, feature in enumerate(self.schema.features):
             was, now, moved = self.before[feature.name], self.after[feature.name], different[:, place]
             if moved.any():
@@ -128,7 +129,8 @@ class Counterfactuals:
 
         Args:
             norm: "l0" (number of features that change), "l1", "l2", "linf", or "weighted" (l1 with the
-                schema's weights).
+                schema's weights). A number that was missing and is filled in counts 1, and how far it is from what
+                stands for it while it is missing, the center of the feature.
             units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
         """
         if norm not in (*NORMS, "weighted"):
@@ -201,8 +203,10 @@ class Counterfactuals:
             ],
             axis=1,
         )
-        wanted = {"status": self.codes, "reason": self.reasons, "source": self.source, "label": self.goal.label.numpy()}
-        wanted |= {} if self.was is None else {"was": self.was.squeeze(1).double().numpy()}
+        wanted: dict[str, Any] = {"status": self.codes, "reason": self.reasons, "source": self.source}
+        wanted["label"] = self.goal.label.numpy()
+        if self.was is not None:
+            wanted["was"] = self.was.squeeze(1).double().numpy()
         table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
         content = {
             "run": asdict(self.run),

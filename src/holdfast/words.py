@@ -2,9 +2,11 @@
 
     Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
 
-For a regression model it ends in what becomes of the estimate: "... : the model's estimate rises from 212,000 to
-251,300." Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the
-number to reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+A number that was missing is filled in: "fill in income: 4,200 (was missing)". For a regression model the sentence ends
+in what becomes of the estimate: "... : the model's estimate rises from 212,000 to 251,300."
+
+Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number to
+reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
 """
 
 import math
@@ -18,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.feature import Array, Feature, Level, Mask
+from holdfast.feature import Array, Feature, Level, Mask, differ
 from holdfast.status import Status
 from holdfast.target import Span
 
@@ -47,6 +49,7 @@ class Moves:
     at: Ints  # (m,) row numbers
     size: Array  # (m,) encoded change
     way: Ints  # (m,) 1 raised, -1 lowered, 0 switched
+    gone: Mask  # (m,) numbers that were missing
     before: list[str]
     after: list[str]
 
@@ -63,9 +66,10 @@ class Moves:
         name = label(f)
         pairs = zip(self.before, self.after, strict=True)
         pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
+        gone = self.gone.tolist()
         return [
-            f"{verb[way]} {name} from {was} to {now}{unit}"
-            for way, (was, now) in zip(self.way.tolist(), pairs, strict=True)
+            f"fill in {name}: {now}{unit} (was missing)" if lost else f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, lost, (was, now) in zip(self.way.tolist(), gone, pairs, strict=True)
         ]
 
 
@@ -110,8 +114,9 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
         return effects
     was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
-    for i, up, *pair in zip(at.tolist(), (now > was).tolist(), *_numbers(f, was, now), strict=True):
-        effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {pair[0]} to {pair[1]}"
+    before, after = _numbers(f, was, now)
+    for i, up, a, b in zip(at.tolist(), (now > was).tolist(), before, after, strict=True):
+        effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {a} to {b}"
     return effects
 
 
@@ -140,15 +145,17 @@ def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
     out: list[Moves] = []
     for f in cfs.schema.features:
         was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
-        at = np.flatnonzero(rows & (was != now))
+        at = np.flatnonzero(rows & differ(was, now))
         if not len(at):
             continue
-        was, now = was[at], now[at]
+        gone = np.isnan(was[at])
+        was, now = np.where(gone, f.stand_in, was[at]) if f.has_gaps else was[at], now[at]
         switched = f.is_category or f.kind == "boolean"
-        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale  # one-hot: one goes, one comes
-        way = np.where(switched, 0, np.sign(now - was)).astype(np.int64)
-        texts = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
-        out.append(Moves(f, at, size, way, *texts))
+        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale + gone  # one goes, one comes
+        way = np.where(switched | gone, 0, np.sign(now - was)).astype(np.int64)
+        before, after = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
+        before = [MISSING if lost else text for lost, text in zip(gone.tolist(), before, strict=True)]
+        out.append(Moves(f, at, size, way, gone, before, after))
     return out
 
 
@@ -179,7 +186,8 @@ def _sticks(unit: str) -> bool:
 
 
 def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
-    decimals = _decimals(f, np.abs(now - was))
+    change = np.abs(now - was)
+    decimals = _decimals(f, np.where(change > 0, change, f.scale))  # a number that was missing may be its stand-in
     plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
     digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
     reach = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)

@@ -219,13 +219,19 @@ class Compiled:
         for raw, write in self.coders.items():
             positions[raw] = np.empty(len(x), dtype=np.intp)
             write(columns, positions[raw])
-        numbers = {c.raw: self.raws[c.raw].decoded(columns[self.raws[c.raw].at.start]) for c in self.columns}
+        numbers = {c.raw: self._numbers(self.raws[c.raw], columns) for c in self.columns}
         inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
         for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
             inputs[:, j] = c.number(numbers[c.raw]) if table is None else table[positions[c.raw]]
         if self.hollow:
             inputs[inputs == 0] = np.nan
         return torch.as_tensor(self.kernel(inputs))
+
+    @staticmethod
+    def _numbers(raw: Raw, columns: Array) -> Array:
+        """(n,) the column as the table holds it, NaN where it is missing."""
+        values = raw.decoded(columns[raw.at.start])
+        return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
 
 
 # ---- the check

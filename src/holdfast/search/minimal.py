@@ -122,8 +122,8 @@ class Best:
 def linearised(query: Query, best: Best, steps: int) -> None:
     """Jump to the optimum of the tangent problem again and again, in ever smaller steps.
 
-    The tangent problem leaves categories as they are, so it also starts once from each single switch of a
-    category, to the level that the gradient favours.
+    The tangent problem leaves categories and missing numbers as they are, so it also starts once from each single
+    switch of a category, to the level that the gradient favours, and from each number filled in.
     """
     starts = switches(query, best.z)  # (n, s, d)
     n, s, d = starts.shape
@@ -142,11 +142,14 @@ def linearised(query: Query, best: Best, steps: int) -> None:
 
 
 def switches(query: Query, z: Tensor) -> Tensor:
-    """(n, 1 + categories, d): the rows z, and z with one category moved to the level the gradient favours."""
+    """(n, 1 + gaps + categories, d): the rows z, z with one missing number filled in by what stands for it, and z with
+    one category moved to the level the gradient favours."""
     at = query.reach.layout
-    groups = at.groups
+    groups, says = at.groups, at.gaps[1]
+    starts = z[:, None].repeat(1, 1 + len(says), 1)
+    starts[:, torch.arange(1, 1 + len(says)), says] = query.reach.lo[:, says]
     if not groups.numel():
-        return z[:, None]
+        return starts
     _, grad = query.gap_and_gradient(z)
     other = torch.where((query.reach.hi > 0) & (z == 0), grad, -torch.inf)
     other = torch.cat([other, other.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
@@ -155,7 +158,7 @@ def switches(query: Query, z: Tensor) -> Tensor:
     mine = torch.zeros(len(groups), at.center.shape[0] + 1, dtype=torch.bool).scatter_(1, groups, True)[:, :-1]
     moved = z[:, None].repeat(1, len(groups), 1).masked_fill(mine, 0.0).scatter(2, column, 1.0)
     moved = torch.where(top.isfinite()[..., None], moved, z[:, None])
-    return torch.cat([z[:, None], moved], 1)
+    return torch.cat([starts, moved], 1)
 
 
 def scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
