@@ -272,13 +272,14 @@ def _imputer(step: Any, columns: list[Column]) -> list[Column]:
     fill: list[Any] = list(step.statistics_)
     if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
         raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
+    held = np.result_type(np.float16, *[c.dtype for c in columns if c.table is None])  # the precision of the block
     out: list[Column] = []
     for j, c in enumerate(columns):
         if c.table is not None:
             values = c.table.astype(object)
             c = replace(c, table=values.where(~values.isna(), fill[j]))
         else:
-            c = c.then(impute, fill[j])
+            c = c.then(impute, np.float32(fill[j]) if held == np.float32 else fill[j])
         out.append(c)
     return out
 
