@@ -396,7 +396,7 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     from holdfast.target import Span
     from holdfast.words import estimates
 
-    said: list[float] = cfs.goal.confidence(cfs.scores).tolist()
+    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
     outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.2f}" for p in said]
     name = "estimate" if cfs.is_regression else "probability"
     table = Table("row", "what changes", "in words", name, show_lines=True)

@@ -269,7 +269,7 @@ class Explainer(Settings, ABC):
 
 def outcomes(goal: Goal, scores: Tensor) -> list[str]:
     """What the model says of each row: 'probability 0.43', 'the estimate 212,000'."""
-    said: list[float] = goal.confidence(scores).tolist()
+    said: list[float] = goal.confidence(scores).numpy().tolist()
     if isinstance(goal, Span):
         return [f"the estimate {number}" for number in estimates(goal, said)]
     return [f"probability {p:.2f}" for p in said]

@@ -226,7 +226,7 @@ def is_regressor(model: Any) -> bool:
     if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
         return False
     if hasattr(model, "__sklearn_tags__"):
-        return cast(Any, model).__sklearn_tags__().estimator_type == "regressor"
+        return model.__sklearn_tags__().estimator_type == "regressor"
     return getattr(model, "_estimator_type", None) == "regressor"
 
 
@@ -448,7 +448,8 @@ class BlackBox(Model):
         known[:, self.schema.layout(self.dtype).gaps[1]] = 0.0
         full = self.schema.decode_numbers(known)
         for i, name in gaps:
-            numbers = np.where(np.arange(full.shape[1]) == i, np.nan, full)
+            numbers = full.copy()
+            numbers[:, i] = np.nan
             try:
                 self._raw(self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers))
             except ModelError as error:

@@ -168,7 +168,7 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
     """The rows numbered `at` as texts; with `words` also their cost and sentence."""
     names, answers = row_names(cfs.after.index[at]), _answers(cfs)
     cells = _cells(cfs, at)
-    said: list[float] = cfs.goal.confidence(cfs.scores).tolist()
+    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
     outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.1%}" for p in said]
     cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
     texts = sentences(cfs).to_numpy() if words else np.zeros(0)

@@ -125,7 +125,7 @@ def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], 
     column = nodes.column[at]
     gaps = np.array([raws[c.raw].says is not None for c in columns], dtype=bool)
     became = np.full(len(columns), np.nan)
-    for i in np.unique(column[gaps[column]]).tolist():
+    for i in map(int, np.unique(column[gaps[column]])):
         became[i] = columns[i].of_missing
     return gaps[column] & nodes.goes_left(became[column], at)
 
