@@ -40,8 +40,8 @@ class Cells:
 class Leaves:
     """All leaves, tree by tree.
 
-    With `features` the columns that nodes ask about, `inside[i]` (leaves, cells of feature i) says which cells of it the
-    path to a leaf lets through.
+    `inside[i]` (leaves, cells of feature i) says which cells of it the path to a leaf lets through; `features` are
+    those that some node asks about.
     """
 
     features: list[Cells]
@@ -114,7 +114,7 @@ def _codes_of(codes: Codes, cells: Cells) -> Ints:
 
 
 def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:
-    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes (leaves, codes) let through."""
+    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes that it lets through."""
     order, tree = list[int](), list[int]()
     spans: dict[int, tuple[int, int]] = {}  # of each node: its first leaf, and the one after its last
 

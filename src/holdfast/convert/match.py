@@ -139,9 +139,7 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
     return Copy(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(
-    model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool, schema: Schema
-) -> Copy:
+def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool, schema: Schema) -> Copy:
     grower, most = TREES[kind]
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))

@@ -1,8 +1,8 @@
 """The single changes that are open to a person: of one feature, to the nearest value in another cell of it.
 
 A cell is a stretch of values between two cuts, or a level. Where the cuts are a tree model's own thresholds, the answer
-is the same all over a cell, so the value nearest to the person's own is the only one worth trying: moves (feature, cell)
-are numbered through, and a candidate is one of them for each feature.
+is the same all over a cell, so the value nearest to the person's own is the only one worth trying. Moves, pairs of a
+feature and a cell, are numbered through; a candidate is one of them for each feature.
 """
 
 from dataclasses import dataclass
@@ -144,6 +144,18 @@ class Offers:
         """Moves taken (s, features) by people (s,) -> (s,) how many features change, and their price."""
         price, moved = self.price[person[:, None], at], self.moved[person[:, None], at]
         return moved.sum(1) + self.rest_moved[person], whole(price.sum(1)) + self.rest[person]
+
+    def singles(self, person: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature that is still at home:
+        how many features are changed then, the price, and whether it can be made."""
+        moves, own = self.moves, self.own[person]
+        count, price = (v[:, None] for v in self.cost(person, at))
+        left, stayed = (v[person].gather(1, own)[:, moves.feature] for v in (self.price, self.moved))
+        count = count + self.moved[person].long() - stayed.long()
+        price = price + self.price[person] - left
+        fits = (at == own)[:, moves.feature] & price.isfinite()
+        most = self.reach.layout.max_changes
+        return count, price, fits & (count <= most) if most else fits
 
     def rows(self, person: Tensor, at: Tensor) -> Tensor:
         """Moves taken (s, features) by people (s,) -> (s, d) rows."""

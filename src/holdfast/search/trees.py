@@ -3,8 +3,8 @@
     minimise over z    (number of changed features, sum_j w_j |z_j - x_j|)   (norm = 0)   or the sum alone   (norm = 1)
     subject to         gap(z) > margin,  z reachable from x
 
-Between two neighbouring thresholds of a column no tree sees a difference, so of each such cell only the value nearest to
-the person's own is worth trying (`moves`), and all single changes of a candidate are weighed at once (`profile`).
+Between two neighbouring thresholds of a column no tree sees a difference, so of each such cell only the value nearest
+to the person's own is worth trying (`moves`), and all single changes of a candidate are weighed at once (`profile`).
 
 1. Grow: from the person's own row one feature at a time, keeping the `beam` candidates with the largest gap, or the
    largest gain of it per cost, until some change succeeds; with norm 1 as long as a cheaper one may follow.
@@ -13,8 +13,8 @@ the person's own is worth trying (`moves`), and all single changes of a candidat
    then branch and bound over boxes of cells (`proof`), which finds an answer, or proves that there is none, or ends
    with its budget.
 
-Models of which no thresholds are known are asked at `values` places per column (quantiles of the data, or of the range),
-and numbers are then pulled back towards the person's own by bisection.
+Models of which no thresholds are known are asked at `values` places per column (quantiles of the data, or of the
+range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from holdfast.convert.leaves import Cells
-from holdfast.explainer import SLACK, Explainer, Query, need
+from holdfast.explainer import Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
 from holdfast.model import Converted, Model
@@ -34,6 +34,7 @@ from holdfast.reach import Layout
 from holdfast.search.moves import Moves, Offers
 from holdfast.search.neighbors import NearestNeighbor
 from holdfast.search.profile import ByLeaves, ByModel, Profile, Table, table_moves
+from holdfast.search.proof import decide
 from holdfast.search.tighten import cost_of, revert
 
 CELLS = 1 << 20  # changes weighed at once
@@ -53,11 +54,11 @@ class TreeSearch(Explainer):
         values: places per column at which a model is asked whose thresholds are not known, or too many.
     """
 
-    title: ClassVar[str] = "fewest changes along the thresholds of a tree model, any model"
-    paper: ClassVar[str] = "thresholds: Tolomei et al. 2017; bounds on trees: Parmentier & Vidal 2021 (OCEAN)"
+    title: ClassVar[str] = "fewest or smallest changes, along the thresholds of trees; any model"
+    paper: ClassVar[str] = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
     needs_grad: ClassVar[bool] = False
     uses_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "neither found nor ruled out within the budget: raise beam, depth or boxes, or fit it on data"
+    advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or boxes, or fit it on data"
 
     norm: Literal[0, 1] = 0
     beam: int = 16
@@ -85,7 +86,9 @@ class TreeSearch(Explainer):
             part = query[rows]
             offers = Offers.of(moves, part.reach)
             profile = ByLeaves(part, offers, table) if table else ByModel(part, offers)
-            out[rows] = self._answer(part, offers, profile)
+            out[rows], none = self._answer(part, offers, profile)
+            if query.hopeless is not None:
+                query.hopeless[rows] = none
             if query.clock.over():
                 break
         return out
@@ -104,11 +107,37 @@ class TreeSearch(Explainer):
         assert isinstance(model, Converted)
         return moves, Table(leaves, table_moves(leaves.features, moves), model.copy.outputs)
 
-    def _answer(self, query: Query, offers: Offers, profile: Profile) -> Tensor:
-        best = Best(offers, self.norm)
-        grow(query, offers, profile, best, self.beam, self.depth)
-        exchange(query, offers, profile, best)
+    def _answer(self, query: Query, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
+        """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
+        best, none = Best(offers, self.norm), torch.zeros(len(query), dtype=torch.bool)
+        grow(profile, best, self.beam, self.depth)
+        exchange(profile, best, best.found)
+        rows = (~best.found).nonzero().squeeze(1)
+        seeds = query.x[:0]
+        if len(rows) and self.is_fitted and not query.clock.over():
+            seeds = self.neighbor_.search(query[rows])
+            best.offer(rows, offers.moves.within(seeds), query.reach[rows].keeps(seeds) & query[rows].met(seeds))
+        open_ = (~best.found).nonzero().squeeze(1)
+        if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.clock.over():
+            found, at, proved = decide(query, offers, profile, open_, self.boxes)
+            best.offer(open_, at, found)
+            none[open_[proved]] = True
+        exchange(profile, best, torch.zeros_like(none).index_fill_(0, rows, True) & best.found)
+        return self._settled(query, offers, profile, best, rows, seeds), none
+
+    def _settled(
+        self, query: Query, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
+    ) -> Tensor:
+        """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
         z = offers.rows(torch.arange(len(offers)), best.at)
+        if len(seeds):
+            held, nearest = query[rows].met(z[rows]) & query.reach[rows].keeps(z[rows]), query[rows].met(seeds)
+            z[rows] = torch.where((nearest & ~held)[:, None], revert(query[rows], seeds, 1), z[rows])
+        if len(query.reach.layout.rules):
+            z = torch.where(query.reach.keeps(z)[:, None], z, query.reach.project(z))
+        ok = query.met(z).nonzero().squeeze(1)
+        if len(ok) and not profile.exact:
+            z[ok] = pull_back(query[ok], z[ok])
         return z
 
 
@@ -116,7 +145,7 @@ class Best:
     """The best candidate that succeeds for each person, and the nearest miss where there is none."""
 
     def __init__(self, offers: Offers, norm: int) -> None:
-        self.norm, n = norm, len(offers)
+        self.offers, self.norm, n = offers, norm, len(offers)
         self.at = offers.own.clone()
         self.count = torch.full((n,), torch.iinfo(torch.int64).max)
         self.price = torch.full((n,), torch.inf, dtype=torch.float64)
@@ -132,73 +161,112 @@ class Best:
         now, paid = self.count[rows].view(wide), self.price[rows].view(wide)
         return (price < paid) & (count <= now) | (count < now) if self.norm == 0 else price < paid
 
-    def first(self, hit: Tensor, count: Tensor, price: Tensor) -> tuple[Tensor, Tensor]:
-        """(r, c) candidates -> (r,) which of those that succeed is the best, and whether there is one."""
+    def offer(self, rows: Tensor, at: Tensor, ok: Tensor) -> None:
+        """Keep moves (r, features) of some rows where they are `ok` and better."""
+        count, price = self.offers.cost(rows, at)
+        ok = (ok & self.beaten(rows, count, price)).nonzero().squeeze(1)
+        self.at[rows[ok]], self.count[rows[ok]], self.price[rows[ok]] = at[ok], count[ok], price[ok]
+
+    def take(self, rows: Tensor, at: Tensor, gap: Tensor, hit: Tensor, count: Tensor, price: Tensor) -> Tensor:
+        """Keep the best success among the single changes (r b, m) of candidates `at` (r b, features), or, where there
+        is none yet, the one with the largest gap; the places of the rows that got better."""
+        r, m = len(rows), hit.shape[1]
+        gap, hit, count, price = (v.view(r, -1) for v in (gap, hit, count, price))
         if self.norm == 0:
             least = torch.where(hit, count, count.max() + 1).amin(1, keepdim=True)
             hit = hit & (count == least)
-        which = torch.where(hit, price, torch.inf).argmin(1)
-        return which, hit.any(1)
+        top, far = gap.max(1)
+        which = torch.where(hit.any(1), torch.where(hit, price, torch.inf).argmin(1), far)
+        some = torch.arange(r)
+        count, price = count[some, which], price[some, which]
+        win = hit.any(1) & self.beaten(rows, count, price)
+        nearer = ~hit.any(1) & ~self.found[rows] & (top > self.miss[rows])
+        ok = (win | nearer).nonzero().squeeze(1)
+        state, move = ok * (gap.shape[1] // m) + which[ok] // m, which[ok] % m
+        self.at[rows[ok]] = at[state].scatter(1, self.offers.moves.feature[move][:, None], move[:, None])
+        self.miss[rows] = torch.maximum(self.miss[rows], top)
+        win = win.nonzero().squeeze(1)
+        self.count[rows[win]], self.price[rows[win]] = count[win], price[win]
+        return win
 
 
-def grow(query: Query, offers: Offers, profile: Profile, best: Best, beam: int, depth: int) -> None:
+def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
     """One changed feature after the other."""
-    moves = offers.moves
+    query, offers = profile.query, profile.offers
+    moves, everything = offers.moves, torch.arange(len(offers.moves))
     rows, at = torch.arange(len(offers)), offers.own[:, None]  # (r,), (r, b, features)
     alive = torch.ones(at.shape[:2], dtype=torch.bool)
-    home: Tensor | None = None
-    most = query.reach.layout.max_changes
-    for _ in query.steps(depth):
+    home = torch.empty(0)
+    for step in query.steps(depth):
         r, b, f = at.shape
         person, flat = rows.repeat_interleave(b), at.reshape(-1, f)
-        count, price = (v[:, None] for v in offers.cost(person, flat))  # (s, 1)
-        own = offers.own[person]
-        same = (flat == own)[:, moves.feature]  # (s, m) is the feature still at home?
-        left = offers.price[person].gather(1, own)[:, moves.feature]
-        stayed = offers.moved[person].gather(1, own)[:, moves.feature]
-        count = count + offers.moved[person].long() - stayed.long()
-        price = price + offers.price[person] - left
-        tried = same & alive.reshape(-1, 1) & price.isfinite() & (own[:, moves.feature] != torch.arange(len(moves)))
-        if most:
-            tried &= count <= most
+        count, price, tried = offers.singles(person, flat)
+        stays = offers.own[person][:, moves.feature] == everything
+        tried &= alive.reshape(-1, 1)
         if best.norm == 1:
             tried &= price < best.price[person, None]
-        if home is None:
-            tried |= own[:, moves.feature] == torch.arange(len(moves))  # once, for the gap at home
+        if step:  # at first the gap at home is asked for too
+            tried &= ~stays
         gap = profile.gaps(person, flat, tried)
-        if home is None:
-            home = gap.gather(1, own).amax(1)
+        if not step:
+            home = gap.gather(1, offers.own).amax(1)
         hit = tried & (gap > query.level)
         if len(query.reach.layout.rules):
             hit &= offers.keeps(person, flat)
-        best_take(best, offers, rows, flat, hit.view(r, -1), count.view(r, -1), price.view(r, -1), len(moves))
-        tried &= ~hit
-        stay = (~best.found[rows] if best.norm == 0 else torch.ones(r, dtype=torch.bool)).nonzero().squeeze(1)
-        if not len(stay):
-            return
-        rows = rows[stay]
-        shape = r, b, len(moves)
-        gap = torch.where(tried, gap, -torch.inf).view(shape)[stay]
-        gain = (gap - home[rows][:, None, None]) / price.view(shape)[stay].clamp_min(1e-9)
-        at, alive = _widest(moves, at[stay], gap, gain, beam)
+        best.take(rows, flat, gap, hit, count, price)
+        on = (~best.found[rows] if best.norm == 0 else torch.ones(r, dtype=torch.bool)).nonzero().squeeze(1)
+        rows, shape = rows[on], (r, b, len(moves))
+        gap = torch.where(tried & ~hit & ~stays, gap, -torch.inf).view(shape)[on]
+        gain = (gap - home[rows][:, None, None]) / price.view(shape)[on].clamp_min(1e-9)
+        at, alive = _widest(moves, at[on], gap, gain, beam)
         on = alive.any(1).nonzero().squeeze(1)
         rows, at, alive = rows[on], at[on], alive[on]
         if not len(rows):
             return
 
 
-def best_take(
-    best: Best, offers: Offers, rows: Tensor, flat: Tensor, hit: Tensor, count: Tensor, price: Tensor, m: int
-) -> None:
-    """Keep the best success among single changes of the candidates `flat` (r b, features)."""
-    which, any_ = best.first(hit, count, price)
-    some = torch.arange(len(rows))
-    count, price = count[some, which], price[some, which]
-    ok = (any_ & best.beaten(rows, count, price)).nonzero().squeeze(1)
-    b = hit.shape[1] // m
-    state, move = ok * b + which[ok] // m, which[ok] % m
-    at = flat[state].scatter(1, offers.moves.feature[move][:, None], move[:, None])
-    best.at[rows[ok]], best.count[rows[ok]], best.price[rows[ok]] = at, count[ok], price[ok]
+def exchange(profile: Profile, best: Best, chosen: Tensor) -> None:
+    """Give one feature back and change at most one instead, as long as that is better."""
+    query, offers = profile.query, profile.offers
+    rows, m = chosen.nonzero().squeeze(1), len(offers.moves)
+    for _ in range(PASSES):
+        at, own = best.at[rows], offers.own[rows]
+        changed = at != own
+        b = int(changed.sum(1).max()) if len(rows) else 0
+        if not b or query.clock.over():
+            return
+        given, feature = (v[:, :b] for v in changed.sort(dim=1, descending=True, stable=True))
+        back = at[:, None].repeat(1, b, 1).scatter(2, feature[..., None], own.gather(1, feature)[..., None])
+        person, flat = rows.repeat_interleave(b), back.flatten(0, 1)
+        count, price, tried = offers.singles(person, flat)
+        tried &= given.reshape(-1, 1)
+        tried &= best.beaten(rows, count.view(-1, b * m), price.view(-1, b * m)).view(-1, m)
+        gap = profile.gaps(person, flat, tried)
+        hit = tried & (gap > query.level)
+        if len(query.reach.layout.rules):
+            hit &= offers.keeps(person, flat)
+        rows = rows[best.take(rows, flat, gap, hit, count, price)]
+
+
+def pull_back(query: Query, z: Tensor) -> Tensor:
+    """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
+    at = query.reach.layout
+    for column in at.numbers.tolist():
+        x, far = query.x[:, column], z[:, column].clone()
+        near = torch.where(query.reach.outside[:, column], far, x)
+        if bool((near == far).all()):
+            continue
+        for i in range(HALVINGS):
+            middle = near if i == 0 else (near + far) / 2
+            tried = z.clone()
+            tried[:, column] = middle
+            tried = query.reach.project(tried)
+            ok = query.met(tried) & (cost_of(tried - query.x, at.weight, 1) <= cost_of(z - query.x, at.weight, 1))
+            z = torch.where(ok[:, None], tried, z)
+            far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
+            if query.clock.over():
+                return z
+    return z
 
 
 def _widest(moves: Moves, at: Tensor, gap: Tensor, gain: Tensor, beam: int) -> tuple[Tensor, Tensor]:
@@ -250,41 +318,6 @@ def _code(move: Tensor) -> Tensor:
 
 def _key(at: Tensor) -> Tensor:
     return _code(at).sum(-1)
-
-
-def exchange(query: Query, offers: Offers, profile: Profile, best: Best) -> None:
-    """Give one feature back and change at most one instead, as long as that is better."""
-    moves, m = offers.moves, len(offers.moves)
-    rows = best.found.nonzero().squeeze(1)
-    most = query.reach.layout.max_changes
-    for _ in range(PASSES):
-        if not len(rows) or query.clock.over():
-            return
-        at, own = best.at[rows], offers.own[rows]
-        changed = at != own
-        b = int(changed.sum(1).max())
-        if not b:
-            return
-        given, feature = (v[:, :b] for v in changed.sort(dim=1, descending=True, stable=True))
-        states = at[:, None].repeat(1, b, 1).scatter(2, feature[..., None], own.gather(1, feature)[..., None])
-        person, flat = rows.repeat_interleave(b), states.flatten(0, 1)
-        own = offers.own[person]
-        count, price = (v[:, None] for v in offers.cost(person, flat))
-        same = (flat == own)[:, moves.feature]
-        left = offers.price[person].gather(1, own)[:, moves.feature]
-        stayed = offers.moved[person].gather(1, own)[:, moves.feature]
-        count = count + offers.moved[person].long() - stayed.long()
-        price = price + offers.price[person] - left
-        better = best.beaten(rows, count.view(-1, b * m), price.view(-1, b * m)).view(-1, m)
-        tried = same & given.reshape(-1, 1) & price.isfinite() & better
-        if most:
-            tried &= count <= most
-        hit = tried & (profile.gaps(person, flat, tried) > query.level)
-        if len(query.reach.layout.rules):
-            hit &= offers.keeps(person, flat)
-        before = best.price[rows], best.count[rows]
-        best_take(best, offers, rows, flat, hit.view(len(rows), -1), count.view(len(rows), -1), price.view(len(rows), -1), m)
-        rows = rows[(best.price[rows] != before[0]) | (best.count[rows] != before[1])]
 
 
 def _digit(model: Model) -> float:
