@@ -254,7 +254,7 @@ class Explainer(Settings, ABC):
             if stuck[i]:
                 out[i] = f"nothing can be reached: {stuck[i]}"
             elif none[i]:
-                out[i] = "proved: no row that can be reached from here has the wanted outcome"
+                out[i] = "proved: nothing within reach, that is the schema and the data's range, has the wanted outcome"
             elif broken[i]:
                 out[i] = f"the best attempt breaks a rule: {broken[i]}"
             elif late[i]:

@@ -5,7 +5,7 @@ is the same all over a cell, so the value nearest to the person's own is the onl
 feature and a cell, are numbered through; a candidate is one of them for each feature.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,16 +28,18 @@ class Moves:
     feature: Tensor  # (m,) place in `spans`
     column: Tensor  # (m,) the encoded column it sets: of the number, or of the level
     is_level: Tensor  # (m,)
-    first: Tensor  # (m,) lowest and
-    last: Tensor  # (m,) highest value of the cell that the column can hold; of levels 1
+    first: Tensor  # (m,) the lowest and
+    last: Tensor  # (m,) the highest value of the cell that is worth taking, and
+    above: Tensor  # (m,) what lies
+    below: Tensor  # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
     cuts: list[Tensor | None]  # of each feature
 
     @staticmethod
-    def of(cells: list[Cells], layout: Layout, coarse: float) -> "Moves":
+    def of(cells: list[Cells], layout: Layout, digit: Array) -> "Moves":
         """Args:
         cells: of the features that may change.
         layout: the schema.
-        coarse: the last digit of numbers of size 1, in the coarsest precision they pass through.
+        digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
         """
         spans, feature, column, hot, ends, cuts = list[tuple[int, int]](), [], [], [], [], list[Tensor | None]()
         count = 0
@@ -47,9 +49,11 @@ class Moves:
             feature += [i] * c.count
             hot += [c.cuts is None] * c.count
             column += range(c.at.start, c.at.stop) if c.cuts is None else [c.at.start] * c.count
-            ends.append(np.ones((c.count, 2)) if c.cuts is None else _ends(c.cuts, c.at.start, layout, coarse))
+            level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
+            ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, layout, float(digit[c.at.start])))
             cuts.append(None if c.cuts is None else torch.tensor(c.cuts, dtype=layout.center.dtype))
-        first, last = torch.tensor(np.concatenate([np.zeros((0, 2)), *ends]), dtype=layout.center.dtype).T.contiguous()
+        table = np.concatenate([np.zeros((0, 4)), *ends])
+        first, last, above, below = torch.tensor(table, dtype=layout.center.dtype).T.contiguous()
         whole = torch.int64
         return Moves(
             spans,
@@ -58,6 +62,8 @@ class Moves:
             torch.tensor(hot, dtype=torch.bool),
             first,
             last,
+            above,
+            below,
             cuts,
         )
 
@@ -80,18 +86,22 @@ class Moves:
         return out
 
 
-def _ends(cuts: Array, column: int, at: Layout, coarse: float) -> Array:
-    """(cells, 2) the lowest and the highest value in each cell: on the grid, or a hair inside."""
+def _ends(cuts: Array, column: int, at: Layout, digit: float) -> Array:
+    """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
+    is not part of it) and ends; of a grid as far as rounding may take a value."""
     tick, origin, center, scale = (float(v[column]) for v in (at.grid, at.origin, at.center, at.scale))
     if tick > 0:
         below = np.floor((cuts + origin) / tick + 1e-6)  # the last multiple that is not above the cut
         up, down = (below + 1) * tick - origin, below * tick - origin
+        low, high = up - 1e-6 * tick, down + 1e-6 * tick
     else:
-        hair = HAIR * coarse * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
+        hair = HAIR * digit * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
         up, down = np.maximum(cuts + hair, np.nextafter(cuts, np.inf)), cuts - hair
         thin = up[:-1] > down[1:]  # no room for hairs: as near to the cuts as can be
         up[:-1][thin], down[1:][thin] = np.nextafter(cuts[:-1][thin], np.inf), cuts[1:][thin]
-    return np.stack([np.append(-np.inf, up), np.append(down, np.inf)], 1)
+        low, high = cuts, cuts
+    ends = [np.append(-np.inf, up), np.append(down, np.inf), np.append(-np.inf, low), np.append(high, np.inf)]
+    return np.stack(ends, 1)
 
 
 @dataclass(frozen=True)
@@ -114,10 +124,12 @@ class Offers:
         column, own = moves.column, moves.within(home)
         here = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
         mine, stays = x[:, column], home[:, column]
-        lo, hi = torch.maximum(reach.lo[:, column], moves.first), torch.minimum(reach.hi[:, column], moves.last)
-        value = torch.where(here | moves.is_level, stays, torch.minimum(torch.maximum(mine, lo), hi))
+        lo, hi = reach.lo[:, column], reach.hi[:, column]
+        # A limit between the end of a cell and its first value worth taking is in the cell all the same.
+        fits = here | ((hi > moves.above) & (lo <= moves.below) & (moves.first <= moves.last))
+        lo, hi = torch.maximum(lo, torch.minimum(moves.first, hi)), torch.minimum(hi, torch.maximum(moves.last, lo))
+        value = torch.where(here, stays, torch.minimum(torch.maximum(mine, lo), hi))
         value = torch.where(moves.is_level, 1.0, value)
-        fits = here | torch.where(moves.is_level, reach.hi[:, column] > 0, lo <= hi)
         weight = at.weight[column]
         price = weight * torch.where(moves.is_level, 2.0 * (mine <= 0), (value - mine).abs())
         asked = torch.zeros(at.features, dtype=torch.bool)
@@ -182,6 +194,16 @@ class Offers:
             slack = 8 * torch.finfo(z.dtype).eps * (1 + bound.abs())
             ok &= over[:, None] + step * weights[moves.column] <= slack
         return ok
+
+
+def mended(reach: Reach, z: Tensor) -> Tensor:
+    """Rows z, and where they break a rule, the columns that have not changed moved so that it holds, if they can."""
+    kept = reach.keeps(z)
+    if bool(kept.all()):
+        return z
+    held = (z != reach.x) & reach.layout.in_rule
+    others = replace(reach, lo=torch.where(held, z, reach.lo), hi=torch.where(held, z, reach.hi))
+    return torch.where(kept[:, None], z, others.project(z))
 
 
 def whole(v: Tensor) -> Tensor:

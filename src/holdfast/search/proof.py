@@ -20,7 +20,7 @@ from torch import Tensor
 
 from holdfast.explainer import SLACK, Query
 from holdfast.geometry import chunks
-from holdfast.search.moves import Offers
+from holdfast.search.moves import Offers, mended
 from holdfast.search.profile import ByLeaves, Table
 
 PEOPLE = 32  # rows at once
@@ -187,7 +187,8 @@ def _each(asked: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]
 
 def _holds(query: Query, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
-    z, part = offers.rows(person, at), query[person]
+    part = query[person]
+    z = mended(part.reach, offers.rows(person, at))
     return part.met(z) & part.reach.keeps(z)
 
 

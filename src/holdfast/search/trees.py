@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 from holdfast.convert.leaves import Cells
-from holdfast.explainer import Explainer, Query, need
+from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
 from holdfast.model import Converted, Model
 from holdfast.reach import Layout
-from holdfast.search.moves import Moves, Offers
+from holdfast.search.moves import Moves, Offers, mended, whole
 from holdfast.search.neighbors import NearestNeighbor
 from holdfast.search.profile import ByLeaves, ByModel, Profile, Table, table_moves
 from holdfast.search.proof import decide
@@ -81,6 +81,8 @@ class TreeSearch(Explainer):
         moves, table = self._prepare(query.model)
         out = query.reach.project(query.x)
         if not len(moves):
+            if query.hopeless is not None:  # there is but one row to reach
+                query.hopeless |= ~query.goal.met(query.model(out), -SLACK)
             return out
         for rows in chunks(torch.arange(len(query)), max(8, CELLS // (self.beam * len(moves)))):
             part = query[rows]
@@ -101,7 +103,7 @@ class TreeSearch(Explainer):
         leaves = grown.leaves if grown else None
         cells = leaves.features if leaves else _asked(model, layout, grown.cells if grown else None, data, self.values)
         free = [c for c in cells if not layout.fixed[c.at.start]]
-        moves = Moves.of(free, layout, _digit(model))
+        moves = Moves.of(free, layout, _digits(model))
         if leaves is None:
             return moves, None
         assert isinstance(model, Converted)
@@ -129,12 +131,10 @@ class TreeSearch(Explainer):
         self, query: Query, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
     ) -> Tensor:
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
-        z = offers.rows(torch.arange(len(offers)), best.at)
+        z = mended(query.reach, offers.rows(torch.arange(len(offers)), best.at))
         if len(seeds):
             held, nearest = query[rows].met(z[rows]) & query.reach[rows].keeps(z[rows]), query[rows].met(seeds)
             z[rows] = torch.where((nearest & ~held)[:, None], revert(query[rows], seeds, 1), z[rows])
-        if len(query.reach.layout.rules):
-            z = torch.where(query.reach.keeps(z)[:, None], z, query.reach.project(z))
         ok = query.met(z).nonzero().squeeze(1)
         if len(ok) and not profile.exact:
             z[ok] = pull_back(query[ok], z[ok])
@@ -163,7 +163,10 @@ class Best:
 
     def offer(self, rows: Tensor, at: Tensor, ok: Tensor) -> None:
         """Keep moves (r, features) of some rows where they are `ok` and better."""
-        count, price = self.offers.cost(rows, at)
+        self.keep(rows, at, ok, *self.offers.cost(rows, at))
+
+    def keep(self, rows: Tensor, at: Tensor, ok: Tensor, count: Tensor, price: Tensor) -> None:
+        """The same, with what they cost."""
         ok = (ok & self.beaten(rows, count, price)).nonzero().squeeze(1)
         self.at[rows[ok]], self.count[rows[ok]], self.price[rows[ok]] = at[ok], count[ok], price[ok]
 
@@ -196,7 +199,7 @@ def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
     moves, everything = offers.moves, torch.arange(len(offers.moves))
     rows, at = torch.arange(len(offers)), offers.own[:, None]  # (r,), (r, b, features)
     alive = torch.ones(at.shape[:2], dtype=torch.bool)
-    home = torch.empty(0)
+    home, wide = torch.empty(0), 1  # wide: candidates a row could have; how many it has is up to its neighbours
     for step in query.steps(depth):
         r, b, f = at.shape
         person, flat = rows.repeat_interleave(b), at.reshape(-1, f)
@@ -211,14 +214,14 @@ def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
         if not step:
             home = gap.gather(1, offers.own).amax(1)
         hit = tried & (gap > query.level)
-        if len(query.reach.layout.rules):
-            hit &= offers.keeps(person, flat)
-        best.take(rows, flat, gap, hit, count, price)
+        _take(profile, best, rows, person, flat, gap, hit, count, price)
         on = (~best.found[rows] if best.norm == 0 else torch.ones(r, dtype=torch.bool)).nonzero().squeeze(1)
         rows, shape = rows[on], (r, b, len(moves))
         gap = torch.where(tried & ~hit & ~stays, gap, -torch.inf).view(shape)[on]
         gain = (gap - home[rows][:, None, None]) / price.view(shape)[on].clamp_min(1e-9)
-        at, alive = _widest(moves, at[on], gap, gain, beam)
+        each = -(-2 * beam // (wide * f))
+        at, alive = _widest(moves, at[on], gap, gain, beam, each)
+        wide = min(beam, wide * len(moves))
         on = alive.any(1).nonzero().squeeze(1)
         rows, at, alive = rows[on], at[on], alive[on]
         if not len(rows):
@@ -243,9 +246,36 @@ def exchange(profile: Profile, best: Best, chosen: Tensor) -> None:
         tried &= best.beaten(rows, count.view(-1, b * m), price.view(-1, b * m)).view(-1, m)
         gap = profile.gaps(person, flat, tried)
         hit = tried & (gap > query.level)
-        if len(query.reach.layout.rules):
-            hit &= offers.keeps(person, flat)
-        rows = rows[best.take(rows, flat, gap, hit, count, price)]
+        rows = rows[_take(profile, best, rows, person, flat, gap, hit, count, price)]
+
+
+def _take(
+    profile: Profile,
+    best: Best,
+    rows: Tensor,
+    person: Tensor,
+    at: Tensor,
+    gap: Tensor,
+    hit: Tensor,
+    count: Tensor,
+    price: Tensor,
+) -> Tensor:
+    """`Best.take` of what keeps the rules; the best of what does not is tried with the other columns moved for it."""
+    query, offers = profile.query, profile.offers
+    layout = query.reach.layout
+    if not len(layout.rules):
+        return best.take(rows, at, gap, hit, count, price)
+    kept = offers.keeps(person, at)
+    won = best.take(rows, at, gap, hit & kept, count, price)
+    other = Best(offers, best.norm)
+    other.take(rows, at, gap, hit & ~kept, count, price)
+    some = rows[other.found[rows]]
+    reach = query.reach[some]
+    z = mended(reach, offers.rows(some, other.at[some]))
+    ok = reach.keeps(z) & query[some].met(z)
+    changed = (layout.per_feature((z != reach.x).to(z.dtype)) > 0).sum(1)
+    best.keep(some, other.at[some], ok, changed, whole(((z - reach.x).abs() * layout.weight).double().sum(1)))
+    return won
 
 
 def pull_back(query: Query, z: Tensor) -> Tensor:
@@ -269,11 +299,10 @@ def pull_back(query: Query, z: Tensor) -> Tensor:
     return z
 
 
-def _widest(moves: Moves, at: Tensor, gap: Tensor, gain: Tensor, beam: int) -> tuple[Tensor, Tensor]:
+def _widest(moves: Moves, at: Tensor, gap: Tensor, gain: Tensor, beam: int, each: int) -> tuple[Tensor, Tensor]:
     """The next candidates (r, beam, features) of each row, and which of them there are: in turn those with the largest
-    gap and with the largest gain per cost, of each candidate and feature as few as will do, none twice."""
+    gap and with the largest gain per cost, so many of each candidate and feature, none twice."""
     r, b, m = gap.shape
-    each = -(-beam // (b * len(moves.spans)))
     picks: list[Tensor] = []
     ranks: list[Tensor] = []
     for turn, value in enumerate((gap, gain)):
@@ -295,10 +324,10 @@ def _widest(moves: Moves, at: Tensor, gap: Tensor, gain: Tensor, beam: int) -> t
     again = torch.zeros_like(rank, dtype=torch.bool)
     again.scatter_(1, place[:, 1:], sorted_[:, 1:] == sorted_[:, :-1])
     rank, order = torch.where(again, 1 << 40, rank).sort(dim=1, stable=True)
-    order = order[:, :beam]
+    order = order[:, : int((rank[:, :beam] < 1 << 40).sum(1).max()) if r else 0]
     state, move, feature = (v.gather(1, order) for v in (state, move, feature))
     new = at[torch.arange(r)[:, None], state].scatter(2, feature[..., None], move[..., None])
-    return new, rank[:, :beam] < 1 << 40
+    return new, rank[:, : order.shape[1]] < 1 << 40
 
 
 def _top(value: Tensor, count: int, first: int) -> tuple[Tensor, Tensor]:
@@ -320,11 +349,10 @@ def _key(at: Tensor) -> Tensor:
     return _code(at).sum(-1)
 
 
-def _digit(model: Model) -> float:
-    """The last digit of a number of size 1 in the coarsest precision that the table or the model holds numbers in."""
-    kinds = [f.storage for f in model.schema.features if f.storage.kind == "f"]
-    coarsest = max((float(np.finfo(k).eps) for k in kinds), default=0.0)
-    return max(coarsest, float(torch.finfo(model.dtype).eps))
+def _digits(model: Model) -> Array:
+    """(d,) the last digit of a number of size 1, as the table or the model holds it, whichever is coarser."""
+    own = [float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0 for f in model.schema.features]
+    return np.maximum(np.repeat(own, [f.width for f in model.schema.features]), torch.finfo(model.dtype).eps)
 
 
 def _asked(model: Model, at: Layout, known: list[Cells] | None, data: Array | None, values: int) -> list[Cells]:
