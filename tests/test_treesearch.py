@@ -27,7 +27,7 @@ from holdfast.search.proof import Bound, Wish
 ALL = 50_000  # a beam that holds every candidate of a small table
 
 
-def tree(frame: pd.DataFrame, yes: Any, **schema: Any) -> hf.Model:
+def tree(frame: pd.DataFrame, yes: Any, **schema: Any) -> Converted:
     """One tree that knows the answer of every row of the table."""
     grown = DecisionTreeClassifier(random_state=0).fit(frame, np.where(yes, "yes", "no"))
     made = hf.Model.of(grown, hf.Schema.infer(frame, scaling="none", **schema))
@@ -46,20 +46,25 @@ def test_a_number_stops_just_beyond_the_threshold() -> None:
     frame = grid(a=[0.0, 4.0, 5.0, 9.0], b=[0.0, 1.0])
     model = tree(frame, frame["a"] > 4.5)
     cfs = hf.TreeSearch().explain(model, frame.iloc[:1], "yes")
-    assert 4.5 < cfs.after["a"].iloc[0] < 4.5 + 1e-12
+    ((column, cuts),) = model.copy.cuts
+    assert (column, len(cuts)) == (0, 1)
+    cut = float(cuts[0])  # the last number that single precision, in which the tree compares, rounds to 4.5
+    assert 4.5 <= cut < 4.5 + 1e-6
+    assert cut < cfs.after["a"].iloc[0] < cut + 1e-12
     assert cfs.after["b"].iloc[0] == 0
     back = hf.TreeSearch().explain(model, frame.iloc[-1:], "no")
-    assert 4.5 - 1e-12 < back.after["a"].iloc[0] <= 4.5
+    assert cut - 1e-12 < back.after["a"].iloc[0] <= cut
 
 
 def test_a_limit_between_the_threshold_and_the_first_value_beyond_it_can_be_reached() -> None:
     frame = grid(a=[0.0, 4.0, 5.0, 9.0])
-    least = float(np.nextafter(4.5, 5))
+    cut = float(tree(frame, frame["a"] > 4.5).copy.cuts[0][1][0])
+    least = float(np.nextafter(cut, 5))
     model = tree(frame, frame["a"] > 4.5, bounds={"a": (0, least)})
     cfs = hf.TreeSearch().explain(model, frame.iloc[:1], "yes")
     assert cfs.found.all()
     assert cfs.after["a"].iloc[0] == least
-    none = tree(frame, frame["a"] > 4.5, bounds={"a": (0, 4.5)})
+    none = tree(frame, frame["a"] > 4.5, bounds={"a": (0, cut)})
     assert hf.TreeSearch().explain(none, frame.iloc[:1], "yes").status["reason"].iloc[0].startswith("proved")
 
 

@@ -82,7 +82,7 @@ class TreeSearch(Explainer):
         out = query.reach.project(query.x)
         if not len(moves):
             if query.hopeless is not None:  # there is but one row to reach
-                query.hopeless |= ~query.goal.met(query.model(out), -SLACK)
+                query.hopeless[:] = ~query.goal.met(query.model(out), -SLACK)
             return out
         for rows in chunks(torch.arange(len(query)), max(8, CELLS // (self.beam * len(moves)))):
             part = query[rows]
@@ -117,7 +117,7 @@ class TreeSearch(Explainer):
         rows = (~best.found).nonzero().squeeze(1)
         seeds = query.x[:0]
         if len(rows) and self.is_fitted and not query.clock.over():
-            seeds = self.neighbor_.search(query[rows])
+            seeds = self.neighbor_.search(query[rows])[:, 0]
             best.offer(rows, offers.moves.within(seeds), query.reach[rows].keeps(seeds) & query[rows].met(seeds))
         open_ = (~best.found).nonzero().squeeze(1)
         if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.clock.over():
