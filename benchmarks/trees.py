@@ -8,17 +8,17 @@ Copies: 100,000 rows, the library's `predict_proba` on its own matrix of numbers
 and all; repeats are interleaved, so that a slow minute of the machine hits both alike, and medians taken. The data are
 20 columns of made-up numbers, in random order, so that no branch is easy to foretell.
 
-Search: German Credit and Adult, an XGBoost model, all test rows that it refuses. `TreeSearch` on all of them; beside it,
-on the first `--rows` of them, which is what they have time for, dice-ml (random, genetic and kdtree) and NICE (sparsity).
-All may change every feature within the data's range, and are judged alike: validity by the bare model, the number of
-changed features, and l1 with numbers (and ranks of ordered levels) scaled by their range and a category counting 1.
-Means are over the valid answers; ratios of two methods over the rows that both answer validly. Then `TreeSearch` alone
-with the dataset's own schema, where features are fixed or may go one way only: which rows have an answer, and which are
-proved to have none.
+Search: German Credit and Adult, an XGBoost model, all test rows that it refuses. `TreeSearch` on all of them; beside
+it, on the first `--rows` of them, which is what they have time for, dice-ml (random, genetic and kdtree) and NICE
+(sparsity). All may change every feature within the data's range, and are judged alike: validity by the bare model, the
+number of changed features, and l1 with numbers (and ranks of ordered levels) scaled by their range and a category
+counting 1. Means are over the valid answers; ratios of two methods over the rows that both answer validly, and of their
+times over the same rows, as one call here and row by row there. Then `TreeSearch` alone with the dataset's own schema,
+where features are fixed or may go one way only: which rows have an answer, and which are proved to have none.
 
-The others are not part of this project: `pip install --no-deps dice-ml==0.12 raiutils NICEx==0.2.3 tqdm jsonschema` into
-an environment that has NumPy, pandas, scikit-learn and SciPy, or into a directory on PYTHONPATH; one that is missing is
-left out, and said so.
+The others are not part of this project: `pip install --no-deps --target DIR dice-ml==0.12 NICEx==0.2.3 raiutils tqdm
+jsonschema jsonschema-specifications referencing rpds-py attrs`, with DIR on PYTHONPATH; one that is missing is left out,
+and said so.
 """
 
 import argparse
@@ -150,8 +150,8 @@ class Task:
 
 
 def everything_free(schema: hf.Schema) -> hf.Schema:
-    """Every feature may change within the data's range, and the library's l1 is the one that is judged: numbers in units
-    of their range, a category 1 (its two one-hot columns a half each)."""
+    """Every feature may change within the data's range, and the library's l1 is the one that is judged: numbers in
+    units of their range, a category 1 (its two one-hot columns a half each)."""
     features: list[hf.Feature] = []
     for f in schema.features:
         f = replace(f, change="free", allowed=(), weight=0.5 if f.is_category else 1.0)
@@ -182,7 +182,7 @@ def dice(task: Task, rows: pd.DataFrame, method: str) -> tuple[dict[str, Any], f
     data = dice_ml.Data(dataframe=frame, continuous_features=numbers, outcome_name="outcome")
     explainer = dice_ml.Dice(data, dice_ml.Model(model=task.estimator, backend="sklearn"), method=method)
     extra = {"random_seed": 0} if method == "random" else {}
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002, what it draws from
     after: list[Any] = []
 
     def work() -> None:
