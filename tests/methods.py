@@ -1,7 +1,10 @@
 """The table behind the laws: every method with small settings, every kind of model, on one mixed schema."""
 
+import tempfile
+import warnings
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -143,6 +146,16 @@ def _smooth(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(SCHEMA.width, 12), nn.Tanh(), nn.Linear(12, outputs))
 
 
+def _onnx() -> hf.Model:
+    """A network from a file that another program wrote."""
+    with tempfile.TemporaryDirectory() as room, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter
+        path, row = Path(room) / "model.onnx", torch.zeros(1, SCHEMA.width)
+        axes = {"x": {0: "n"}}
+        torch.onnx.export(seeded(_smooth(2), 3), (row,), path, dynamo=False, input_names=["x"], dynamic_axes=axes)
+        return hf.Model.load(path, SCHEMA, classes=CLASSES)
+
+
 MODELS: dict[str, Callable[[], hf.Model]] = {
     "two-logit": lambda: hf.Model.of(seeded(mlp(SCHEMA.width, (16, 8), 2)), SCHEMA, classes=CLASSES),
     "one-logit": lambda: hf.Model.of(seeded(mlp(SCHEMA.width, (16, 8), 1), 1), SCHEMA, classes=CLASSES),
@@ -150,6 +163,7 @@ MODELS: dict[str, Callable[[], hf.Model]] = {
     "pipeline": lambda: hf.Model.of(_Pipeline(), SCHEMA),
     "callable": lambda: hf.Model.of(_callable, SCHEMA, classes=CLASSES),
     "counternet": lambda: counternet().model_,
+    "onnx": _onnx,
     "logistic": lambda: _converted(LogisticRegression(max_iter=500)),
     "mlp": lambda: _converted(MLPClassifier((8,), solver="lbfgs", max_iter=60, random_state=1)),
     "forest": lambda: _converted(RandomForestClassifier(8, max_depth=5, random_state=0), scale=False),
@@ -157,7 +171,7 @@ MODELS: dict[str, Callable[[], hf.Model]] = {
     "xgboost": lambda: _converted(xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1)),
     "lightgbm": lambda: _converted(lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, verbose=-1, n_jobs=1)),
 }
-COPIES = ("logistic", "mlp", "forest", "hist", "xgboost", "lightgbm")  # one variant of each method will do for these
+COPIES = ("onnx", "logistic", "mlp", "forest", "hist", "xgboost", "lightgbm")  # one variant of each method will do for these
 
 
 # An explainer that belongs to one model, and that model to it alone.
