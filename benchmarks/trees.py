@@ -17,8 +17,8 @@ times over the same rows, as one call here and row by row there. Then `TreeSearc
 where features are fixed or may go one way only: which rows have an answer, and which are proved to have none.
 
 The others are not part of this project: `pip install --no-deps --target DIR dice-ml==0.12 NICEx==0.2.3 raiutils tqdm
-jsonschema jsonschema-specifications referencing rpds-py attrs`, with DIR on PYTHONPATH; one that is missing is left out,
-and said so.
+jsonschema jsonschema-specifications referencing rpds-py attrs`, with DIR on PYTHONPATH; what is missing is left
+out, and said so.
 """
 
 import argparse

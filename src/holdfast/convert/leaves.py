@@ -110,7 +110,8 @@ def _codes_of(codes: Codes, cells: Cells) -> Ints:
         return np.arange(cells.count)
     # The model sees each column of the category by itself: 1 at its own level, 0 at the others.
     value = (np.arange(cells.count) == codes.at.start - cells.at.start).astype(np.float64)
-    return np.searchsorted(codes.cuts, value).astype(np.int64)
+    found: Ints = np.asarray(np.searchsorted(codes.cuts, value), dtype=np.int64)
+    return found
 
 
 def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:

@@ -41,8 +41,8 @@ class Moves:
         layout: the schema.
         digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
         """
-        spans, feature, column, hot, ends, cuts = list[tuple[int, int]](), [], [], [], [], list[Tensor | None]()
-        count = 0
+        spans, cuts, count = list[tuple[int, int]](), list[Tensor | None](), 0
+        feature, column, hot, ends = list[int](), list[int](), list[bool](), list[Array]()
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count

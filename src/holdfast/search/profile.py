@@ -1,9 +1,9 @@
 """What every single change of a candidate does to the lead of the wanted outcome, all of them at once.
 
-`ByLeaves` knows the leaves of a tree model (see `convert.leaves`). Let V_l be in how many features the candidate is
+`ByLeaves` knows the leaves of a tree model (see `convert.leaves`). Let v_l be in how many features the candidate is
 outside the box of leaf l. Along feature j, all else as it is, the model is
 
-    sum over leaves l with V_l = [outside in j]  of  value_l * inside_j[l, cell],
+    sum over leaves l with v_l = [outside in j]  of  value_l * inside_j[l, cell],
 
 so one matrix product gives the scores of all cells of j: some hundred changes for the price of a few evaluations.
 `ByModel` asks any model about each change.
@@ -43,7 +43,8 @@ class Table:
 
     def __init__(self, leaves: Leaves, chosen: list[int], outputs: Literal["logits", "probabilities"]) -> None:
         """`chosen`: the features of the leaves that have moves."""
-        self.leaves, self.outputs, self.k = leaves, outputs, leaves.value.shape[1]
+        self.outputs: Literal["logits", "probabilities"] = outputs
+        self.leaves, self.k = leaves, leaves.value.shape[1]
         outside = [(~inside).T.to(torch.uint8).contiguous() for inside in leaves.inside]  # (cells, leaves)
         fixed = [i for i in range(len(outside)) if i not in chosen]
         self.fixed: list[tuple[Cells, Tensor]] = [(leaves.features[i], outside[i]) for i in fixed]
@@ -96,15 +97,15 @@ class ByLeaves(Profile):
         table, s = self.table, len(at)
         spans = self.offers.moves.spans
         cell = pad_rows(at - self.offers.moves.starts)
-        V = pad_rows(shut).clone()
+        v = pad_rows(shut).clone()
         for i, outside in enumerate(table.outside):
-            V += outside[cell[:, i]]
-        base = (V == 0).double() @ table.leaves.value + table.leaves.start  # (s, k)
-        out = torch.empty(len(V), spans[-1][1] if spans else 0, table.k, dtype=torch.float64)
-        everyone = torch.arange(len(V))
+            v += outside[cell[:, i]]
+        base = (v == 0).double() @ table.leaves.value + table.leaves.start  # (s, k)
+        out = torch.empty(len(v), spans[-1][1] if spans else 0, table.k, dtype=torch.float64)
+        everyone = torch.arange(len(v))
         for i, (a, b) in enumerate(spans):
-            free = V.index_select(1, table.asks[i]) == table.here[i][cell[:, i]]
-            along = (free.double() @ table.weights[i]).view(len(V), b - a, table.k)
+            free = v.index_select(1, table.asks[i]) == table.here[i][cell[:, i]]
+            along = (free.double() @ table.weights[i]).view(len(v), b - a, table.k)
             out[:, a:b] = along + (base - along[everyone, cell[:, i]])[:, None]
         return out[:s] / table.leaves.share
 

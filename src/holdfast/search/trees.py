@@ -281,7 +281,7 @@ def _take(
 def pull_back(query: Query, z: Tensor) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
     at = query.reach.layout
-    for column in at.numbers.tolist():
+    for column in map(int, at.numbers):
         x, far = query.x[:, column], z[:, column].clone()
         near = torch.where(query.reach.outside[:, column], far, x)
         if bool((near == far).all()):
