@@ -43,6 +43,8 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "growing-spheres carla": lambda: hf.GrowingSpheres(samples=40, rings=12, variant="carla", width=0.5),
     "nearest-neighbor": lambda: hf.NearestNeighbor(),
     "nearest-neighbor 3": lambda: hf.NearestNeighbor(answers=3),
+    "tree-search": lambda: hf.TreeSearch(beam=4, depth=4, values=4),
+    "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=2, depth=3, values=3),
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
     "latent-search vae": lambda: hf.LatentSearch(
         radius=8.0, samples=60, repeats=3, kind="vae", hidden=(16,), latent=4, epochs=5

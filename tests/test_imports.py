@@ -59,6 +59,10 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
         hf.GrowingSpheres(samples=0),
         hf.GrowingSpheres(variant="other"),
         hf.NearestNeighbor(answers=0).fit(x, model),
+        hf.TreeSearch(norm=2),
+        hf.TreeSearch(beam=0),
+        hf.TreeSearch(boxes=-1),
+        hf.TreeSearch(values=1),
     ):
         with pytest.raises(hf.HoldfastError):
             wrong.explain(model, x, 1)
@@ -73,7 +77,16 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
 
 
 def test_method_lists() -> None:
-    blind = {"growing-spheres", "nearest-neighbor", "omniscient", "latent-search", "cchvae", "roar", "rbr"}
+    blind = {
+        "growing-spheres",
+        "nearest-neighbor",
+        "tree-search",
+        "omniscient",
+        "latent-search",
+        "cchvae",
+        "roar",
+        "rbr",
+    }
     assert set(hf.list_methods(gradients=False)) == blind
     assert set(hf.list_methods(data=True)) == {
         "nearest-neighbor",
@@ -88,7 +101,7 @@ def test_method_lists() -> None:
         "cf-model",
         "vae-cf",
     }
-    assert len(hf.list_methods()) == 19
+    assert len(hf.list_methods()) == 20
     for cls in hf.list_methods().values():
         assert cls.title
         assert cls.paper

@@ -47,6 +47,7 @@ _PUBLIC = {
     "Status": "holdfast.status",
     "Target": "holdfast.target",
     "Tradeoff": "holdfast.tradeoffs",
+    "TreeSearch": "holdfast.search.trees",
     "VAECF": "holdfast.train.generators",
     "VLK": "holdfast.image.vlk",
     "attack_by_shift": "holdfast.robust.attack",
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from holdfast.search.prototype import Prototype as Prototype
     from holdfast.search.revise import REVISE as REVISE
     from holdfast.search.spheres import GrowingSpheres as GrowingSpheres
+    from holdfast.search.trees import TreeSearch as TreeSearch
     from holdfast.status import Status as Status
     from holdfast.survival import Audit as Audit
     from holdfast.survival import audit as audit

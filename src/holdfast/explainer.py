@@ -68,6 +68,7 @@ class Query:
     reach: Reach
     random: RowRandom
     clock: Clock
+    hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all
 
     def __len__(self) -> int:
         return len(self.x)
@@ -185,7 +186,7 @@ class Explainer(Settings, ABC):
             done, stuck = goal.met(now), blocked(schema, mine)
             rows = (~done & torch.tensor(stuck == "")).nonzero().squeeze(1)
             clock.bar.total(max(1, -(-len(rows) // batch_size)))
-            found, late = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
+            found, late, none = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
             source = torch.arange(len(x)).repeat_interleave(self.answers)
             if self.answers > 1:
                 before, goal, x, mine = before.iloc[source.numpy()], goal[source], x[source], mine[source]
@@ -199,7 +200,8 @@ class Explainer(Settings, ABC):
         lost = ~met | (broken != "") | (stuck != "")
         status = np.select([done, lost], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
         broken = np.where(met, broken, "")  # of an attempt that fails anyway, only that is worth saying
-        reason = self._reasons(status, outcomes(goal, scores), stuck, broken, late[source].numpy(), clock)
+        said, late, none = outcomes(goal, scores), late[source].numpy(), none[source].numpy()
+        reason = self._reasons(status, said, stuck, broken, late, none, clock)
         run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
         was = now[source] if model.is_regression else None
         return Counterfactuals(
@@ -234,30 +236,38 @@ class Explainer(Settings, ABC):
 
     def _search(
         self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: Clock
-    ) -> tuple[Tensor, Tensor]:
-        """Answers for all rows (untouched where not searched), and which rows ran out of time."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
+        have no answer."""
         reach, random = model.schema.reach(x), RowRandom.of(seed, x)
         found = x[:, None].repeat(1, self.answers, 1)
-        late = torch.zeros(len(x), dtype=torch.bool)
+        late, none = torch.zeros(len(x), dtype=torch.bool), torch.zeros(len(x), dtype=torch.bool)
         for batch in chunks(rows, batch_size):
             if clock.over():
                 late[batch] = True
                 continue
             # Filled up with copies of its last row, so that no model has to pad at every step.
             full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
-            answer = self.search(Query(model, x[full], goal[full], reach[full], random[full], clock))
+            query = Query(model, x[full], goal[full], reach[full], random[full], clock, none[full])
+            answer = self.search(query)
+            assert query.hopeless is not None
+            none[batch] = query.hopeless[: len(batch)]
             answer = answer.reshape(len(full), self.answers, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])
             late[batch] = clock.ran_out
-        return found, late
+        return found, late, none
 
-    def _reasons(self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, clock: Clock) -> list[str]:
+    def _reasons(
+        self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, none: Any, clock: Clock
+    ) -> list[str]:
         out = np.full(len(status), "", dtype=object)
         out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"
         for i in np.flatnonzero(status == Status.NOT_FOUND):
             if stuck[i]:
                 out[i] = f"nothing can be reached: {stuck[i]}"
+            elif none[i]:
+                out[i] = "proved: nothing within reach, that is the schema and the data's range, has the wanted outcome"
             elif broken[i]:
                 out[i] = f"the best attempt breaks a rule: {broken[i]}"
             elif late[i]:

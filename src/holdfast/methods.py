@@ -16,6 +16,7 @@ METHODS = {
     "min-epsilon-pgd": ("holdfast.search.pgd", "MinEpsilonPGD"),
     "growing-spheres": ("holdfast.search.spheres", "GrowingSpheres"),
     "nearest-neighbor": ("holdfast.search.neighbors", "NearestNeighbor"),
+    "tree-search": ("holdfast.search.trees", "TreeSearch"),
     "omniscient": ("holdfast.search.omniscient", "Omniscient"),
     "latent-search": ("holdfast.search.latent", "LatentSearch"),
     "cchvae": ("holdfast.search.cchvae", "CCHVAE"),

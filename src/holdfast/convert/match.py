@@ -12,6 +12,7 @@ from holdfast.convert import boosters, forests, smooth
 from holdfast.convert.blend import Blend, coder
 from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
+from holdfast.convert.leaves import Grown
 from holdfast.convert.nodes import Nodes, grow_codes, level_codes
 from holdfast.feature import Array
 from holdfast.schema import Schema
@@ -45,6 +46,7 @@ class Copy:
     outputs: Outputs
     text: str
     cuts: list[tuple[int, Array]]  # (encoded column, thresholds)
+    grown: Grown | None = None  # of trees: their thresholds and leaves
 
 
 Grower = Callable[[Any], tuple[Nodes, Kernel | None]]
@@ -119,7 +121,7 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     _check_names(model, last, schema, encoded)
     if kind in TREES:
         hollow = kind.startswith("xgboost.") and _is_sparse(steps, schema)
-        return _trees(last, kind, columns, raws, hollow)
+        return _trees(last, kind, columns, raws, hollow, schema)
     library, _, name = kind.partition(".")
     if library == "sklearn" and name in LINEAR:
         return _linear(last, name, columns, raws, schema.width)
@@ -168,7 +170,7 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
     return Copy(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool) -> Copy:
+def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool, schema: Schema) -> Copy:
     grower, most = TREES[kind]
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))
@@ -187,13 +189,14 @@ def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow
     codes, rights = grow_codes(nodes, columns, raws)
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
+    grown = Grown.of(nodes, codes, rights, schema)
     count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
     if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
         if leaves.max(initial=0) > 256:
             raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
-        return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts)
+        return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
     run = Compiled(columns, raws, nodes.precision, kernel, hollow)
-    return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts)
+    return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
 
 
 def _native_categories(model: Any, columns: list[Column]) -> list[Column]:

@@ -1,0 +1,140 @@
+"""The leaves of all trees as boxes of codes: what a search needs that walks the model's own thresholds.
+
+Every column that a node asks about has codes (see `nodes`), and a leaf is reached exactly if the code of each column is
+among those that its path lets through,
+
+    leaf l is reached  <=>  inside_j[l, code_j] for all columns j.
+
+So with all codes but one given, the model along the remaining column is a sum of such rows of `inside`, and what a
+whole box of codes can reach is an `any` over them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.convert.nodes import Codes, Ints, Nodes
+from holdfast.feature import Array, Mask
+from holdfast.schema import Schema
+
+MOST = 1 << 26  # cells of the tables: leaves times codes
+
+Rights = dict[int, tuple[int, Mask]]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where the answer can change along one feature: between its levels, or at the cuts of its one encoded column."""
+
+    feature: int
+    at: slice  # its encoded columns
+    cuts: Array | None  # encoded, rising; None: one cell for each level
+    count: int
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """All leaves, tree by tree.
+
+    `inside[i]` (leaves, cells of feature i) says which cells of it the path to a leaf lets through; `features` are
+    those that some node asks about.
+    """
+
+    features: list[Cells]
+    inside: list[Tensor]  # bool
+    value: Tensor  # (leaves, outputs) what a leaf adds
+    tree: Tensor  # (leaves,) the number of its tree
+    start: Tensor  # (outputs,)
+    share: float
+
+
+@dataclass(frozen=True)
+class Grown:
+    """The trees of a model, over the encoded columns of a schema; `rights` is left out where it would be too large."""
+
+    nodes: Nodes
+    codes: list[Codes]
+    rights: Rights | None
+    groups: list[slice]  # the encoded columns of each feature
+    one_hot: list[bool]  # is the feature a category?
+
+    @staticmethod
+    def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "Grown":
+        cells = int(nodes.leaves().sum()) * sum(c.count for c in codes)
+        one_hot = [f.is_category for f in schema.features]
+        return Grown(nodes, codes, rights if cells <= MOST else None, schema.slices, one_hot)
+
+    @cached_property
+    def cells(self) -> list[Cells]:
+        """Those of every feature that a node asks about."""
+        out: list[Cells] = []
+        for i, (at, hot) in enumerate(zip(self.groups, self.one_hot, strict=True)):
+            mine = [c for c in self.codes if at.start <= c.at.start < at.stop]
+            if hot and mine:
+                out.append(Cells(i, at, None, at.stop - at.start))
+            elif mine:
+                assert mine[0].cuts is not None
+                out.append(Cells(i, at, mine[0].cuts, mine[0].count))
+        return out
+
+    @cached_property
+    def leaves(self) -> Leaves | None:
+        """None if the tables would be too large."""
+        if self.rights is None:
+            return None
+        order, tree, per_code = _boxes(self.nodes, self.codes, self.rights)
+        inside: list[Tensor] = []
+        for cells in self.cells:
+            mine = [i for i, c in enumerate(self.codes) if cells.at.start <= c.at.start < cells.at.stop]
+            table = np.ones((len(order), cells.count), dtype=bool)
+            for i in mine:
+                table &= per_code[i][:, _codes_of(self.codes[i], cells)]
+            inside.append(torch.tensor(table))
+        k = len(self.nodes.start)
+        value = np.zeros((len(order), k))
+        to = self.nodes.adds_to[tree]
+        wide = to < 0
+        value[wide] = self.nodes.value[order[wide]]
+        value[np.flatnonzero(~wide), to[~wide]] = self.nodes.value[order[~wide], 0]
+        start = torch.tensor(self.nodes.start)
+        return Leaves(self.cells, inside, torch.tensor(value), torch.tensor(tree), start, self.nodes.share)
+
+
+def _codes_of(codes: Codes, cells: Cells) -> Ints:
+    """(cells,) the code that each cell of the feature has."""
+    if cells.cuts is not None or codes.cuts is None:
+        return np.arange(cells.count)
+    # The model sees each column of the category by itself: 1 at its own level, 0 at the others.
+    value = (np.arange(cells.count) == codes.at.start - cells.at.start).astype(np.float64)
+    found: Ints = np.asarray(np.searchsorted(codes.cuts, value), dtype=np.int64)
+    return found
+
+
+def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:
+    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes that it lets through."""
+    order, tree = list[int](), list[int]()
+    spans: dict[int, tuple[int, int]] = {}  # of each node: its first leaf, and the one after its last
+
+    def number(node: int, which: int) -> None:
+        first = len(order)
+        if nodes.left[node] < 0:
+            order.append(node)
+            tree.append(which)
+        else:
+            number(int(nodes.left[node]), which)
+            number(int(nodes.right[node]), which)
+        spans[node] = first, len(order)
+
+    for which, root in enumerate(nodes.roots.tolist()):
+        number(root, which)
+    inside = [np.ones((len(order), c.count), dtype=bool) for c in codes]
+    for node, (place, right) in rights.items():
+        a, b = spans[int(nodes.left[node])]
+        inside[place][a:b] &= ~right
+        a, b = spans[int(nodes.right[node])]
+        inside[place][a:b] &= right
+    return np.array(order, dtype=np.int64), np.array(tree, dtype=np.int64), inside
