@@ -394,3 +394,11 @@ def test_files(filled: hf.Counterfactuals, tmp_path: Path) -> None:
         assert np.allclose(SCHEMA.read(back), SCHEMA.read(TABLE), equal_nan=True)  # CSV has no single precision
     SCHEMA.save(tmp_path / "schema.toml")
     assert hf.Schema.load(tmp_path / "schema.toml") == SCHEMA
+
+
+def test_a_search_that_fills_nothing_in_says_so() -> None:
+    table = gappy(120)
+    trees = HistGradientBoostingClassifier(max_iter=5).fit(table[["income"]], table["income"] > 3000)
+    model = hf.Model.of(trees, hf.Schema.infer(table[["income"]]))
+    with pytest.raises(hf.HoldfastError, match=r"TreeSearch cannot fill in numbers.*'?income'?.*GrowingSpheres"):
+        hf.TreeSearch().explain(model, table[["income"]].head(3), True)

@@ -335,6 +335,7 @@ SMALL: dict[str, Callable[[], hf.Explainer]] = {
     "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
     "growing-spheres carla": lambda: hf.GrowingSpheres(samples=60, variant="carla"),
     "nearest-neighbor": lambda: hf.NearestNeighbor(answers=2),
+    "tree-search": lambda: hf.TreeSearch(),
     "omniscient": lambda: hf.Omniscient(draws=20),
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
     "cchvae": lambda: hf.CCHVAE(step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=20),

@@ -59,6 +59,7 @@ class TreeSearch(Explainer):
     paper: ClassVar[str] = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
     needs_grad: ClassVar[bool] = False
     uses_data: ClassVar[bool] = True
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or boxes, or fit it on data"
 
     norm: Literal[0, 1] = 0
