@@ -66,7 +66,7 @@ def vae(model: str) -> ConvVAE:
 
 def few(model: str) -> dict[str, Any]:
     """Settings of greedy methods: many pixels at once where images are large."""
-    return {"max_iter": 4, "pixels": 70, "delta": 1.0} if model == "colour" else {"max_iter": 30}
+    return {"max_iter": 5, "pixels": 200, "delta": 0.5} if model == "colour" else {"max_iter": 40}
 
 
 # Name of a method -> how it is made for a model, small and quick.
