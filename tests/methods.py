@@ -171,7 +171,7 @@ MODELS: dict[str, Callable[[], hf.Model]] = {
     "xgboost": lambda: _converted(xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1)),
     "lightgbm": lambda: _converted(lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, verbose=-1, n_jobs=1)),
 }
-COPIES = ("onnx", "logistic", "mlp", "forest", "hist", "xgboost", "lightgbm")  # one variant of each method will do for these
+COPIES = ("onnx", "logistic", "mlp", "forest", "hist", "xgboost", "lightgbm")  # one variant of a method will do here
 
 
 # An explainer that belongs to one model, and that model to it alone.

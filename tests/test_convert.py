@@ -275,8 +275,14 @@ def test_bare_boosters_and_early_stopping() -> None:
         table[:120], y[:120], eval_X=table[120:], eval_y=y[120:], callbacks=[lightgbm.early_stopping(2, verbose=False)]
     )
     check(hf.Model.of(stopped, schema), table)
-    with pytest.raises(hf.HoldfastError, match="no classifier"):
-        hf.Model.of(xgboost.train({"objective": "reg:squarederror", "nthread": 1}, data, 2), schema)
+    assert hf.Model.of(xgboost.train({"objective": "reg:squarederror", "nthread": 1}, data, 2), schema).is_regression
+    ranks = lightgbm.train(
+        {"objective": "lambdarank", "verbose": -1, "num_threads": 1},
+        lightgbm.Dataset(table, y, group=[len(table)]),
+        2,
+    )
+    with pytest.raises(hf.HoldfastError, match="neither classifies nor estimates a number"):
+        hf.Model.of(ranks, schema)
 
 
 def test_one_against_all() -> None:

@@ -71,7 +71,7 @@ def test_the_peer_table_is_what_was_measured() -> None:
         assert table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"]) in README
 
 
-@pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening", "teaching"])
+@pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening", "teaching", "images"])
 def test_the_speed_tables_are_what_was_measured(file: str) -> None:
     results = json.loads((ROOT / f"bench_results/{file}.json").read_text())
     for name, limit in results["limits"].items():

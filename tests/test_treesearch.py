@@ -11,7 +11,7 @@ import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
@@ -192,6 +192,25 @@ def test_every_small_forest_is_solved_exactly(kind: str, norm: int) -> None:
         proofs += check(model, people, target, hf.TreeSearch(norm=norm, beam=ALL), exact=True)
         check(model, people, target, hf.TreeSearch(norm=norm, beam=4), exact=False)
     assert proofs or kind != "hist"
+
+
+@pytest.mark.parametrize("kind", ["forest", "boosting"])
+def test_ranges_of_estimates(kind: str) -> None:
+    grown = RandomForestRegressor(5, max_depth=4, random_state=0) if kind == "forest" else xgboost.XGBRegressor(
+        n_estimators=8, max_depth=3, n_jobs=1
+    )  # fmt: skip
+    prepare = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough")
+    schema = hf.Schema.infer(EVERY, up=["m"], fixed=["owner"])
+    model = hf.Model.of(make_pipeline(prepare, grown).fit(EVERY, outcome(4)), schema)
+    assert isinstance(model, Converted)
+    said, proofs = model.predict(EVERY), 0
+    for low, high in ((3.0, 3.2), (4.0, None), (None, 1.0)):
+        wish = hf.Target.between(low, high)
+        outside = (said < (-9 if low is None else low)) | (said > (9 if high is None else high))
+        people = EVERY[outside.to_numpy()].iloc[::9]
+        proofs += check(model, people, wish, hf.TreeSearch(beam=ALL), exact=True)
+        check(model, people, wish, hf.TreeSearch(norm=1, beam=ALL), exact=True)
+    assert proofs
 
 
 @pytest.mark.parametrize("label", ["mid", None])

@@ -234,7 +234,11 @@ def explain(
         Path | None, typer.Option(metavar="FILE", help="What may change (TOML); left out: the one in the model file.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The class that is wanted; of images also: all.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The class that is wanted; of images also: all; of a regression model a range, such as 200..250.",
+        ),
     ] = None,
     any_other: Annotated[bool, typer.Option("--any-other", help="Any class but the present one is wanted.")] = False,
     method: Annotated[
@@ -389,11 +393,17 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("row", "what changes", "in words", "probability", show_lines=True)
-    sentences, confidence = cfs.sentences().tolist(), cfs.confidence.tolist()
+    from holdfast.target import Span
+    from holdfast.words import estimates
+
+    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
+    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.2f}" for p in said]
+    name = "estimate" if cfs.is_regression else "probability"
+    table = Table("row", "what changes", "in words", name, show_lines=True)
+    sentences = cfs.sentences().tolist()
     for i in range(min(len(cfs), most)):
         changes = changed_cells(cfs.before, cfs.after, i) if cfs.found[i] else []
-        cells = str(cfs.source[i]), "\n".join(changes) or "-", sentences[i], f"{confidence[i]:.2f}"
+        cells = str(cfs.source[i]), "\n".join(changes) or "-", sentences[i], outcome[i]
         table.add_row(*(Text(printable(cell)) for cell in cells))  # as Text: a level "[red]" is no markup
     print_rich(table)
     if len(cfs) > most:

@@ -69,6 +69,8 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
     """The target in the model's own terms: a class may be a number there, but is a text here."""
     import holdfast as hf
 
+    if not classes:
+        return _range(name, any_other, probability)
     if any_other and name is not None:
         raise TargetError("--target and --any-other contradict each other; give one of them")
     if any_other:
@@ -78,6 +80,22 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
         raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
     same = [c for c in classes if c == name] or [c for c in classes if str(c) == name]
     return hf.Target(same[0] if same else name, probability)
+
+
+def _range(text: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+    """'200000..250000', '200000..' or '..250000': what is wanted of a model that estimates a number."""
+    import holdfast as hf
+
+    refuse({"--any-other": any_other, "--probability": probability}, "is for models with classes, this one has none")
+    low, dots, high = (text or "").partition("..")
+    try:
+        ends = [float(end) if end.strip() else None for end in (low, high)]
+    except ValueError:
+        dots, ends = "", []
+    if not dots or ends == [None, None]:
+        got = "" if text is None else f", got {text!r}"
+        raise TargetError(f"the model estimates a number: say which range is wanted, such as --target 200..250{got}")
+    return hf.Target.between(*ends)
 
 
 def refuse(options: dict[str, Any], why: str) -> None:

@@ -55,6 +55,7 @@ def explaining(found: dict[str, Any]) -> list[str]:
 
     if found["loading"] != "safe":
         return []
-    names = list_methods() if found["gradients"] else list_methods(gradients=False)
+    estimates = True if found["outputs"] == "value" else None
+    names = list_methods(gradients=None if found["gradients"] else False, regression=estimates)
     own = bool(found["details"].get("recourse network"))
     return [name for name in names if own or name != "learned-recourse"]

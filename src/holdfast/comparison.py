@@ -309,6 +309,9 @@ def _wrapped(
     named: dict[str, Any], X: pd.DataFrame, y: Any, schema: Schema | None
 ) -> tuple[dict[str, Model], "pd.Series[Any]"]:
     """All as models of one encoding and the same classes; and the outcomes beside the rows."""
+    for name, model in named.items():
+        estimates = isinstance(model, Model) and model.is_regression
+        need(not estimates, f"{name!r} estimates a number; only models with classes can be compared")
     y = outcomes(X, y)
     own = next((model.classes for model in named.values() if isinstance(model, Model)), None)
     classes, out = class_names(X, y, own), dict[str, Model]()

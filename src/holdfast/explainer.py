@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.geometry import ROW_BLOCK, RowRandom, chunks, limited_threads
-from holdfast.methods import without_gradients
+from holdfast.methods import for_regression, without_gradients
 from holdfast.model import Model
 from holdfast.network import Pullback
 from holdfast.progress import Progress
@@ -28,7 +28,8 @@ from holdfast.reach import Reach
 from holdfast.result import Counterfactuals, Run
 from holdfast.settings import Settings
 from holdfast.status import Status
-from holdfast.target import Goal, Target
+from holdfast.target import Goal, Span, Target
+from holdfast.words import estimates
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
 SLACK = 1e-5
@@ -110,6 +111,7 @@ class Explainer(Settings, ABC):
     needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
     uses_data: ClassVar[bool] = False  # works without, and better with
+    regression: ClassVar[bool] = False  # works on models that estimate a number too
     advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
     answers = 1  # how many answers a row gets; a setting of the methods that can give several
@@ -159,7 +161,8 @@ class Explainer(Settings, ABC):
         Args:
             model: a `Model`.
             X: n rows of the table, or their encoding (n, d).
-            target: the wanted class (one, or one per row), a `Target`, or None for any other class.
+            target: the wanted class (one, or one per row), a `Target`, or None for any other class; of a regression
+                model a range, `Target.between(low, high)`.
             seed: random numbers are derived from it and the contents of each row, nothing else.
             batch_size: rows searched at once; answers do not depend on it.
             time_budget: seconds for the whole call; rows still open then come back as not found.
@@ -197,11 +200,12 @@ class Explainer(Settings, ABC):
         lost = ~met | (broken != "") | (stuck != "")
         status = np.select([done, lost], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
         broken = np.where(met, broken, "")  # of an attempt that fails anyway, only that is worth saying
-        p = goal.confidence(scores).numpy()
-        reason = self._reasons(status, p, stuck, broken, late[source].numpy(), none[source].numpy(), clock)
+        said, late, none = outcomes(goal, scores), late[source].numpy(), none[source].numpy()
+        reason = self._reasons(status, said, stuck, broken, late, none, clock)
         run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
+        was = now[source] if model.is_regression else None
         return Counterfactuals(
-            before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run
+            before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run, was
         )
 
     def check_call(self, model: Model) -> None:
@@ -209,10 +213,11 @@ class Explainer(Settings, ABC):
         name = type(self).__name__
         if not isinstance(model, Model):
             raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
+        self.check_kind(model)
         if self.needs_grad and not model.has_grad:
             raise ModelError(
                 f"{name} follows gradients, and this model has none; methods that work on it: "
-                + ", ".join(without_gradients())
+                + ", ".join(without_gradients(regression=model.is_regression))
             )
         for key, value in self.get_params(deep=False).items():
             if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
@@ -220,6 +225,14 @@ class Explainer(Settings, ABC):
         if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(X_train, model) first")
         self.check(model)
+
+    def check_kind(self, model: Model) -> None:
+        """Raise an error if the model estimates a number and this method is about classes."""
+        if model.is_regression and not self.regression:
+            raise ModelError(
+                f"{type(self).__name__} is about classes, and this model estimates a number; methods that work on it: "
+                + ", ".join(for_regression(gradients=model.has_grad))
+            )
 
     def _search(
         self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: Clock
@@ -246,7 +259,7 @@ class Explainer(Settings, ABC):
         return found, late, none
 
     def _reasons(
-        self, status: Any, confidence: Any, stuck: Any, broken: Any, late: Any, none: Any, clock: Clock
+        self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, none: Any, clock: Clock
     ) -> list[str]:
         out = np.full(len(status), "", dtype=object)
         out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"
@@ -260,9 +273,16 @@ class Explainer(Settings, ABC):
             elif late[i]:
                 out[i] = f"the time budget of {clock.budget:g} s was used up; give more time"
             else:
-                p = confidence[i]
-                out[i] = f"no reachable row found; the best attempt has probability {p:.2f}; {self.advice}"
+                out[i] = f"no reachable row found; the best attempt has {said[i]}; {self.advice}"
         return out.tolist()
+
+
+def outcomes(goal: Goal, scores: Tensor) -> list[str]:
+    """What the model says of each row: 'probability 0.43', 'the estimate 212,000'."""
+    said: list[float] = goal.confidence(scores).numpy().tolist()
+    if isinstance(goal, Span):
+        return [f"the estimate {number}" for number in estimates(goal, said)]
+    return [f"probability {p:.2f}" for p in said]
 
 
 def need(holds: bool, message: str) -> None:
@@ -284,6 +304,14 @@ def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None
 
 def _as_frame(model: Model, X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
+        for name, why in model.refused.items():
+            gone = X[name].isna().to_numpy() if name in X else np.zeros(0, dtype=bool)
+            if gone.any():
+                where = f"column {name!r} has {int(gone.sum())} missing numbers (first at row {int(gone.argmax())})"
+                raise SchemaError(
+                    f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
+                    "before the model"
+                )
         return X
     if isinstance(X, Tensor):
         if X.ndim != 2:

@@ -3,6 +3,9 @@
 Numbers, booleans and ordered levels take one encoded column, (value - center) / scale, where the value
 of a boolean is 0 or 1 and that of an ordered level its rank. An unordered category takes one column per
 level (one-hot); a missing value is one more level, which an answer keeps but never asks for.
+
+A number that may be missing takes a second column, 1 where it is missing; the first then holds a number to stand in for
+it, so that no arithmetic ever sees a NaN. An answer may keep it missing or fill it in, never the other way round.
 """
 
 import math
@@ -43,7 +46,7 @@ class Feature:
     bounds: tuple[float, float] = (-math.inf, math.inf)
     levels: tuple[Level, ...] = ()
     allowed: tuple[Level, ...] = ()  # empty: all levels
-    missing: bool = False  # a missing category is a level of its own
+    missing: bool = False  # a missing category is a level of its own, a missing number has a column that says so
     step: float = 0.0  # answers are multiples of it; 0: any number
     seen: tuple[float, float] = (-math.inf, math.inf)
     center: float = 0.0
@@ -78,7 +81,7 @@ class Feature:
         if self.kind == "category":
             one_way = self.change in ("up", "down")
             self._need(not one_way, f"change {self.change!r} needs an order; make it kind 'ordered'")
-        else:
+        elif self.kind in ("boolean", "ordered"):
             self._need(not self.missing, f"kind {self.kind!r} cannot hold missing values; use 'category'")
         if self.kind == "ordered" and self.allowed:
             ranks = sorted(self.levels.index(a) for a in self.allowed)
@@ -98,7 +101,20 @@ class Feature:
     @property
     def width(self) -> int:
         """How many encoded columns it takes."""
-        return len(self.levels) + self.missing if self.is_category else 1
+        return (len(self.levels) if self.is_category else 1) + self.missing
+
+    @property
+    def has_gaps(self) -> bool:
+        """Is it a number that may be missing?"""
+        return self.missing and not self.is_category
+
+    @cached_property
+    def stand_in(self) -> float:
+        """What the first encoded column of a missing number stands for: the center, or what an answer may have next to
+        it."""
+        near = np.array([self.center])
+        value = float(self.stored(self.multiples(near) if self.grid else near)[0])
+        return min(max(value, self.limits[0]), self.limits[1])
 
     @property
     def grid(self) -> float:
@@ -178,7 +194,7 @@ class Feature:
     # ---- table -> numbers
 
     def numbers(self, column: "pd.Series[Any]") -> Array:
-        """The column as one number per row, checked: values, ranks, or level positions for a category."""
+        """The column as one number per row, checked: values (NaN where missing), ranks, or level positions."""
         if self.kind in ("ordered", "category"):
             return self._positions(column)
         wanted = "True/False" if self.kind == "boolean" else "numbers"
@@ -191,12 +207,13 @@ class Feature:
             )
         values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         fix = "fill them in or drop those rows"
-        self._refuse(np.isnan(values), "missing numbers" if wanted == "numbers" else "missing values", fix)
+        if not self.missing:
+            self._refuse(np.isnan(values), "missing numbers" if wanted == "numbers" else "missing values", fix)
         self._refuse(np.isinf(values), "infinite values", fix)
         if self.kind == "boolean":
             self._refuse(~np.isin(values, (0, 1)), "values that are neither True nor False", "recode them")
         if self.kind == "integer":
-            broken = np.not_equal(values, np.round(values))
+            broken = differ(values, np.round(values))
             self._refuse(broken, "values that are not whole numbers", "round them or declare it real")
         return values
 
@@ -283,8 +300,14 @@ def _as_dtype(values: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
         return values
     if values.dtype != object and pd.api.types.is_float_dtype(held.dtype):
         return held
-    same: Any = (cast(Any, held).astype(object) == values) | values.isna()
+    known = values.notna()
+    same: Any = cast(Any, held[known]).astype(object) == values[known]
     return held if bool(same.all()) else values
+
+
+def differ(a: Array, b: Array) -> Mask:
+    """Which numbers differ? Two that are missing do not."""
+    return (a != b) & ~(np.isnan(a) & np.isnan(b))
 
 
 def column_names(frame: pd.DataFrame) -> list[str]:

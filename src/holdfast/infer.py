@@ -75,9 +75,14 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
             levels = ordered.get(name) or _levels(column, name)
             given |= {"levels": tuple(levels), "missing": bool(column.isna().any())}
             return Feature(name, kind, scale=max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0, **given)
-        values = Feature(name, kind).numbers(column)
         if kind == "boolean":
+            Feature(name, kind).numbers(column)
             return Feature(name, kind, **given)
+        given["missing"] = bool(column.isna().any())
+        values = Feature(name, kind, missing=True).numbers(column)
+        values = values[~np.isnan(values)]
+        if not len(values):
+            raise SchemaError(f"column {name!r} has no values at all; drop it")
         low, high = float(values.min()), float(values.max())
         spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
         center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]

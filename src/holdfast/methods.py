@@ -64,13 +64,18 @@ def _raise_unknown(name: str, known: Iterable[str], others: Iterable[str], kind:
     raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
-def list_methods(*, gradients: bool | None = None, data: bool | None = None) -> "dict[str, type[Explainer]]":
-    """All methods, or those that need (or do not need) gradients or data."""
+def list_methods(
+    *, gradients: bool | None = None, data: bool | None = None, regression: bool | None = None
+) -> "dict[str, type[Explainer]]":
+    """All methods, or those that need (or do not need) gradients or data, or that work (or do not) on models that
+    estimate a number."""
     found = {name: method(name) for name in METHODS}
     return {
         name: cls
         for name, cls in found.items()
-        if gradients in (None, cls.needs_grad) and data in (None, cls.needs_data)
+        if gradients in (None, cls.needs_grad)
+        and data in (None, cls.needs_data)
+        and regression in (None, cls.regression)
     }
 
 
@@ -79,6 +84,11 @@ def list_image_methods() -> "dict[str, type[ImageExplainer]]":
     return {name: image_method(name) for name in IMAGE_METHODS}
 
 
-def without_gradients() -> list[str]:
-    """Names of the classes that work on any model."""
-    return [cls.__name__ for cls in list_methods(gradients=False).values()]
+def without_gradients(*, regression: bool = False) -> list[str]:
+    """Names of the classes that work on any model, or on any that estimates a number."""
+    return [cls.__name__ for cls in list_methods(gradients=False, regression=regression or None).values()]
+
+
+def for_regression(*, gradients: bool) -> list[str]:
+    """Names of the classes that work on models that estimate a number, with or without gradients."""
+    return [cls.__name__ for cls in list_methods(gradients=None if gradients else False, regression=True).values()]

@@ -17,6 +17,7 @@ from holdfast.geometry import chunks
 from holdfast.report import Report
 from holdfast.result import Counterfactuals
 from holdfast.status import Status
+from holdfast.target import Span
 
 PAIRS = 1 << 24  # distances held at once
 
@@ -46,10 +47,16 @@ def confidence(cfs: Counterfactuals) -> "pd.Series[float]":
     return _answers_only(cfs, cfs.confidence)
 
 
+def estimate(cfs: Counterfactuals) -> "pd.Series[float]":
+    """The number that a regression model estimates for the answer."""
+    return _answers_only(cfs, cfs.estimate)
+
+
 def distance_to_data(
     cfs: Counterfactuals, X: pd.DataFrame, y: "pd.Series[Any]", *, nearest: int | None = 1, norm: float = 1
 ) -> "pd.Series[float]":
-    """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them)."""
+    """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them); of a
+    regression model, to those whose outcome is in the range."""
     x = cfs.schema.encode(X, torch.float64)
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
@@ -81,6 +88,9 @@ def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tupl
     """For each class that answers got: which answers, and the data of that class."""
     if len(x) != len(y):
         raise SettingError(f"need one outcome per data row, got {len(y)} for {len(x)}")
+    if isinstance(cfs.goal, Span):
+        found, data = np.flatnonzero(cfs.found), x[torch.tensor(y.between(cfs.goal.low, cfs.goal.high).to_numpy())]
+        return [(found, data)] if len(found) and len(data) else []
     got = cfs.scores.argmax(1).numpy() if len(cfs) else np.zeros(0, dtype=np.int64)
     pairs: list[tuple[Any, Tensor]] = []
     for i, name in enumerate(cfs.classes):
@@ -103,7 +113,9 @@ def evaluate(
         density: adds how much answers are at home among the model's features (higher is better), and the share of those
             that are strange to it.
     """
-    values = {"validity": validity(cfs), "confidence": confidence(cfs), "sparsity": sparsity(cfs)}
+    values = {"validity": validity(cfs)}
+    values |= {"estimate": estimate(cfs)} if cfs.is_regression else {"confidence": confidence(cfs)}
+    values["sparsity"] = sparsity(cfs)
     values |= {f"cost {n}": cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}
     values["cost l1, raw units"] = cost(cfs, "l1", units="raw")
     if X is not None and y is not None:

@@ -1,8 +1,8 @@
-"""Models: a batch of rows in, a batch of class scores out.
+"""Models: a batch of rows in, a batch of class scores, or of estimated numbers, out.
 
 Scores are logits: softmax of a row of scores gives the probabilities, whatever the wrapped model returns. A
-one-column output f becomes (0, f); probabilities become their logarithms. What a model returns is decided
-once, in `Model.of`.
+one-column output f becomes (0, f); probabilities become their logarithms. A regression model has no classes, and its
+one score is the number that it estimates. What a model returns is decided once, in `Model.of`.
 
 A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
 possible. `model.judge(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
@@ -12,9 +12,10 @@ that decides whether an answer counts.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert.boosters import Boosted, is_booster
+from holdfast.convert.boosters import boosted, is_booster
 from holdfast.convert.columns import RefusedError
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
 from holdfast.errors import FileError, HoldfastError, ModelError, untyped
@@ -33,18 +34,22 @@ from holdfast.schema import Schema
 if TYPE_CHECKING:
     from holdfast.target import Goal
 
-Outputs = Literal["logits", "probabilities"]
+Outputs = Literal["logits", "probabilities", "value"]
+OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
 PROBE_ROWS = 16
 
 
 class Model(ABC):
-    """A classifier with its schema and the names of its classes. Build it with `Model.of(...)`."""
+    """A classifier with its schema and the names of its classes, or a regression model, which has none. Build it with
+    `Model.of(...)`."""
 
     schema: Schema
     classes: tuple[Any, ...]
     has_grad: bool
     dtype: torch.dtype
+    spread: float = 1.0  # of the numbers that a regression model estimates
+    refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
 
     @staticmethod
     def of(
@@ -55,28 +60,33 @@ class Model(ABC):
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
         convert: bool = True,
+        missing: bool | None = None,
     ) -> "Model":
         """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
 
         Args:
-            model: a `torch.nn.Module` over encoded rows (one logit, or one per class); a fitted estimator over
-                the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
+            model: a `torch.nn.Module` over encoded rows (one logit, one per class, or a number); a fitted classifier or
+                regressor over the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
             schema: the columns of the table the model was trained on.
             classes: names of the classes in the order of the scores; an estimator knows its own.
-            outputs: "logits" or "probabilities". Left out: what the last layer of a module says, else logits;
-                `predict_proba` or `decision_function` of an estimator; probabilities for a function. An
-                output that contradicts this is an error, not a guess.
+            outputs: "logits", "probabilities", or "value" for a number that is estimated. Left out: what the last layer
+                of a module says, else logits; `predict_proba` or `decision_function` of an estimator, or `predict` of
+                one that says it is a regressor; probabilities for a function. An output that contradicts this is an
+                error, not a guess.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
             convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
                 linear models and networks, fast for trees. Whether there is one, and if not, why, is in
                 `model.conversion`. What counts is always decided by the estimator itself.
+            missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
+                is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
+                sees a number in their place and a column that says so.
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
         if not isinstance(schema, Schema):
             raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
-        if outputs not in (None, "logits", "probabilities"):
-            raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
+        if outputs not in (None, *OUTPUTS):
+            raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
         if inputs not in (None, "frame", "encoded"):
             raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
         if classes is None:
@@ -86,8 +96,8 @@ class Model(ABC):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
-        model = Boosted(model) if is_booster(model) else model
-        box = BlackBox(model, schema, classes, outputs, inputs or "frame")
+        model = boosted(model) if is_booster(model) else model
+        box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)
         return converted(box) if convert else box
 
     @abstractmethod
@@ -102,6 +112,11 @@ class Model(ABC):
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores, and the function from weights on the scores to gradients by the rows."""
         raise ModelError("this model has no gradients")
+
+    @property
+    def is_regression(self) -> bool:
+        """Does it estimate a number? Then it has no classes."""
+        return not self.classes
 
     @property
     def engine(self) -> Engine | None:
@@ -129,9 +144,12 @@ class Model(ABC):
         """A short hash of what the model computes, for provenance."""
 
     def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
-        """The class of each row of a table."""
+        """The class of each row of a table, or the number that a regression model estimates."""
         with self.borrowed():
-            best = self.judge(frame).argmax(1).numpy()
+            scores = self.judge(frame)
+        if self.is_regression:
+            return pd.Series(scores.squeeze(1).double().numpy(), index=frame.index)
+        best = scores.argmax(1).numpy()
         return pd.Series(np.array(self.classes, dtype=object)[best], index=frame.index).infer_objects()
 
     def save(self, path: str | Path) -> None:
@@ -158,7 +176,14 @@ class Model(ABC):
         """
         return load_model(Path(path), schema, trust=trust, classes=classes, inputs=inputs)
 
-    def _set_classes(self, classes: Sequence[Any] | None, columns: int) -> None:
+    def _set_classes(self, classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> None:
+        if outputs == "value":
+            if columns != 1:
+                raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
+            if classes:
+                raise ModelError(f"a regression model has no classes, got {list(classes)}; leave classes out")
+            self.classes = ()
+            return
         k = max(columns, 2)
         if classes is None:
             classes = list(range(k))
@@ -170,8 +195,10 @@ class Model(ABC):
 
 
 def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
-    """What a model returns -> logits (n, k) with k >= 2."""
+    """What a model returns -> logits (n, k) with k >= 2, or estimates (n, 1)."""
     raw = raw[:, None] if raw.ndim == 1 else raw
+    if outputs == "value":
+        return raw
     if outputs == "probabilities":
         tiny = torch.finfo(raw.dtype).tiny
         if raw.shape[1] == 1:
@@ -187,6 +214,22 @@ def looks_like_probabilities(raw: Tensor) -> bool:
     return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
 
 
+def spread_of(values: Tensor) -> float:
+    """How far apart the numbers are that a model estimates for a few rows; of a constant, its own size."""
+    v = values.double()
+    spread = float(v.std()) if bool(v.isfinite().all()) else 0.0
+    return spread if 1e-12 * float(v.abs().max()) < spread < float("inf") else float(v.abs().max()) or 1.0
+
+
+def is_regressor(model: Any) -> bool:
+    """Does an estimator in the manner of scikit-learn say that it estimates a number?"""
+    if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
+        return False
+    if hasattr(model, "__sklearn_tags__"):
+        return model.__sklearn_tags__().estimator_type == "regressor"
+    return getattr(model, "_estimator_type", None) == "regressor"
+
+
 class TorchModel(Model):
     """A torch module over encoded rows: differentiable, by hand where it is Linear and ReLU layers."""
 
@@ -200,7 +243,7 @@ class TorchModel(Model):
         self.dtype = dtypes[0] if dtypes else torch.float32
         self._engine: Engine | None = None
         last = flat_layers(module)[-1]
-        said = "probabilities" if isinstance(last, nn.Sigmoid | nn.Softmax) else None
+        said = "probabilities" if isinstance(last, nn.Sigmoid | nn.Softmax) and outputs != "value" else None
         if outputs and said and outputs != said:
             raise ModelError(f"the module ends in {type(last).__name__}, so its outputs are {said}, not {outputs}")
         self.outputs: Outputs = outputs or said or "logits"
@@ -217,7 +260,10 @@ class TorchModel(Model):
             )
         if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
             raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
-        self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1])
+        self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], self.outputs)
+        if self.is_regression:
+            with self.borrowed():
+                self.spread = spread_of(self(schema.probe.to(self.dtype)))
 
     def _probe(self) -> Tensor:
         """The module's bare outputs on a few rows spread over the data's range."""
@@ -226,7 +272,7 @@ class TorchModel(Model):
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         with self.borrowed(), torch.no_grad():
             try:
-                return self.module(low + t * (high - low))
+                return self.module(at.whole(low + t * (high - low)))
             except RuntimeError as error:
                 raise ModelError(
                     f"the module cannot take encoded rows of {self.schema.width} columns: {error}"
@@ -240,7 +286,7 @@ class TorchModel(Model):
             self.module.eval()
             for p in wanted:
                 p.requires_grad_(False)
-            self._engine = Engine.of(self.module) if self.outputs == "logits" else None
+            self._engine = Engine.of(self.module) if self.outputs != "probabilities" else None
             self._lines: dict[tuple[float, float], Engine] = {}
             with torch.inference_mode(False), torch.no_grad():
                 yield
@@ -264,7 +310,7 @@ class TorchModel(Model):
         n, rows = len(x), pad_rows(x)
         if self._engine:
             scores, by_hand = self._engine.vjp(rows)
-            one = scores.shape[1] == 1
+            one = scores.shape[1] == 1 and self.outputs == "logits"
             pad = len(rows) - n
 
             def pull(v: Tensor) -> Tensor:
@@ -298,7 +344,7 @@ class TorchModel(Model):
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
-            return x.new_zeros(0, len(self.classes))
+            return x.new_zeros(0, len(self.classes) or 1)
         return to_scores(self.module(pad_rows(x)), self.outputs)[: len(x)]
 
     def fingerprint(self) -> str:
@@ -333,6 +379,11 @@ class TorchModel(Model):
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
 
+def _only_predicts(model: Any) -> bool:
+    """An estimator that does not say what it is, and has nothing but `predict`."""
+    return hasattr(model, "predict") and not (hasattr(model, "predict_proba") or hasattr(model, "decision_function"))
+
+
 class BlackBox(Model):
     """An estimator or a function: scores and nothing else."""
 
@@ -341,30 +392,71 @@ class BlackBox(Model):
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
-        self, model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs
+        self,
+        model: Any,
+        schema: Schema,
+        classes: Sequence[Any] | None,
+        outputs: Outputs | None,
+        inputs: Inputs,
+        missing: bool | None = None,
     ) -> None:
         self.schema, self.wrapped, self.inputs = schema, model, inputs
-        if hasattr(model, "predict_proba"):
-            self.call: Callable[[Any], Any] = model.predict_proba
-            said: Outputs = "probabilities"
+        if is_regressor(model) or (outputs == "value" and _only_predicts(model)):
+            self.call: Callable[[Any], Any] = model.predict
+            said: Outputs = "value"
+        elif hasattr(model, "predict_proba"):
+            self.call, said = model.predict_proba, "probabilities"
         elif hasattr(model, "decision_function"):
             self.call, said = model.decision_function, "logits"
         elif callable(model):
             self.call, said = model, outputs or "probabilities"
         else:
             raise ModelError(
-                f"cannot use a {type(model).__name__}: it is no torch module, has neither predict_proba nor "
-                "decision_function, and cannot be called"
+                f"cannot use a {type(model).__name__}: it is no torch module and no regressor, has neither "
+                "predict_proba nor decision_function, and cannot be called"
             )
         if outputs and outputs != said:
-            raise ModelError(f"{type(model).__name__} returns {said}, not {outputs}")
+            what = "a value" if said == "value" else said
+            raise ModelError(f"{type(model).__name__} returns {what}, not {outputs}")
         self.outputs: Outputs = said
-        at = schema.layout(self.dtype)
+        estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
+        self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
+        if self.refused:
+            schema = self.schema = schema.change(**{name: {"missing": False} for name in self.refused})
+        self._probe = self._spread_rows()
+        raw = self._raw(self._probe)
+        self._set_classes(classes, raw.shape[1], said)
+        if self.is_regression:
+            self.spread = spread_of(self._raw(schema.probe))
+
+    def _spread_rows(self) -> Tensor:
+        """A few encoded rows spread over the data's range."""
+        at = self.schema.layout(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
-        self._probe = schema.reach(low + t * (high - low)).project(low + t * (high - low))
-        raw = self._raw(self._probe)
-        self._set_classes(classes, raw.shape[1])
+        rows = at.whole(low + t * (high - low))
+        return self.schema.reach(rows).project(rows)
+
+    def _refused(self, missing: bool | None, estimator: bool) -> dict[str, str]:
+        """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
+        gaps = [(i, f.name) for i, f in enumerate(self.schema.features) if f.has_gaps]
+        if missing is False or (missing is None and not estimator):
+            why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
+            return {name: why for _, name in gaps}
+        out: dict[str, str] = {}
+        known = self._spread_rows()
+        known[:, self.schema.layout(self.dtype).gaps[1]] = 0.0
+        full = self.schema.decode_numbers(known)
+        for i, name in gaps:
+            numbers = full.copy()
+            numbers[:, i] = np.nan
+            try:
+                self._raw(self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers))
+            except ModelError as error:
+                if missing:
+                    raise ModelError(f"missing=True, but with missing numbers in column {name!r} {error}") from error
+                out[name] = str(error).partition("\n")[0].rstrip(".")
+        return out
 
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
@@ -383,7 +475,7 @@ class BlackBox(Model):
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
                 raise ModelError(
                     "expected probabilities (between 0 and 1, rows adding up to 1), got other values; "
-                    "pass outputs='logits' if these are scores"
+                    "pass outputs='logits' if these are scores, outputs='value' if they are estimates"
                 )
         return torch.tensor(raw)
 
@@ -393,7 +485,7 @@ class BlackBox(Model):
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
-            return x.new_zeros(0, len(self.classes))
+            return x.new_zeros(0, len(self.classes) or 1)
         return to_scores(self._raw(x, frame), self.outputs)
 
     def fingerprint(self) -> str:
@@ -412,7 +504,8 @@ class Converted(BlackBox):
         self.copy = copy
         module = copy.run if isinstance(copy.run, nn.Module) else None
         self.has_grad = module is not None
-        self.program = TorchModel(module, self.schema, self.classes, "logits") if module else None
+        outputs: Outputs = "value" if self.is_regression else "logits"
+        self.program = TorchModel(module, self.schema, self.classes, outputs) if module else None
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.program(x) if self.program else to_scores(cast(Any, self.copy.run)(x), self.copy.outputs)
@@ -442,7 +535,7 @@ def converted(box: BlackBox) -> BlackBox:
         made = Converted(box, copy)
         rows = probes(box.schema, copy.cuts)
         with made.borrowed():
-            why = difference(made(rows), BlackBox.__call__(made, rows), box.outputs)
+            why = difference(made(rows), BlackBox.__call__(made, rows), box.outputs, box.spread)
         if not why:
             return made
     except RefusedError as refused:
@@ -503,8 +596,10 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
     gone = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
     if gone:
         raise FileError(f"{str(path)!r} lacks {gone[0]!r}; {_SAFETENSORS_FIX}")
-    if content["outputs"] not in ("logits", "probabilities"):
-        raise FileError(f"{str(path)!r}: outputs must be 'logits' or 'probabilities', got {content['outputs']!r}")
+    if content["outputs"] not in OUTPUTS:
+        raise FileError(
+            f"{str(path)!r}: outputs must be 'logits', 'probabilities' or 'value', got {content['outputs']!r}"
+        )
     if not _are_names(content["classes"]):
         raise FileError(f"{str(path)!r}: classes must be a list of texts or numbers, got {content['classes']!r}")
     # Without memory of its own until the tensors are in place: the sizes are only a claim of the file.

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from holdfast.errors import optional
 from holdfast.plot import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
 from holdfast.status import Status
-from holdfast.words import Ints, Moves, headings, joined, moves, sentences
+from holdfast.target import Span
+from holdfast.words import Ints, Moves, estimates, headings, joined, moves, sentences
 
 if TYPE_CHECKING:
     from holdfast.result import Counterfactuals, Run
@@ -43,7 +44,7 @@ class Line:
     answer: str  # '2 of 3' where a row has several answers
     status: str
     reason: str
-    confidence: str
+    outcome: str  # how sure the model is, or what it estimates
     cells: dict[str, Cell]  # by heading, largest change first
     cost: str = ""
     sentence: str = ""
@@ -60,6 +61,7 @@ def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
         lines=lines,
         columns=[name for name in order if name in used],
         several=_several(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence",
         summary=cfs.summary(),
         total=len(cfs),
     )
@@ -78,6 +80,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
         headline=headline(cfs),
         figures=figures(cfs),
         several=_several(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence",
         scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
         dots=min(len(found), MOST_DOTS),
@@ -128,6 +131,12 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
         return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
 
     asked = len(np.unique(cfs.source))
+    if isinstance(cfs.goal, Span):
+        kept = cfs.estimate.to_numpy()[found]
+        mean = estimates(cfs.goal, [float(kept.mean())])[0] if len(kept) else "n/a"
+        outcome = "Mean estimate", mean, "by the model, of the answers"
+    else:
+        outcome = "Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted outcome"
     return [
         ("Rows", f"{asked:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
         ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
@@ -135,7 +144,7 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
         ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
         ("Median cost", over(cfs.cost("l1"), "median", ".2f"), "sum of encoded changes"),
         ("Median changes", over(cfs.cost("l0"), "median", "g"), "features per answer"),
-        ("Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted outcome"),
+        outcome,
         ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.2g} ms per row" if n else ""),
     ]
 
@@ -159,7 +168,8 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
     """The rows numbered `at` as texts; with `words` also their cost and sentence."""
     names, answers = row_names(cfs.after.index[at]), _answers(cfs)
     cells = _cells(cfs, at)
-    sure = cfs.confidence.to_numpy()
+    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
+    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.1%}" for p in said]
     cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
     texts = sentences(cfs).to_numpy() if words else np.zeros(0)
     rows: list[int] = at.tolist()
@@ -169,7 +179,7 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
             answers[i],
             Status(int(cfs.codes[i])).words,
             cfs.reasons[i],
-            f"{sure[i]:.1%}",
+            outcome[i],
             cells.get(i, {}),
             f"{cost[i]:.2f}" if words else "",
             str(texts[i]) if words else "",

@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 
 from holdfast.errors import SettingError, listed, optional
-from holdfast.target import Goal
-from holdfast.words import headings, moves, sentences
+from holdfast.target import Goal, Span
+from holdfast.words import estimates, headings, moves, sentences
 
 if TYPE_CHECKING:
     from holdfast.result import Counterfactuals
@@ -55,46 +55,64 @@ def decision_level(goal: Goal) -> float | None:
 
 
 def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
-    """What answers cost against how sure the model is of them, one dot per answer."""
+    """What answers cost against how sure the model is of them, or what it estimates for them, one dot per answer."""
     alt = optional("altair", "plot")
     at = np.flatnonzero(cfs.found)
     if len(at) > MOST_DOTS:  # evenly spread over the rows, the same ones every time
         at = at[np.linspace(0, len(at) - 1, MOST_DOTS).astype(np.int64)]
     rows = row_names(cfs.after.index)
+    said = cfs.goal.confidence(cfs.scores).numpy()[at]
+    name, texts, levels = _outcome(cfs.goal, said)
     dots = pd.DataFrame(
         {
             "row": [rows[i] for i in at],
             "sentence": sentences(cfs).to_numpy()[at],
             "cost": cfs.cost("l1").to_numpy()[at],
-            "probability": cfs.confidence.to_numpy()[at],
+            name: said,
         }
     )
     dots["words"] = [
-        f"Row {row}: {text} Cost {cost:.2f}, probability {p:.1%}."
-        for row, text, cost, p in dots.itertuples(index=False, name=None)
+        f"Row {row}: {sentence} Cost {cost:.2f}, {name} {text}."
+        for row, sentence, cost, text in zip(dots["row"], dots["sentence"], dots["cost"], texts, strict=True)
     ]
-    level = decision_level(cfs.goal)
-    lowest = float(np.min([1.0 if level is None else level, *dots["probability"]]))
-    scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
     x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
-    title = "Probability of the wanted outcome"
-    y = alt.Y("probability:Q", title=title, scale=scale, axis=alt.Axis(format="%", tickCount=6))
+    if isinstance(cfs.goal, Span):
+        title, about, style = "The model's estimate", "the model's estimate", ",.6~g"
+        scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6)
+    else:
+        lowest = float(np.min([1.0, *levels.values(), *said]))
+        title, about, style = "Probability of the wanted outcome", "the probability of the wanted outcome", ".1%"
+        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
+        axis = alt.Axis(format="%", tickCount=6)
+    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
-    tips.append(alt.Tooltip("probability:Q", format=".1%"))
+    tips.append(alt.Tooltip(f"{name}:Q", format=style))
     layers = [
         alt.Chart(dots)
         .mark_circle(size=46, opacity=0.6, color=BLUE)
         .encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))
     ]
-    if level is not None:
-        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [f"decision at {level:.0%}"]}))
+    for words, level in levels.items():
+        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
         rule = rule.encode(y=alt.Y("level:Q", scale=scale))
         layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
-        # Under the rule, where no dot can lie: every answer is above it.
-        text = rule.mark_text(align="right", dx=-4, dy=12, color=QUIET, fontSize=12, aria=False)
+        # On the side of the rule where no dot can lie: every answer is on the other.
+        side = -8 if words.startswith("at most") else 12
+        text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
         layers.append(text.encode(x=alt.value("width"), text="words:N"))
-    about = "Scatter plot: the cost of each answer against the probability of the wanted outcome."
+    about = f"Scatter plot: the cost of each answer against {about}."
     return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
+
+
+def _outcome(goal: Goal, said: Any) -> tuple[str, list[str], dict[str, float]]:
+    """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
+    if isinstance(goal, Span):
+        ends = {"at least": goal.low, "at most": goal.high}
+        levels = {f"{word} {estimates(goal, [end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
+        return "estimate", estimates(goal, said.tolist()), levels
+    level = decision_level(goal)
+    levels = {} if level is None else {f"decision at {level:.0%}": level}
+    return "probability", [f"{p:.1%}" for p in said], levels
 
 
 def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from holdfast.errors import listed
-from holdfast.feature import Array
+from holdfast.feature import Array, differ
 from holdfast.schema import Schema
 
 _MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
@@ -58,7 +58,7 @@ def violations(schema: Schema, before: Array, after: Array) -> Any:
     def note(bad: Any, what: str) -> None:
         broken[bad & (broken == "")] = what
 
-    moved = before != after
+    moved = differ(before, after)
     for i, f in enumerate(schema.features):
         was, now = before[:, i], after[:, i]
         if f.levels:
@@ -66,6 +66,7 @@ def violations(schema: Schema, before: Array, after: Array) -> Any:
             note(refused[now.astype(np.int64)], f"{f.name}: a level that is not allowed")
             note(moved[:, i] & (now >= len(f.levels)), f"{f.name}: became missing")
         else:
+            note(moved[:, i] & np.isnan(now), f"{f.name}: became missing")
             low, high = f.bounds
             note((now < low) | (now > high), f"{f.name}: outside {low:g} to {high:g}")
         if f.grid:

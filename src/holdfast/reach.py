@@ -3,6 +3,7 @@
     reach(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
                       z on the grid            whole numbers, booleans, ranks, steps
                       one level per category
+                      a missing number stays, or is filled in
                       at most max_changes features differ from x
                       A z <= b }               linear rules between columns
 
@@ -40,7 +41,8 @@ class Layout:
     fixed: Tensor  # (d,) bool
     up: Tensor
     down: Tensor
-    missing: Tensor  # (d,) bool, the level of a missing category: it may stay, never be asked for
+    missing: Tensor  # (d,) bool, says that a category or a number is missing: it may stay, never be asked for
+    stand_in: Tensor  # (d,) what the column of a number holds while it is missing
     grid: Tensor  # (d,) distance between allowed values, encoded; 0 for any number
     origin: Tensor  # (d,) grid values are whole multiples of `grid` minus this
     weight: Tensor  # (d,) cost of one unit of change
@@ -57,7 +59,7 @@ class Layout:
         first: dict[str, int] = {}
         columns: dict[str, Array] = {
             name: np.zeros(d)
-            for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid", "origin")
+            for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid", "origin", "stand_in")
         } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
         groups: list[range] = []
         for f in features:
@@ -71,6 +73,12 @@ class Layout:
                 columns["missing"][s.stop - 1] = f.missing
                 groups.append(range(s.start, s.stop))
                 continue
+            if f.has_gaps:  # the column that says whether the number is missing
+                says = s.stop - 1
+                columns["missing"][says], columns["grid"][says], columns["high"][says] = 1.0, 1.0, 0.0
+                columns["up"][says], columns["down"][says] = 0.0, 0.0
+                columns["stand_in"][s.start] = (f.stand_in - f.center) / f.scale
+                s = slice(s.start, says)
             columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
             columns["origin"][s] = f.center % f.grid / f.scale if f.grid else 0.0
             seen = f.inward(f.seen[0], 1), f.inward(f.seen[1], -1)
@@ -146,6 +154,26 @@ class Layout:
         return {name for name in ("missing", "up", "down", "fixed") if bool(getattr(self, name).any())}
 
     @cached_property
+    def gaps(self) -> tuple[Tensor, Tensor]:
+        """The columns of numbers that may be missing, and those that say so."""
+        says = (self.missing & ~self.one_hot).nonzero().squeeze(1)
+        return says - 1, says
+
+    def whole(self, z: Tensor) -> Tensor:
+        """(n, d) with every number either there or missing, and what stands for it in place of a missing one."""
+        value, says = self.gaps
+        if not says.numel():
+            return z
+        gone = z[:, says] > 0.5
+        z = z.index_copy(1, value, torch.where(gone, self.stand_in[value], z[:, value]))
+        return z.index_copy(1, says, gone.to(z.dtype))
+
+    def known(self, x: Tensor, flag: Tensor) -> Tensor:
+        """(n, d) the columns with a flag (d,), but not those of numbers that are missing in x."""
+        value, says = self.gaps
+        return flag.expand_as(x).index_copy(1, value, flag[value] & (x[:, says] <= 0.5)) if says.numel() else flag
+
+    @cached_property
     def in_rule(self) -> Tensor:
         """(d,) is the column part of a rule?"""
         return (self.rules != 0).any(0)
@@ -218,6 +246,14 @@ class Layout:
         return torch.where(self.one_hot, soft * (g - self._totals(soft * g)), g)
 
 
+def stays_missing(u: Tensor, w: Tensor, x: Tensor, v: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    """Which missing numbers stay so: of (x, 1) and (v, 0) the former is the nearer to (u, w), or nothing else is open.
+
+    (u - x)^2 + (w - 1)^2 <= (u - v)^2 + w^2, written so that it does not overflow; lo and hi are the limits of w.
+    """
+    return (lo > 0.5) | ((hi > 0.5) & ((v - x) * (2 * u - x - v) <= 2 * w - 1))
+
+
 @dataclass(frozen=True)
 class Reach:
     """What the people `x` (n, d) can reach."""
@@ -238,9 +274,9 @@ class Reach:
         if "missing" in layout.used:
             hi = torch.where(layout.missing, torch.maximum(hi, x), hi)
         if "up" in layout.used:
-            lo = torch.where(layout.up, torch.maximum(lo, x), lo)
+            lo = torch.where(layout.known(x, layout.up), torch.maximum(lo, x), lo)
         if "down" in layout.used:
-            hi = torch.where(layout.down, torch.minimum(hi, x), hi)
+            hi = torch.where(layout.known(x, layout.down), torch.minimum(hi, x), hi)
         if "fixed" in layout.used:
             lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
         reach = cls(x, lo, hi, layout, x)
@@ -304,7 +340,7 @@ class Reach:
         y = self.clamp(z)
         if self.is_box:
             return y
-        y = self._one_level(self._snap(y), z)
+        y = self._one_level(self._fill_in(self._snap(y), z), z)
         free = torch.ones_like(y, dtype=torch.bool)
         if self.layout.max_changes:
             free = self._most_moved(y, z, self.layout.per_feature(self.outside.to(y.dtype)) > 0)
@@ -325,6 +361,15 @@ class Reach:
         stays = (part - own).abs() <= (part - near).abs() + 1e-5 * tick  # the two may differ by rounding only
         snapped = torch.where(stays, own, near)
         return snapped if all_ else y.scatter(1, columns.expand(len(y), -1), snapped)
+
+    def _fill_in(self, y: Tensor, z: Tensor) -> Tensor:
+        """Missing numbers stay missing, or become what they are in y, whichever is nearer to z."""
+        value, says = self.layout.gaps
+        if not says.numel():
+            return y
+        x, v, u, w = self.x[:, value], y[:, value], z[:, value], z[:, says]
+        stays = stays_missing(u, w, x, v, self.lo[:, says], self.hi[:, says])
+        return y.index_copy(1, value, torch.where(stays, x, v)).index_copy(1, says, stays.to(y.dtype))
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
         """The strongest level of each category that the person may take."""

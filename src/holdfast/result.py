@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.feature import differ
 from holdfast.geometry import row_norm
 from holdfast.schema import Schema
 from holdfast.status import Status
-from holdfast.target import Goal, Target
+from holdfast.target import Goal, Span, Target
 from holdfast.version import __version__
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Counterfactuals:
     schema: Schema
     classes: tuple[Any, ...]
     run: Run
+    was: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
     def __len__(self) -> int:
         return len(self.after)
@@ -84,8 +86,22 @@ class Counterfactuals:
         return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.after.index, dtype=object)
 
     @property
+    def is_regression(self) -> bool:
+        """Are these answers about a number that a model estimates?"""
+        return isinstance(self.goal, Span)
+
+    @property
     def confidence(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
+        if self.is_regression:
+            raise SettingError("a model that estimates a number has no probabilities; see .estimate")
+        return self._series(self.goal.confidence(self.scores))
+
+    @property
+    def estimate(self) -> "pd.Series[float]":
+        """The number that the model estimates for each answer."""
+        if not self.is_regression:
+            raise SettingError("a model with classes estimates no number; see .confidence")
         return self._series(self.goal.confidence(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
@@ -95,7 +111,7 @@ class Counterfactuals:
     def changes(self) -> pd.DataFrame:
         """Only what changes, one line per row and feature, for rows with an answer."""
         parts: list[pd.DataFrame] = []
-        different = (self.schema.read(self.before) != self.schema.read(self.after)) & self.found[:, None]
+        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.found[:, None]
         for place, feature in enumerate(self.schema.features):
             was, now, moved = self.before[feature.name], self.after[feature.name], different[:, place]
             if moved.any():
@@ -113,7 +129,8 @@ class Counterfactuals:
 
         Args:
             norm: "l0" (number of features that change), "l1", "l2", "linf", or "weighted" (l1 with the
-                schema's weights).
+                schema's weights). A number that was missing and is filled in counts 1, and how far it is from what
+                stands for it while it is missing, the center of the feature.
             units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
         """
         if norm not in (*NORMS, "weighted"):
@@ -168,9 +185,10 @@ class Counterfactuals:
     # ---- files
 
     def to_table(self) -> pd.DataFrame:
-        """Answers with status, reason, confidence and a sentence per row: what CSV and JSON files get."""
+        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
-        extra |= {"confidence": self.confidence, "sentence": self.sentences()}
+        extra |= {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+        extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)
         renamed = {(name if name not in taken else f"holdfast_{name}"): value for name, value in extra.items()}
         return self.after.assign(**cast(Any, renamed))
@@ -185,13 +203,16 @@ class Counterfactuals:
             ],
             axis=1,
         )
-        wanted = {"status": self.codes, "reason": self.reasons, "source": self.source, "label": self.goal.label.numpy()}
+        wanted: dict[str, Any] = {"status": self.codes, "reason": self.reasons, "source": self.source}
+        wanted["label"] = self.goal.label.numpy()
+        if self.was is not None:
+            wanted["was"] = self.was.squeeze(1).double().numpy()
         table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
         content = {
             "run": asdict(self.run),
             "schema": self.schema.to_dict(),
             "classes": list(self.classes),
-            "goal": {"sign": self.goal.sign, "margin": self.goal.margin, "soft": self.goal.soft},
+            "goal": {k: v for k, v in asdict(self.goal).items() if k not in ("label", "k")},
             "dtype": str(self.x.dtype).removeprefix("torch."),
         }
         arrow: Any = untyped("pyarrow").Table.from_pandas(table)
@@ -228,13 +249,16 @@ class Counterfactuals:
             schema.encode(before, dtype),
             schema.encode(after, dtype),
             scores,
-            Goal(label, k=scores.shape[1], **content["goal"]),
+            (Span if "unit" in content["goal"] else Goal)(label, k=scores.shape[1], **content["goal"]),
             table["holdfast:status"].to_numpy(np.int64),
             list(table["holdfast:reason"]),
             table["holdfast:source"].to_numpy(np.int64),
             schema,
             tuple(content["classes"]),
             run_of(content["run"]),
+            torch.tensor(table[["holdfast:was"]].to_numpy(np.float64), dtype=dtype)
+            if "holdfast:was" in table
+            else None,
         )
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, SchemaError, did_you_mean, listed
-from holdfast.feature import Array, Feature, Mask, Rule, column_names
+from holdfast.feature import Array, Feature, Mask, Rule, column_names, differ
 from holdfast.infer import Settings, inferred
 from holdfast.reach import Layout, Reach
 
@@ -50,6 +50,11 @@ class Schema:
                     raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}")
                 if self[name].kind in ("category", "ordered"):
                     raise SchemaError(f"rule {rule.text!r}: column {name!r} holds levels, not numbers")
+                if self[name].missing:
+                    raise SchemaError(
+                        f"rule {rule.text!r}: column {name!r} may be missing, and nothing follows from a number that "
+                        "is not there; fill the column in, or leave the rule out"
+                    )
 
     # ---- making one
 
@@ -115,8 +120,9 @@ class Schema:
         """A name for each encoded column."""
         out: list[str] = []
         for f in self.features:
-            levels = [*f.levels, *["(missing)"] * f.missing]
-            out += [f"{f.name}={level}" for level in levels] if f.is_category else [f.name]
+            gone = ["(missing)"] * f.missing
+            out += [] if f.is_category else [f.name]
+            out += [f"{f.name}={level}" for level in ([*f.levels, *gone] if f.is_category else gone)]
         return out
 
     # ---- table <-> tensor
@@ -136,8 +142,8 @@ class Schema:
             )
 
     def read(self, frame: pd.DataFrame) -> Array:
-        """The table as numbers (n, features): values, 0/1, ranks, level positions. Anything that does not fit is
-        an error that names the column and the fix."""
+        """The table as numbers (n, features): values, 0/1, ranks, level positions, NaN for a missing number. Anything
+        that does not fit is an error that names the column and the fix."""
         self.check_columns(frame)
         if self._all_floats(frame):
             values = frame[self.names].to_numpy()
@@ -168,7 +174,11 @@ class Schema:
         """(n, features) numbers -> (n, width)."""
         at = self._places
         out = np.zeros((len(numbers), self.width))
-        out[:, at.column] = (numbers[:, at.number] - at.center) / at.scale
+        values = numbers[:, at.number]
+        if len(at.gap):
+            out[:, at.says] = np.isnan(numbers[:, at.gap])
+            values = np.where(np.isnan(values), at.stand_in, values)
+        out[:, at.column] = (values - at.center) / at.scale
         np.put_along_axis(out, numbers[:, at.category].astype(np.int64) + at.first, 1.0, axis=1)
         return torch.tensor(out, dtype=dtype)
 
@@ -182,6 +192,8 @@ class Schema:
         out[:, at.number] = np.where(at.whole, np.clip(np.round(values), *at.holds), values)
         for i in at.category:
             out[:, i] = rows[:, self.slices[i]].argmax(1)
+        if len(at.gap):
+            out[:, at.gap] = np.where(rows[:, at.says] > 0.5, np.nan, out[:, at.gap])
         return out
 
     def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -191,10 +203,14 @@ class Schema:
         if like is None and all(f.kind == "real" and f.dtype in ("", "float64") for f in self.features):
             return pd.DataFrame(numbers, columns=self.names)
         if like is None:
-            return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
+            return self.table(numbers)
         x = self.encode(like, z.dtype)
         self._check_rows(z, x)
         return self.write(numbers, like, self._moved(z, x))
+
+    def table(self, numbers: Array) -> pd.DataFrame:
+        """(n, features) numbers -> n rows, with the dtypes of the table that the schema was read off."""
+        return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
 
     def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
         """The rows that people starting from `before` would hand in to get to `z`."""
@@ -219,14 +235,15 @@ class Schema:
         if lost.any():
             rows = torch.as_tensor(lost)
             numbers[lost] = self._exact(reach[rows].retreat(y[rows]), x[rows], kept[lost])
-        return numbers, (numbers != kept) & asked[:, None]
+        return numbers, differ(numbers, kept) & asked[:, None]
 
     def room(self, kept: Array) -> tuple[Array, Array]:
         """(n, features) the lowest and the highest number each person may hand in; of numbers, not categories."""
         low, high = (np.tile([f.limits[end] for f in self.features], (len(kept), 1)) for end in (0, 1))
         fixed, up, down = (np.array([f.change == word for f in self.features]) for word in ("fixed", "up", "down"))
-        low = np.where(fixed, kept, np.where(up, np.maximum(low, kept), low))
-        return low, np.where(fixed, kept, np.where(down, np.minimum(high, kept), high))
+        # What is missing is no limit: fmax and fmin pass it over.
+        low = np.where(fixed, kept, np.where(up, np.fmax(low, kept), low))
+        return low, np.where(fixed, kept, np.where(down, np.fmin(high, kept), high))
 
     def _exact(self, y: Tensor, x: Tensor, kept: Array) -> Array:
         """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
@@ -258,7 +275,7 @@ class Schema:
                 digit = f.grid or np.maximum(f.digit(part[:, i]), np.spacing(np.max(terms, 0)) / abs(weight))
                 value = part[:, i] - self._over(rule, part) / weight - nudge * digit * sign
                 value = f.stored(f.multiples(value, -sign) if f.grid else value)
-                changed, new = part != kept[rows], part.copy()
+                changed, new = differ(part, kept[rows]), part.copy()
                 new[:, i] = value
                 fits = changed[:, i] | ((changed.sum(1) < most) & (not changed_only))
                 fits &= (value >= low[rows, i]) & (value <= high[rows, i])
@@ -372,7 +389,7 @@ class Schema:
         at = self.layout(torch.float64)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        rows = low + spread * (high - low)
+        rows = at.whole(low + spread * (high - low))
         return self.reach(rows).project(rows)
 
 
@@ -388,6 +405,9 @@ class _Places:
     scale: Array
     whole: Mask
     holds: tuple[Array, Array]
+    stand_in: Array  # what stands for a missing number
+    gap: Any  # which features are numbers that may be missing, and
+    says: Any  # the encoded columns that say so
 
     @classmethod
     def of(cls, schema: Schema) -> "_Places":
@@ -403,6 +423,9 @@ class _Places:
             scale=np.array([f.scale for f in plain]),
             whole=np.array([f.kind != "real" for f in plain], dtype=bool),
             holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
+            stand_in=np.array([f.stand_in if f.has_gaps else np.nan for f in plain]),
+            gap=np.array([i for i in number if schema.features[i].has_gaps], dtype=np.int64),
+            says=np.array([schema.slices[i].stop - 1 for i in number if schema.features[i].has_gaps], dtype=np.int64),
         )
 
 

@@ -5,13 +5,16 @@ Everything is told from one number per row, the gap: by how much the wanted clas
     reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
     leave class y:     gap = max_{j != y} s_j - s_y
     with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
+    a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
 
-Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
+The unit of the last is half the interval or the spread of the model's estimates, whichever is less: gaps are then of
+the size that they have for classes, whatever the numbers are counted in. Losses and verdicts come from the same gap, so
+a search and its judge cannot disagree.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +23,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import TargetError, did_you_mean
+from holdfast.errors import TargetError, did_you_mean, listed
 from holdfast.model import Model
+
+TINY = 1e-30  # the least unit: one over it is a number in single precision too
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,19 @@ class Target:
         label: a class for all rows, or one per row; None asks for any class but the present one.
         probability: how likely the model must find that outcome, between 0 and 1.
         margin: by how much its score must lead the next best.
+        span: lowest and highest estimate that is wanted of a regression model; see `between`.
     """
 
     label: Any = None
     probability: float | None = None
     margin: float = 0.0
+    span: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.span is not None and (self.label is not None or self.probability is not None or self.margin):
+            raise TargetError("ask for a class or for a range of numbers, not both")
+        if self.span is not None and not self.span[0] < self.span[1]:
+            raise TargetError(f"the range {self.span} is empty; its lower end comes first")
         if self.probability is not None and not 0 < self.probability < 1:
             raise TargetError(f"probability must lie between 0 and 1, got {self.probability}")
         if self.probability is not None and self.margin:
@@ -51,8 +62,26 @@ class Target:
         """A class name, one per row, or a Target; None for any other class."""
         return value if isinstance(value, Target) else cls(value)
 
+    @classmethod
+    def between(cls, low: float | None = None, high: float | None = None) -> "Target":
+        """An estimate of a regression model from `low` to `high`, both included; None leaves that side open."""
+        if low is None and high is None:
+            raise TargetError("a range needs an end: between(low, high), between(low, None) or between(None, high)")
+        ends = {"low": -math.inf if low is None else _end("low", low), "high": _end("high", high)}
+        if ends["low"] > ends["high"]:
+            raise TargetError(f"the range from {low:g} to {high:g} is empty; swap its ends")
+        if ends["low"] == ends["high"]:
+            raise TargetError(f"no estimate hits exactly {low:g} but by luck; give a range around it")
+        return cls(span=(ends["low"], ends["high"]))
+
     def bind(self, model: Model, now: Tensor) -> "Goal":
         """The goal for rows that the model scores `now` (n, k)."""
+        if model.is_regression != (self.span is not None):
+            raise TargetError(_wrong_kind(model, self))
+        if self.span is not None:
+            low, high = self.span
+            unit = max(min(model.spread, high / 2 - low / 2), TINY)
+            return Span(torch.zeros(len(now), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
         if self.label is None:
             labels, sign = now.argmax(1), -1.0
         else:
@@ -72,11 +101,43 @@ class Target:
         return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
 
     def __str__(self) -> str:
+        if self.span is not None:
+            low, high = (_plain(end) for end in self.span)
+            ends = [f"at least {low}"] * math.isfinite(self.span[0]) + [f"at most {high}"] * math.isfinite(self.span[1])
+            return f"between {low} and {high}" if len(ends) == 2 else ends[0]
         many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
         what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
         if self.probability is not None:
             return f"{what} with probability {self.probability:g}"
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
+
+
+def _end(name: str, value: Any) -> float:
+    """One end of a range; None is an open one."""
+    if value is None:
+        return math.inf
+    try:
+        number = math.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise TargetError(f"{name} must be a number, or None for an open end, got {value!r}")
+    return number
+
+
+def _plain(value: float) -> str:
+    """250000.0 -> '250,000', with every digit that it has."""
+    return f"{value:,.0f}" if value == round(value, 0) and abs(value) < 1e15 else repr(value)
+
+
+def _wrong_kind(model: Model, target: Target) -> str:
+    if model.is_regression:
+        asked = "any other class" if target.label is None else f"the class {target.label!r}"
+        return (
+            f"the model estimates a number and has no classes, so {asked} cannot be asked of it; "
+            "ask for a range: hf.Target.between(low, high)"
+        )
+    return f"the model has classes and estimates no number, so ask for a class and no range: {listed(model.classes)}"
 
 
 def _place(label: Any, classes: tuple[Any, ...]) -> int:
@@ -144,6 +205,31 @@ class Goal:
         return scores.masked_fill(own, -torch.inf).argmax(1)
 
     def confidence(self, scores: Tensor) -> Tensor:
-        """(n,) probability of the wanted outcome."""
+        """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
         p = torch.softmax(scores.double(), 1).gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
+
+
+@dataclass(frozen=True)
+class Span(Goal):
+    """A range of numbers bound to rows: the one score of a row is the model's estimate."""
+
+    low: float
+    high: float
+    unit: float
+
+    def __getitem__(self, rows: Tensor | slice) -> "Span":
+        return replace(self, label=self.label[rows])
+
+    def gap_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
+        above, below = scores - self.low, self.high - scores  # (n, 1)
+        slope = torch.where(above < below, 1 / self.unit, -1 / self.unit).to(scores.dtype)
+        return torch.minimum(above, below).squeeze(1) / self.unit, slope
+
+    def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
+        """(n,) does the estimate lie in the range? Both ends belong to it."""
+        v = scores.double().squeeze(1)
+        return torch.minimum(v - self.low, self.high - v) >= (self.margin + slack) * self.unit
+
+    def confidence(self, scores: Tensor) -> Tensor:
+        return scores.squeeze(1).double()

@@ -2,8 +2,11 @@
 
     Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
 
-Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number
-to reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+A number that was missing is filled in: "fill in income: 4,200 (was missing)". For a regression model the sentence ends
+in what becomes of the estimate: "... : the model's estimate rises from 212,000 to 251,300."
+
+Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number to
+reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
 """
 
 import math
@@ -17,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.feature import Array, Feature, Level, Mask
+from holdfast.feature import Array, Feature, Level, Mask, differ
 from holdfast.status import Status
+from holdfast.target import Span
 
 if TYPE_CHECKING:
     from holdfast.result import Counterfactuals
@@ -45,6 +49,7 @@ class Moves:
     at: Ints  # (m,) row numbers
     size: Array  # (m,) encoded change
     way: Ints  # (m,) 1 raised, -1 lowered, 0 switched
+    gone: Mask  # (m,) numbers that were missing
     before: list[str]
     after: list[str]
 
@@ -61,9 +66,10 @@ class Moves:
         name = label(f)
         pairs = zip(self.before, self.after, strict=True)
         pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
+        gone = self.gone.tolist()
         return [
-            f"{verb[way]} {name} from {was} to {now}{unit}"
-            for way, (was, now) in zip(self.way.tolist(), pairs, strict=True)
+            f"fill in {name}: {now}{unit} (was missing)" if lost else f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, lost, (was, now) in zip(self.way.tolist(), gone, pairs, strict=True)
         ]
 
 
@@ -95,13 +101,34 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
         order: list[int] = np.lexsort((place, -size, at)).tolist()
         for i in order:
             lines[rows[i]].append(phrases[i])
-    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, strict=True)]
+    effects = _effects(cfs)
+    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, effects, strict=True)]
     return pd.Series(texts, index=cfs.after.index, dtype=object)
 
 
-def _sentence(code: int, reason: str, phrases: list[str]) -> str:
+def _effects(cfs: "Counterfactuals") -> list[str]:
+    """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
+    goal, effects = cfs.goal, [""] * len(cfs)
+    at = np.flatnonzero(cfs.found)
+    if not isinstance(goal, Span) or cfs.was is None or not len(at):
+        return effects
+    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
+    f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
+    before, after = _numbers(f, was, now)
+    for i, up, a, b in zip(at.tolist(), (now > was).tolist(), before, after, strict=True):
+        effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {a} to {b}"
+    return effects
+
+
+def estimates(goal: Span, values: Sequence[float]) -> list[str]:
+    """Numbers that a model estimates, for people: as many digits as tell them apart from the ends of the range."""
+    decimals = min(max(DIGITS - 1 - math.floor(math.log10(goal.unit)), 0), MOST_DECIMALS)
+    return [_number(v, decimals if abs(v) < HUGE else None) for v in values]
+
+
+def _sentence(code: int, reason: str, phrases: list[str], effect: str) -> str:
     if code == Status.FOUND and phrases:
-        text = joined(phrases)
+        text = joined(phrases) + effect
     else:
         text = "No answer" if code == Status.NOT_FOUND else "Nothing to change"
         text += f": {reason}" if reason else ""
@@ -118,15 +145,17 @@ def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
     out: list[Moves] = []
     for f in cfs.schema.features:
         was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
-        at = np.flatnonzero(rows & (was != now))
+        at = np.flatnonzero(rows & differ(was, now))
         if not len(at):
             continue
-        was, now = was[at], now[at]
+        gone = np.isnan(was[at])
+        was, now = np.where(gone, f.stand_in, was[at]) if f.has_gaps else was[at], now[at]
         switched = f.is_category or f.kind == "boolean"
-        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale  # one-hot: one goes, one comes
-        way = np.where(switched, 0, np.sign(now - was)).astype(np.int64)
-        texts = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
-        out.append(Moves(f, at, size, way, *texts))
+        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale + gone  # one goes, one comes
+        way = np.where(switched | gone, 0, np.sign(now - was)).astype(np.int64)
+        before, after = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
+        before = [MISSING if lost else text for lost, text in zip(gone.tolist(), before, strict=True)]
+        out.append(Moves(f, at, size, way, gone, before, after))
     return out
 
 
@@ -157,7 +186,8 @@ def _sticks(unit: str) -> bool:
 
 
 def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
-    decimals = _decimals(f, np.abs(now - was))
+    change = np.abs(now - was)
+    decimals = _decimals(f, np.where(change > 0, change, f.scale))  # a number that was missing may be its stand-in
     plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
     digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
     reach = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)

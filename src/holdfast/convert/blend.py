@@ -185,9 +185,12 @@ class _Lookup:
         np.take(self.right, code, out=out, mode="clip")
 
 
-def coder(codes: Codes, dtype: Any) -> "Ranks | Levels":
+def coder(codes: Codes, dtype: Any) -> "Ranks | Levels | Gaps":
     """Writes the codes of encoded columns (d, n) into an array (n,) of that dtype."""
-    return Levels(codes.at) if codes.cuts is None else Ranks(codes.cuts, codes.at.start, dtype)
+    if codes.cuts is None:
+        return Levels(codes.at)
+    ranks = Ranks(codes.cuts, codes.at.start, dtype)
+    return ranks if codes.says is None else Gaps(ranks, codes.says, codes.gone)
 
 
 class Levels:
@@ -202,6 +205,19 @@ class Levels:
             higher = column > best
             np.maximum(out, higher * out.dtype.type(k), out=out)
             np.maximum(best, column, out=best)
+
+
+class Gaps:
+    """Ranks of numbers that may be missing: one more code, the first or the last, is for those that are."""
+
+    def __init__(self, ranks: "Ranks", says: int, gone: int) -> None:
+        self.ranks, self.says, self.gone = ranks, says, gone
+
+    def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
+        self.ranks(columns, out)
+        if self.gone == 0:
+            out += 1
+        out[columns[self.says] > 0.5] = self.gone
 
 
 class Ranks:

@@ -15,19 +15,49 @@ from holdfast.convert.nodes import Nodes
 from holdfast.errors import ModelError, untyped
 from holdfast.feature import Array
 
+# Objectives by which a Booster estimates a number, and those of them that do so without a function at the end.
+NUMBERS = (
+    "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
+)  # fmt: skip
+PLAIN = (
+    "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
+    "regression", "regression_l1", "huber", "fair", "quantile", "mape",
+)  # fmt: skip
+
+
+def _objective(booster: Any) -> str:
+    if type(booster).__module__.startswith("xgboost"):
+        return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+    return str(booster.dump_model(num_iteration=1).get("objective", "none"))
+
+
+def boosted(booster: Any) -> "Boosted | BoostedNumbers":
+    """A bare Booster in the manner of an estimator."""
+    return BoostedNumbers(booster) if _objective(booster).startswith(NUMBERS) else Boosted(booster)
+
+
+class BoostedNumbers:
+    """A bare Booster that estimates a number: `predict` over the table."""
+
+    _estimator_type = "regressor"
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def predict(self, frame: Any) -> Any:
+        if not type(self.booster).__module__.startswith("xgboost"):
+            return self.booster.predict(frame)
+        return self.booster.predict(untyped("xgboost").DMatrix(frame, enable_categorical=True))
+
 
 class Boosted:
     """A bare Booster in the manner of an estimator: `decision_function` gives logits over the table."""
 
     def __init__(self, booster: Any) -> None:
-        self.booster = booster
+        self.booster, self.objective = booster, _objective(booster)
         self.xgboost = type(booster).__module__.startswith("xgboost")
-        if self.xgboost:
-            self.objective = str(json.loads(booster.save_config())["learner"]["objective"]["name"])
-        else:
-            self.objective = str(booster.dump_model(num_iteration=1).get("objective", "none"))
         if not self.objective.startswith(("binary", "multi")):
-            raise ModelError(f"a Booster with objective {self.objective!r} is no classifier")
+            raise ModelError(f"a Booster with objective {self.objective!r} neither classifies nor estimates a number")
 
     def decision_function(self, frame: Any) -> Any:
         if not self.xgboost:
@@ -60,7 +90,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
     base = np.broadcast_to(np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k)
     if objective == "binary:logistic":
         base = np.log(base) - np.log1p(-base)
-    elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw"):
+    elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
         raise RefusedError(f"its objective {objective!r} has no exact copy")
     parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
     for tree in trees:
@@ -74,6 +104,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         start=base.astype(np.float32).astype(np.float64),
         precision=np.float32,
         strict=True,
+        outputs="value" if objective in PLAIN else "logits",
         sets=sets,
         sets_left=False,
     )
@@ -147,7 +178,8 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     booster = model if type(model).__name__ == "Booster" else model.booster_
     content = booster.dump_model()  # up to the best round, like its predictions
     objective = str(content.get("objective", "none"))
-    if objective.partition(" ")[0] not in ("binary", "multiclass"):
+    plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
+    if not plain and objective.partition(" ")[0] not in ("binary", "multiclass"):
         raise RefusedError(f"its objective {objective!r} has no exact copy")
     steep = _steepness(objective)
     per_round = int(content["num_tree_per_iteration"])
@@ -165,6 +197,7 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
         start=np.zeros(per_round),
         precision=np.float64,
         share=len(parts) / per_round if content["average_output"] else 1.0,
+        outputs="value" if plain else "logits",
         sets=sets,
         zero_missing=zero_missing if zero_missing.any() else None,
     )

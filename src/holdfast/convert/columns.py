@@ -3,7 +3,8 @@
 The transformers known here (scalers, encoders, imputers, and pipelines of them) treat one column at a time. So an
 input is
 
-    of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision
+    of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision; what a
+                              missing number becomes, it is asked too
     of a column of levels:    a table with one value for each level (a missing one is a level too)
 
 Anything that mixes columns, or that is not on the list, is refused with the reason.
@@ -43,6 +44,11 @@ class Raw:
         if encoded:
             return [Raw(name, slice(i, i + 1), None, None) for i, name in enumerate(schema.columns)]
         return [Raw(f.name, s, f, _levels(f)) for f, s in zip(schema.features, schema.slices, strict=True)]
+
+    @property
+    def says(self) -> int | None:
+        """The encoded column that says whether the number is missing, if it may be."""
+        return self.at.stop - 1 if self.feature is not None and self.feature.has_gaps else None
 
     @property
     def dtype(self) -> Any:
@@ -94,6 +100,11 @@ class Column:
         return out
 
     @property
+    def of_missing(self) -> float:
+        """What a missing number becomes; NaN if it reaches the model."""
+        return float(self.number(np.array([np.nan]))[0])
+
+    @property
     def affine(self) -> tuple[float, float]:
         """The chain of steps as value = a * number + b."""
         a, b = 1.0, 0.0
@@ -103,7 +114,7 @@ class Column:
                 b += c if f is np.add else -c
             elif f is np.multiply or f is np.divide:
                 a, b = (a * c, b * c) if f is np.multiply else (a / c, b / c)
-            elif f is not np.asarray:
+            elif f is not np.asarray and f is not impute:
                 raise RefusedError("a scaler that clips has no gradient outside its range")
         return a, b
 
@@ -261,13 +272,21 @@ def _imputer(step: Any, columns: list[Column]) -> list[Column]:
     fill: list[Any] = list(step.statistics_)
     if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
         raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
+    held = np.result_type(np.float16, *[c.dtype for c in columns if c.table is None])  # the precision of the block
     out: list[Column] = []
     for j, c in enumerate(columns):
         if c.table is not None:
             values = c.table.astype(object)
             c = replace(c, table=values.where(~values.isna(), fill[j]))
+        else:
+            c = c.then(impute, np.float32(fill[j]) if held == np.float32 else fill[j])
         out.append(c)
     return out
+
+
+def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
+    """Numbers with those that are missing filled in."""
+    return np.where(np.isnan(values), np.float64(fill), values)
 
 
 def _function(step: Any, columns: list[Column]) -> list[Column]:

@@ -1,7 +1,7 @@
 """scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient boostings."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def _plain(tree: Any, value: Array) -> dict[str, Any]:
 
 
 def forest(model: Any) -> tuple[Nodes, Kernel]:
-    """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each class."""
+    """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each class, or estimates."""
     trees = [e.tree_ for e in getattr(model, "estimators_", [model])]
     if model.n_outputs_ != 1:
         raise RefusedError("it has more than one output")
@@ -50,7 +50,7 @@ def forest(model: Any) -> tuple[Nodes, Kernel]:
         start=np.zeros(k),
         precision=np.float32,
         share=float(len(trees)),
-        outputs="probabilities",
+        outputs="probabilities" if hasattr(model, "classes_") else "value",
     )
 
     def kernel(inputs: Any) -> Array:
@@ -74,6 +74,7 @@ def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
         adds_to=np.array([k for _, k in trees]),
         start=start * factor,
         precision=np.float32,
+        outputs=_raw(model),
     )
     return nodes, None
 
@@ -90,6 +91,8 @@ def _start(model: Any) -> Array:
 
 def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
     """The newer gradient boosting, with categories and missing values of its own."""
+    if _raw(model) == "value" and model.loss in ("gamma", "poisson"):
+        raise RefusedError(f"its loss {model.loss!r} ends in an exponential")
     rounds = model._predictors
     trees = [(p, k) for round_ in rounds for k, p in enumerate(round_)]
     sets: dict[int, Array] = {}
@@ -123,8 +126,14 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
         start=np.asarray(model._baseline_prediction, dtype=np.float64).ravel(),
         precision=np.float64,
         sets=sets,
+        outputs=_raw(model),
     )
     return nodes, None
+
+
+def _raw(model: Any) -> Literal["logits", "value"]:
+    """What the sum over the trees of a boosting is."""
+    return "logits" if hasattr(model, "classes_") else "value"
 
 
 def bits(words: Any) -> Array:

@@ -21,7 +21,7 @@ CLOSE = 1e-6  # how far scores may differ
 PROBES = 64  # rows spread over the data's range
 CUTS = 256  # rows at a threshold, and as many next to it
 
-Outputs = Literal["logits", "probabilities"]
+Outputs = Literal["logits", "probabilities", "value"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,15 @@ TREES: dict[str, tuple[Grower, int]] = {
     "xgboost.Booster": (boosters.xgboost, 24),
     "lightgbm.LGBMClassifier": (boosters.lightgbm, 256),
     "lightgbm.Booster": (boosters.lightgbm, 256),
+    "sklearn.RandomForestRegressor": (forests.forest, 96),
+    "sklearn.ExtraTreesRegressor": (forests.forest, 96),
+    "sklearn.DecisionTreeRegressor": (forests.forest, 96),
+    "sklearn.ExtraTreeRegressor": (forests.forest, 96),
+    "sklearn.GradientBoostingRegressor": (forests.gradient_boosting, 256),
+    "sklearn.HistGradientBoostingRegressor": (forests.hist_gradient_boosting, 256),
+    "xgboost.XGBRegressor": (boosters.xgboost, 24),
+    "xgboost.XGBRFRegressor": (boosters.xgboost, 24),
+    "lightgbm.LGBMRegressor": (boosters.lightgbm, 256),
 }
 LINEAR = (
     "LogisticRegression",
@@ -77,13 +86,31 @@ LINEAR = (
     "Perceptron",
     "LinearDiscriminantAnalysis",
 )
+STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
+    "LinearRegression",
+    "Ridge",
+    "RidgeCV",
+    "Lasso",
+    "LassoCV",
+    "ElasticNet",
+    "ElasticNetCV",
+    "Lars",
+    "LassoLars",
+    "BayesianRidge",
+    "ARDRegression",
+    "HuberRegressor",
+    "TheilSenRegressor",
+    "QuantileRegressor",
+    "SGDRegressor",
+    "LinearSVR",
+)
 
 
 def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
     raws = Raw.all_of(schema, encoded)
     columns = raw_columns(raws)
-    model = model.booster if isinstance(model, boosters.Boosted) else model
+    model = model.booster if isinstance(model, boosters.Boosted | boosters.BoostedNumbers) else model
     steps, last = list[Any](), model
     while kind_of(last) == "sklearn.Pipeline":
         steps += [step for _, step in last.steps[:-1] if step is not None and not isinstance(step, str)]
@@ -98,12 +125,16 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     library, _, name = kind.partition(".")
     if library == "sklearn" and name in LINEAR:
         return _linear(last, name, columns, raws, schema.width)
-    if kind == "sklearn.MLPClassifier":
+    if library == "sklearn" and name in STRAIGHT:
+        net = smooth.program(smooth.linear_layers(last), columns, raws, schema.width)
+        return Copy(net, "value", "the linear model as a differentiable program", [])
+    if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
         if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
             raise RefusedError("it gives several labels at once")
         layers, act = smooth.mlp_layers(last), smooth.ACTIVATIONS[last.activation]
         net = smooth.program(layers, columns, raws, schema.width, act)
-        return Copy(net, "logits", "the network as a differentiable program", [])
+        outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
+        return Copy(net, outputs, "the network as a differentiable program", [])
     raise RefusedError(f"no exact copy of a {name} is known")
 
 
@@ -212,7 +243,7 @@ class Compiled:
         for raw, write in self.coders.items():
             positions[raw] = np.empty(len(x), dtype=np.intp)
             write(columns, positions[raw])
-        numbers = {c.raw: self.raws[c.raw].decoded(columns[self.raws[c.raw].at.start]) for c in self.columns}
+        numbers = {c.raw: self._numbers(self.raws[c.raw], columns) for c in self.columns}
         inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
         for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
             inputs[:, j] = c.number(numbers[c.raw]) if table is None else table[positions[c.raw]]
@@ -223,6 +254,12 @@ def _is_plain(raw: Raw, column: Column) -> bool:
     """Is the input a column of numbers as the table holds it, in double precision?"""
     real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
     return column.table is None and not column.steps and real
+
+    @staticmethod
+    def _numbers(raw: Raw, columns: Array) -> Array:
+        """(n,) the column as the table holds it, NaN where it is missing."""
+        values = raw.decoded(columns[raw.at.start])
+        return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
 
 
 # ---- the check
@@ -256,14 +293,15 @@ def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
     return torch.tensor(np.concatenate(parts))
 
 
-def difference(mine: Tensor, theirs: Tensor, outputs: Outputs) -> str:
-    """Why a copy's scores (n, k) are not the model's, or nothing: probabilities, or scores relative to their size."""
+def difference(mine: Tensor, theirs: Tensor, outputs: Outputs, spread: float = 1.0) -> str:
+    """Why a copy's scores (n, k) are not the model's, or nothing: probabilities, or scores relative to their size, and
+    estimates to their size or spread, whichever is more."""
     if mine.shape != theirs.shape:
         return f"the copy gives {mine.shape[1]} scores, the model {theirs.shape[1]}"
     if outputs == "probabilities":
         far = (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs()
     else:
-        far = (mine - theirs).abs() / theirs.abs().clamp_min(1)
+        far = (mine - theirs).abs() / theirs.abs().clamp_min(spread if outputs == "value" else 1.0)
     worst = float(far.max())
     if not worst <= CLOSE:
         return f"the copy's scores differ by {worst:.1e}"

@@ -43,7 +43,7 @@ class Nodes:
     precision: Any
     strict: bool = False
     share: float = 1.0  # the sum is divided by it
-    outputs: Literal["logits", "probabilities"] = "logits"
+    outputs: Literal["logits", "probabilities", "value"] = "logits"
     sets: dict[int, Array] = field(default_factory=dict[int, Array])
     sets_left: bool = True  # do the members of a set go left, or right?
     zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of
@@ -76,6 +76,8 @@ class Codes:
     at: slice
     cuts: Array | None  # sorted x*: the code is the number of them below the value; None: of the largest column
     count: int  # how many codes there are
+    says: int | None = None  # the encoded column that says whether the number is missing; its code is then
+    gone: int = 0  # the first of all, or the last
 
 
 def grow_codes(
@@ -84,12 +86,15 @@ def grow_codes(
     """The codes of every column that a node asks about, and for each node: the place of its column in that list, and
     the codes that go right."""
     inner = nodes.inner
-    by_raw: dict[int, list[int]] = {}
-    for i in inner:
-        by_raw.setdefault(columns[int(nodes.column[i])].raw, []).append(int(i))
+    # Nodes that send missing numbers to the left and to the right have codes of their own, in which the one for missing
+    # comes first or last: then a node is one comparison.
+    by_raw: dict[tuple[int, bool], list[int]] = {}
+    gone_left = _missing_left(nodes, columns, raws, inner)
+    for i, left in zip(inner.tolist(), gone_left.tolist(), strict=True):
+        by_raw.setdefault((columns[int(nodes.column[i])].raw, left), []).append(i)
     codes: list[Codes] = []
     rights: dict[int, tuple[int, Mask]] = {}
-    for raw, mine in sorted(by_raw.items()):
+    for (raw, gone), mine in sorted(by_raw.items()):
         place, at = len(codes), np.array(mine)
         levels = raws[raw].levels
         if levels is not None:
@@ -100,15 +105,29 @@ def grow_codes(
         low, cut, high = _cuts(nodes, columns, raws[raw], at)
         cuts = np.unique(np.concatenate([low, cut, high]))
         cuts = cuts[np.abs(cuts) < LAST]  # the others part nothing from nothing
-        codes.append(Codes(raws[raw].at, cuts, len(cuts) + 1))
+        says = raws[raw].says
+        count = len(cuts) + 1 + (says is not None)
+        codes.append(Codes(raws[raw].at, cuts, count, says, 0 if gone else count - 1))
         ranks = np.arange(len(cuts) + 1)
         first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
         for j, node in enumerate(mine):
             right = ranks > first[j]
             if nodes.zero_missing is not None and nodes.zero_missing[node]:
                 right = np.where((ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right)
+            if says is not None:
+                right = np.append(False, right) if gone else np.append(right, True)
             rights[node] = place, right
     return codes, rights
+
+
+def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], at: Ints) -> Mask:
+    """(nodes,) does a missing number go left at these nodes? False where none can be missing."""
+    column = nodes.column[at]
+    gaps = np.array([raws[c.raw].says is not None for c in columns], dtype=bool)
+    became = np.full(len(columns), np.nan)
+    for i in map(int, np.unique(column[gaps[column]])):
+        became[i] = columns[i].of_missing
+    return gaps[column] & nodes.goes_left(became[column], at)
 
 
 def level_codes(raw: Raw) -> Codes:

@@ -1,7 +1,8 @@
 """Linear models and multi-layer perceptrons as torch programs over encoded rows, in double precision.
 
-Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers, booleans and one-hot
-categories; the table of an ordered column is a straight line with bends at its ranks,
+Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (those that are missing too, if
+an imputer fills them in), booleans and one-hot categories; the table of an ordered column is a straight line with bends
+at its ranks,
 
     t(r) = t_0 + (t_1 - t_0) r + sum_k (t_{k+1} - 2 t_k + t_{k-1}) max(0, r - k).
 
@@ -82,6 +83,11 @@ def inputs(columns: Sequence[Column], raws: Sequence[Raw], width: int) -> tuple[
             a, b = column.affine
             entries.append((j, start, a * scale))
             c[j] = a * center + b
+            if raw.says is not None:  # while it is missing, the column holds what stands for it
+                assert raw.feature is not None
+                if np.isnan(column.of_missing):
+                    raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
+                entries.append((j, raw.says, column.of_missing - (a * raw.feature.stand_in + b)))
             continue
         t = column.values()
         if np.isnan(t).any():

@@ -133,6 +133,12 @@ class Columns(nn.Module):
 
     def __init__(self, inner: Interpreter, schema: Schema) -> None:
         super().__init__()
+        gaps = [f.name for f in schema.features if f.has_gaps]
+        if gaps:
+            raise FileError(
+                f"column {gaps[0]!r} may be missing, which a graph over the table is not read with; fill it in, and "
+                "set missing = false in the schema"
+            )
         # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
         self.center = nn.Parameter(torch.tensor([f.center for f in schema.features]).double(), requires_grad=False)
         self.scale = nn.Parameter(torch.tensor([f.scale for f in schema.features]).double(), requires_grad=False)

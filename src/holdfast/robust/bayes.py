@@ -90,6 +90,7 @@ class RBR(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data, encoded, without repeats."""
+        self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "RBR needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)

@@ -100,6 +100,7 @@ class ROAR(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Count how often each level of each category occurs."""
+        self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "ROAR needs at least one data row")
         self.shares_: Tensor = shares_of(x, model.schema.layout(model.dtype))

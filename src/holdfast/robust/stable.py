@@ -131,6 +131,7 @@ class StableNeighborSearch(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
+        self.check_kind(model)
         self.first.fit(X, model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")

@@ -55,6 +55,7 @@ class CCHVAE(LatentMethod):
 
     title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"
     paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE)"
+    regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     advice: ClassVar[str] = "raise rings, step or samples, or try NearestNeighbor"
 

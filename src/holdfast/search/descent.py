@@ -65,6 +65,7 @@ class Descent(Explainer):
 
     title: ClassVar[str] = "gradient descent on a loss plus a distance"
     paper: ClassVar[str] = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps or rounds, lower lam, or try NearestNeighbor"
 
     loss: Loss = "cross_entropy"

@@ -62,6 +62,7 @@ class ECCCo(GuidedMethod):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None) -> Self:
         """Calibrate the conformal set on rows with their true classes y (left out: those that the model says)."""
+        self.check_kind(model)
         need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
         own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)

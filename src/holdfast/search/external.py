@@ -59,6 +59,7 @@ class Gravitational(GuidedMethod):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None) -> Self:
         """Remember up to 1,000 rows of each class y (left out: those that the model says)."""
+        self.check_kind(model)
         x = encoded(X, model, "Gravitational")
         labels = classes_of(scores_of(x, model), model, y)
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))

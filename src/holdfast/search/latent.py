@@ -83,6 +83,7 @@ class LatentSearch(LatentMethod):
 
     title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
     paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
+    regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     conditioned: ClassVar[bool] = False
     advice: ClassVar[str] = "raise radius, samples or repeats, or try NearestNeighbor"

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from holdfast.explainer import SLACK, Explainer, Query, need
+from holdfast.model import Model
 from holdfast.search.tighten import cost_of, revert, swap, tangent_step, tighten
 
 
@@ -46,6 +47,7 @@ class MinCost(Explainer):
 
     title: ClassVar[str] = "smallest change: elastic net, tightened by linear programs"
     paper: ClassVar[str] = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps or rounds, or try NearestNeighbor"
 
     norm: Literal[1, 2] = 1
@@ -58,7 +60,11 @@ class MinCost(Explainer):
     legacy: bool = False
     beta: float = 1.0
 
-    def check(self, model: object) -> None:
+    def check(self, model: Model) -> None:
+        need(
+            not (self.legacy and model.is_regression),
+            "legacy=True is about classes; leave it out for a regression model",
+        )
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
         need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
         need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
@@ -116,8 +122,8 @@ class Best:
 def linearised(query: Query, best: Best, steps: int) -> None:
     """Jump to the optimum of the tangent problem again and again, in ever smaller steps.
 
-    The tangent problem leaves categories as they are, so it also starts once from each single switch of a
-    category, to the level that the gradient favours.
+    The tangent problem leaves categories and missing numbers as they are, so it also starts once from each single
+    switch of a category, to the level that the gradient favours, and from each number filled in.
     """
     starts = switches(query, best.z)  # (n, s, d)
     n, s, d = starts.shape
@@ -136,11 +142,14 @@ def linearised(query: Query, best: Best, steps: int) -> None:
 
 
 def switches(query: Query, z: Tensor) -> Tensor:
-    """(n, 1 + categories, d): the rows z, and z with one category moved to the level the gradient favours."""
+    """(n, 1 + gaps + categories, d): the rows z, z with one missing number filled in by what stands for it, and z with
+    one category moved to the level the gradient favours."""
     at = query.reach.layout
-    groups = at.groups
+    groups, says = at.groups, at.gaps[1]
+    starts = z[:, None].repeat(1, 1 + len(says), 1)
+    starts[:, torch.arange(1, 1 + len(says)), says] = query.reach.lo[:, says]
     if not groups.numel():
-        return z[:, None]
+        return starts
     _, grad = query.gap_and_gradient(z)
     other = torch.where((query.reach.hi > 0) & (z == 0), grad, -torch.inf)
     other = torch.cat([other, other.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
@@ -149,7 +158,7 @@ def switches(query: Query, z: Tensor) -> Tensor:
     mine = torch.zeros(len(groups), at.center.shape[0] + 1, dtype=torch.bool).scatter_(1, groups, True)[:, :-1]
     moved = z[:, None].repeat(1, len(groups), 1).masked_fill(mine, 0.0).scatter(2, column, 1.0)
     moved = torch.where(top.isfinite()[..., None], moved, z[:, None])
-    return torch.cat([z[:, None], moved], 1)
+    return torch.cat([starts, moved], 1)
 
 
 def scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,6 +34,7 @@ class NearestNeighbor(Explainer):
 
     title: ClassVar[str] = "nearest data row of the wanted class, any model"
     paper: ClassVar[str] = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
+    regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "no data row leads to one from here: give more data, or free more columns"

@@ -29,6 +29,7 @@ class Omniscient(Explainer):
 
     title: ClassVar[str] = "a random data row of the wanted class: a control, any model"
     paper: ClassVar[str] = "Altmeyer et al. 2025 (Omniscient)"
+    regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise draws, or try NearestNeighbor"

@@ -29,6 +29,7 @@ class MinEpsilonPGD(Explainer):
 
     title: ClassVar[str] = "smallest l2 ball in which gradient ascent succeeds"
     paper: ClassVar[str] = "Madry et al. 2018; Black et al. 2022"
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise radius or steps"
 
     radius: float | None = None

@@ -10,7 +10,7 @@ so one matrix product gives the scores of all cells of j: some hundred changes f
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast.convert.leaves import Cells, Leaves
 from holdfast.explainer import Query
 from holdfast.geometry import chunks, pad_rows
-from holdfast.model import to_scores
+from holdfast.model import Outputs, to_scores
 from holdfast.search.moves import Moves, Offers, whole
 
 STATES = 256  # candidates at once: their tables stay in the cache
@@ -41,9 +41,9 @@ class Profile(ABC):
 class Table:
     """The leaves of a model, sorted by the features that may change: what `ByLeaves` looks things up in."""
 
-    def __init__(self, leaves: Leaves, chosen: list[int], outputs: Literal["logits", "probabilities"]) -> None:
+    def __init__(self, leaves: Leaves, chosen: list[int], outputs: Outputs) -> None:
         """`chosen`: the features of the leaves that have moves."""
-        self.outputs: Literal["logits", "probabilities"] = outputs
+        self.outputs: Outputs = outputs
         self.leaves, self.k = leaves, leaves.value.shape[1]
         outside = [(~inside).T.to(torch.uint8).contiguous() for inside in leaves.inside]  # (cells, leaves)
         fixed = [i for i in range(len(outside)) if i not in chosen]

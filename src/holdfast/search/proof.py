@@ -22,6 +22,7 @@ from holdfast.explainer import SLACK, Query
 from holdfast.geometry import chunks
 from holdfast.search.moves import Offers, mended
 from holdfast.search.profile import ByLeaves, Table
+from holdfast.target import Span
 
 PEOPLE = 32  # rows at once
 WIDTH = 16  # boxes of a row looked at in one round
@@ -39,6 +40,10 @@ class Wish:
     @staticmethod
     def of(query: Query, label: int, k: int, outputs: str) -> "Wish":
         goal, level = query.goal, query.goal.margin
+        if isinstance(goal, Span):  # low <= v <= high, in units as the gap
+            ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
+            w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
+            return Wish(w[:, None], -c, True)
         if k == 1:
             way = goal.sign if label == 1 else -goal.sign
             return Wish(torch.tensor([[way]], dtype=torch.float64), torch.tensor([-level], dtype=torch.float64), True)

@@ -71,6 +71,7 @@ class Prototype(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data, encoded, and the class that the model gives each row."""
+        self.check_kind(model)
         x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "Prototype needs at least one data row")
         with model.borrowed():

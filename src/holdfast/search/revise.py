@@ -38,6 +38,7 @@ class REVISE(LatentMethod):
 
     title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"
     paper: ClassVar[str] = "Joshi et al. 2019 (REVISE)"
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps, lower lam, or try NearestNeighbor"
 
     lam: float = 0.1

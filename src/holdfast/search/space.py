@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.linear import excess
-from holdfast.reach import Reach
+from holdfast.reach import Reach, stays_missing
 
 
 class Space:
@@ -40,8 +40,17 @@ class Space:
         if at.max_changes:  # weighs all columns of a row against each other
             return self._row_by_row(z, people, torch.arange(z[0].numel())).reshape(z.shape)
         wanted = z.clone() if len(at.rules) else z
+        value, says = at.gaps
+        u, w = (z[value], z[says]) if says.numel() else (z, z)
         for columns, into in self.parts:
             into(z[columns], people)
+        if says.numel():
+            x, lo, hi = (
+                v[people].T[columns, :, None]
+                for v, columns in ((self.reach.x, value), (self.reach.lo, says), (self.reach.hi, says))
+            )
+            stays = stays_missing(u, w, x, z[value], lo, hi)
+            z[value], z[says] = torch.where(stays, x, z[value]), stays.to(z.dtype)
         if len(at.rules):
             broken = (excess(z.flatten(1).T.contiguous(), at.parts) > 0).any(1).nonzero().squeeze(1)
             if len(broken):

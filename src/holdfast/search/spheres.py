@@ -39,6 +39,7 @@ class GrowingSpheres(Explainer):
 
     title: ClassVar[str] = "random search in growing rings, any model"
     paper: ClassVar[str] = "Laugel et al. 2018"
+    regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     advice: ClassVar[str] = "raise samples or rings, or try NearestNeighbor"
 

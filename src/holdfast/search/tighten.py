@@ -17,9 +17,9 @@ def tangent_step(reach: Reach, u: Tensor, gap: Tensor, grad: Tensor, radius: Ten
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|. Norm 1:
     fill columns in the order of gain per cost until the gap is closed. Norm 2: move by tau g_j / w_j, cut off
-    at the limits, with tau from bisection. One-hot columns stay as they are in u.
+    at the limits, with tau from bisection. One-hot columns, and what says that a number is missing, stay as in u.
     """
-    frozen = reach.layout.one_hot
+    frozen = reach.layout.one_hot | reach.layout.missing
     lo = torch.where(frozen, u, torch.maximum(reach.lo, u - radius))
     hi = torch.where(frozen, u, torch.minimum(reach.hi, u + radius))
     p = torch.minimum(torch.maximum(reach.x, lo), hi)

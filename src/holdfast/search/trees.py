@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from holdfast.convert.leaves import Cells
+from holdfast.errors import listed
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
@@ -58,6 +59,7 @@ class TreeSearch(Explainer):
     paper: ClassVar[str] = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
     needs_grad: ClassVar[bool] = False
     uses_data: ClassVar[bool] = True
+    regression: ClassVar[bool] = True
     advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or boxes, or fit it on data"
 
     norm: Literal[0, 1] = 0
@@ -66,7 +68,9 @@ class TreeSearch(Explainer):
     boxes: int = 2000
     values: int = 16
 
-    def check(self, model: object) -> None:
+    def check(self, model: Model) -> None:
+        gaps = [f.name for f in model.schema.features if f.has_gaps]
+        need(not gaps, f"TreeSearch cannot fill in numbers that may be missing ({listed(gaps)}); try GrowingSpheres")
         need(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
         need(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
         need(self.boxes >= 0, f"boxes must be 0 or more, got {self.boxes}")

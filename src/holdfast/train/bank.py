@@ -168,6 +168,10 @@ class ModelBank:
 
     def check_fits(self, other: Any) -> None:
         """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
+        if not other.classes:
+            raise ModelError(
+                "a bank holds retrained classifiers; a model that estimates a number cannot be audited yet"
+            )
         if tuple(other.classes) != self.classes:
             hint = (
                 "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""

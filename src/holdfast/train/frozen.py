@@ -64,6 +64,8 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> Members:
 
 def with_logits(model: Model, what: str) -> TorchModel:
     """The model, if it is a torch module that returns logits, or its exact copy as one; `what` needs one."""
+    if model.is_regression:
+        raise ModelError(f"{what} needs a classifier, and this model estimates a number")
     if isinstance(model, Converted) and model.program is not None:
         return model.program
     if not isinstance(model, TorchModel):

@@ -77,6 +77,7 @@ class Parametric(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train on rows of the data, against the model as it is."""
+        self.check_kind(model)
         need(
             self.shift is None,
             f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(X, model, y), or "

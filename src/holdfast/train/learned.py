@@ -98,6 +98,7 @@ class LearnedRecourse(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Read the network; the data has been learnt from already."""
+        self.check_kind(model)
         from holdfast.train.counternet import load_generator
 
         need(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")

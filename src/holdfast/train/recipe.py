@@ -75,6 +75,10 @@ class Recipe(RobustLoop):
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
         if isinstance(model, Recipe):
             return replace(model, **settings)
+        if isinstance(model, Model) and model.is_regression:
+            raise SettingError(
+                "recipes train classifiers, and this model estimates a number; it cannot be retrained yet"
+            )
         if isinstance(model, BlackBox):
             settings = {"inputs": model.inputs, **settings}
             model = model.wrapped

@@ -1,0 +1,404 @@
+"""Missing numbers: encoded without a NaN, kept or filled in, exact in copies of models, and said in words."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import holdfast as hf
+from conftest import seeded
+from holdfast.errors import ModelError, SchemaError
+from holdfast.feature import Feature, differ
+from holdfast.model import BlackBox
+from holdfast.network import mlp
+from holdfast.promises import violations
+from holdfast.search.space import Space
+from holdfast.status import Status
+
+torch.set_num_threads(1)
+
+
+def gappy(rows: int, seed: int = 0) -> pd.DataFrame:
+    """Numbers of several dtypes with gaps, a column without, and a category."""
+    rng = np.random.default_rng(seed)
+    income = rng.normal(3000, 900, rows).round(2).clip(200)
+    return pd.DataFrame(
+        {
+            "income": np.where(rng.random(rows) < 0.3, np.nan, income),
+            "age": rng.integers(18, 70, rows).astype("int8"),
+            "visits": pd.array(rng.integers(0, 9, rows), dtype="Int64"),
+            "ratio": np.where(rng.random(rows) < 0.2, np.nan, rng.random(rows)).astype("float32"),
+            "tenure": np.where(rng.random(rows) < 0.3, np.nan, rng.integers(0, 30, rows)),
+            "job": rng.choice(["a", "b", "c"], rows),
+        },
+        index=[f"p{i}" for i in range(rows)],
+    ).assign(visits=lambda t: t["visits"].mask(rng.random(rows) < 0.25))
+
+
+TABLE = gappy(400)
+SCHEMA = hf.Schema.infer(
+    TABLE, fixed=["tenure"], up=["visits"], bounds={"income": (0, 8000), "ratio": (0, 1)}, integers=["tenure"]
+)
+GAPS = ["income", "visits", "ratio", "tenure"]
+SCORE = (
+    TABLE["income"].fillna(1500) / 900
+    + TABLE["visits"].astype(float).fillna(1) / 4
+    + TABLE["ratio"].fillna(0.9)
+    - TABLE["age"] / 40
+)
+OUTCOME = np.where(SCORE.gt(SCORE.median()), "yes", "no")
+
+
+# ---- rows and numbers
+
+
+def test_infer_says_which_numbers_may_be_missing() -> None:
+    assert [f.name for f in SCHEMA.features if f.missing] == GAPS
+    assert [f.name for f in SCHEMA.features if f.has_gaps] == GAPS
+    assert SCHEMA["visits"].kind == SCHEMA["tenure"].kind == "integer"
+    assert SCHEMA.columns[:5] == ["income", "income=(missing)", "age", "visits", "visits=(missing)"]
+    assert SCHEMA.width == 4 * 2 + 1 + 3
+    assert SCHEMA["income"].center == pytest.approx(TABLE["income"].mean())
+    assert hf.Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
+    with pytest.raises(SchemaError, match="'a' has no values at all"):
+        hf.Schema.infer(pd.DataFrame({"a": [np.nan, np.nan]}))
+    with pytest.raises(SchemaError, match=r"column 'income' may be missing.*fill the column in"):
+        hf.Schema.infer(TABLE, rules=["income <= 3 * age"])
+    with pytest.raises(SchemaError, match="cannot hold missing values; use 'category'"):
+        Feature("a", "boolean", missing=True)
+
+
+def test_what_stands_for_a_missing_number_is_an_answer_itself() -> None:
+    assert Feature("a", center=3.3, missing=True).stand_in == 3.3
+    assert Feature("a", center=3.3, bounds=(4, 9), missing=True).stand_in == 4
+    assert Feature("a", "integer", center=3.3, missing=True).stand_in == 3
+    assert Feature("a", center=3.3, step=0.5, bounds=(0, 3.2), missing=True).stand_in == 3.0
+    assert Feature("a", center=0.1, dtype="float32", missing=True).stand_in == np.float32(0.1)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*[st.none() | st.floats(-1e6, 1e6), st.none() | st.integers(-100, 100)]), min_size=1))
+def test_there_and_back(rows: list[tuple[float | None, int | None]]) -> None:
+    table = pd.DataFrame(
+        {
+            "real": np.array([np.nan if a is None else a for a, _ in rows]),
+            "whole": pd.array([b for _, b in rows], dtype="Int64"),
+        }
+    )
+    schema = hf.Schema(
+        (
+            Feature("real", center=2.0, scale=3.0, missing=True),
+            Feature("whole", "integer", center=1.5, scale=7.0, missing=True, dtype="Int64"),
+        )
+    )
+    x = schema.encode(table, torch.float64)
+    assert x.isfinite().all()
+    back = schema.decode(x)
+    assert (back.isna() == table.isna()).all(axis=None)
+    assert back["whole"].dtype == "Int64"
+    assert (back["whole"].dropna() == table["whole"].dropna()).all()
+    assert np.allclose(back["real"], table["real"], equal_nan=True)
+    same = schema.decode(x, table)
+    pd.testing.assert_frame_equal(same, table)
+    assert torch.equal(schema.encode(same, torch.float64), x)
+
+
+def test_a_missing_number_where_none_may_be_is_an_error() -> None:
+    schema = hf.Schema.infer(TABLE.dropna())
+    with pytest.raises(
+        SchemaError, match=r"column 'income' has \d+ missing numbers \(first at row \d+\); fill them in"
+    ):
+        schema.read(TABLE)
+
+
+# ---- what can be reached
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_the_nearest_of_staying_and_filling_in(data: st.DataObject) -> None:
+    number = st.floats(-3, 3)
+    kind = data.draw(st.sampled_from(["real", "integer"]))
+    change = data.draw(st.sampled_from(["free", "up", "down", "fixed"]))
+    f = Feature("a", kind, change, bounds=(-2, 2), seen=(-2, 2), center=0.5, missing=True)
+    schema = hf.Schema((f,))
+    own = data.draw(st.none() | st.integers(-2, 2))
+    frame = pd.DataFrame({"a": [np.nan if own is None else float(own)]})
+    x = schema.encode(frame, torch.float64)
+    z = torch.tensor([[data.draw(number), data.draw(st.floats(-1, 2))]], dtype=torch.float64)
+    got = schema.project(z, x)
+    values = np.arange(-2, 3.0) if kind == "integer" else np.linspace(-2, 2, 4001)
+    if own is not None:
+        low, high = {"free": (-2, 2), "up": (own, 2), "down": (-2, own), "fixed": (own, own)}[change]
+        values = values[(values >= low) & (values <= high)]
+    open_ = np.stack([(values - f.center) / f.scale, np.zeros(len(values))], 1)
+    if own is None:
+        stays = x.numpy()
+        open_ = stays if change == "fixed" else np.concatenate([stays, open_])
+    best = np.linalg.norm(open_ - z.numpy(), axis=1).min()
+    assert float((got - z).norm()) <= best + 1e-3
+    assert np.linalg.norm(open_ - got.numpy(), axis=1).min() < 1e-3  # it is one of them
+    space = Space(schema.reach(x)).project(z.T[:, :, None].clone(), slice(0, 1))
+    assert float((space[:, 0].T - z).norm()) == pytest.approx(float((got - z).norm()))  # of two equally near, any
+
+
+def test_promises_see_a_number_that_got_lost() -> None:
+    before = SCHEMA.read(TABLE.iloc[:4])
+    after = before.copy()
+    after[:, 1] += 1
+    assert (violations(SCHEMA, before, after) == "").all()
+    after[:, 0] = np.nan
+    lost = ~np.isnan(before[:, 0])
+    assert (violations(SCHEMA, before, after)[lost] == "income: became missing").all()
+    assert (violations(SCHEMA, before, after)[~lost] == "").all()
+    assert differ(np.array([np.nan, np.nan, 1.0]), np.array([np.nan, 1.0, 1.0])).tolist() == [False, True, False]
+
+
+# ---- models
+
+
+def piped(estimator: Any, *, native: bool = True) -> Any:
+    plain = [c for c in TABLE.columns if c != "job"]
+    numbers: Any = "passthrough" if native else make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    prepare = make_column_transformer((OneHotEncoder(), ["job"]), (numbers, plain))
+    coded = (OUTCOME == "yes").astype(int)
+    return make_pipeline(prepare, estimator).fit(_floats(TABLE), coded)
+
+
+def _floats(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.astype({"visits": "float64"})
+
+
+FLOATS = hf.Schema.infer(
+    _floats(TABLE), fixed=["tenure"], up=["visits"], bounds={"income": (0, 8000), "ratio": (0, 1)},
+    integers=["tenure", "visits"],
+)  # fmt: skip
+COPIES: dict[str, Callable[[], Any]] = {
+    "hist": lambda: piped(HistGradientBoostingClassifier(max_iter=12, random_state=0)),
+    "forest": lambda: piped(RandomForestClassifier(6, max_depth=5, random_state=0)),
+    "deep forest": lambda: piped(RandomForestClassifier(4, random_state=0)),
+    "xgboost": lambda: piped(xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1)),
+    "deep xgboost": lambda: piped(xgboost.XGBClassifier(n_estimators=3, max_depth=8, min_child_weight=0, n_jobs=1)),
+    "lightgbm": lambda: piped(lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, verbose=-1, n_jobs=1)),
+    "lightgbm zero": lambda: piped(
+        lightgbm.LGBMClassifier(n_estimators=8, num_leaves=8, zero_as_missing=True, verbose=-1, n_jobs=1)
+    ),
+    "imputed logistic": lambda: piped(LogisticRegression(), native=False),
+    "imputed mlp": lambda: piped(MLPClassifier((6,), solver="lbfgs", max_iter=60, random_state=1), native=False),
+    "imputed forest": lambda: piped(RandomForestClassifier(6, max_depth=5, random_state=0), native=False),
+}
+SMOOTH = ("imputed logistic", "imputed mlp")
+_made: dict[str, hf.Model] = {}
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:X does not have valid feature", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def model_of(name: str) -> BlackBox:
+    if name not in _made:
+        _made[name] = hf.Model.of(COPIES[name](), FLOATS, classes=["no", "yes"])
+    model = _made[name]
+    assert isinstance(model, BlackBox)
+    return model
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_are_exact_on_rows_with_gaps(name: str) -> None:
+    model = model_of(name)
+    assert model.conversion, model.conversion.text
+    assert not model.refused
+    assert model.has_grad == (name in SMOOTH)
+    rows = _floats(gappy(300, seed=5))
+    rng = np.random.default_rng(1)
+    rows = rows.mask(pd.DataFrame(rng.random(rows.shape) < 0.2, rows.index, rows.columns) & rows.columns.isin(GAPS))
+    x = FLOATS.encode(rows, torch.float64)
+    with model.borrowed():
+        mine, theirs = torch.softmax(model(x), 1), torch.softmax(BlackBox.__call__(model, x), 1)
+    assert torch.allclose(mine, theirs, atol=1e-6)
+    filled = torch.softmax(model.judge(rows.fillna(dict.fromkeys(GAPS, 3.0))), 1)
+    assert not torch.allclose(filled, theirs, atol=1e-6)  # and it does matter whether they are missing
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_trees_are_exact_wherever_gaps_are(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["hist", "xgboost", "lightgbm"]))
+    seed = data.draw(st.integers(0, 1000))
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(60, 3)).round(1), columns=["a", "b", "c"])
+    share = data.draw(st.sampled_from([0.0, 0.1, 0.6]))
+    X = X.mask(rng.random(X.shape) < share)
+    X.loc[0], X.loc[1] = np.nan, 0.0
+    y = (X.fillna(data.draw(st.floats(-1, 1))).sum(axis=1) > 0).astype(int)
+    y.iloc[:2] = [0, 1]
+    made: Any = {
+        "hist": HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2, early_stopping=False),
+        "xgboost": xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1, n_jobs=1),
+    }[kind]
+    schema = hf.Schema.infer(X)
+    model = hf.Model.of(made.fit(X, y), schema)
+    assert isinstance(model, BlackBox)
+    assert model.conversion, model.conversion.text
+    rows = X.mask(rng.random(X.shape) < 0.3)
+    x = schema.encode(rows, torch.float64)
+    with model.borrowed():
+        theirs = BlackBox.__call__(model, x)
+        assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(theirs, 1), atol=1e-6)
+
+
+def test_the_estimate_of_a_regressor_with_gaps() -> None:
+    X = _floats(TABLE).drop(columns="job")
+    fitted = HistGradientBoostingRegressor(max_iter=10).fit(X, SCORE)
+    model = hf.Model.of(fitted, hf.Schema.infer(X))
+    assert np.allclose(model.predict(X), fitted.predict(X))
+    cfs = hf.GrowingSpheres().explain(model, X.iloc[:7], hf.Target.between(4.0, 5.0))
+    assert cfs.found.mean() > 0.5
+    assert cfs.estimate[cfs.found].between(4.0, 5.0).all()
+
+
+def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> None:
+    plain = [c for c in TABLE.columns if c != "job"]
+    X = _floats(TABLE)[plain]
+    schema, clean = hf.Schema.infer(X), X.dropna()
+    fitted = LogisticRegression(max_iter=2000).fit(clean, np.arange(len(clean)) % 2)
+    model = hf.Model.of(fitted, schema)
+    assert set(model.refused) == set(GAPS)
+    assert model.schema.width == 5
+    count = int(X["income"].isna().sum())
+    message = rf"column 'income' has {count} missing numbers \(first at row \d+\), and the model takes none there"
+    with pytest.raises(
+        SchemaError, match=message + r".*LogisticRegression.*fill them in, drop those rows, or put an imp"
+    ):
+        hf.MinCost().explain(model, X, 1)
+    assert len(hf.MinCost().explain(model, clean.iloc[:3], 1)) == 3
+
+    def score(frame: pd.DataFrame) -> Any:
+        return 1 / (1 + np.exp(-frame["income"].fillna(2000).to_numpy() / 1000 + 3))
+
+    silent = hf.Model.of(score, schema)
+    with pytest.raises(SchemaError, match="it is a function, and was not wrapped with missing=True"):
+        hf.GrowingSpheres().explain(silent, X.iloc[:20], 1)
+    assert not hf.Model.of(score, schema, missing=True).refused
+    with pytest.raises(ModelError, match="missing=True, but with missing numbers in column 'income'"):
+        hf.Model.of(fitted, schema, missing=True)
+    half = hf.Model.of(fitted, schema, missing=False)
+    assert half.refused["visits"] == "missing=False"
+
+
+# ---- answers
+
+METHODS: dict[str, Callable[[], hf.Explainer]] = {
+    "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
+    "descent": lambda: hf.Descent(steps=150, rounds=3),
+    "softmax": lambda: hf.Descent(steps=150, rounds=3, relax="softmax"),
+    "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
+    "carla": lambda: hf.GrowingSpheres(samples=60, variant="carla", width=0.5),
+    "nearest-neighbor": lambda: hf.NearestNeighbor(),
+    "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
+    "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
+}
+CASES = [(e, m) for e in METHODS for m in ("imputed logistic", "network")]
+CASES += [(e, m) for e in ("growing-spheres", "nearest-neighbor") for m in ("hist", "xgboost")]
+
+
+def asked(name: str) -> hf.Model:
+    if name != "network":
+        return model_of(name)
+    return hf.Model.of(seeded(mlp(FLOATS.width, (8,), 2)), FLOATS, classes=["no", "yes"])
+
+
+@pytest.mark.parametrize(("method", "name"), CASES)
+def test_laws(method: str, name: str) -> None:
+    model = asked(name)
+    e = METHODS[method]()
+    e = e.fit(_floats(TABLE), model) if e.needs_data else e
+    pool = _floats(gappy(300, seed=3))
+    pool = pool[(model.predict(pool) == "no").to_numpy() & pool[["income", "visits"]].isna().any(axis=1).to_numpy()]
+    X = pool.iloc[:7]
+    cfs = e.explain(model, X, "yes", seed=3)
+    assert cfs.found.mean() >= 0.4
+    assert (model.predict(cfs.after)[cfs.found] == "yes").all()
+    before, after = cfs.before[GAPS], cfs.after[GAPS]
+    assert not (after.isna() & before.notna()).any(axis=None)  # no number gets lost
+    kept = after["tenure"].to_numpy(), before["tenure"].to_numpy()
+    assert kept[0].tobytes() == kept[1].tobytes()  # fixed: NaN stays NaN, to the bit
+    assert cfs.x_cf.isfinite().all()
+    assert after["income"].dropna().between(0, 8000).all()
+    both = before["visits"].notna()
+    assert (after["visits"][both] >= before["visits"][both]).all()
+    assert (violations(FLOATS, FLOATS.read(cfs.before), FLOATS.read(cfs.after)) == "").all()
+    alone = e.explain(model, X.iloc[2:3], "yes", seed=3)
+    assert torch.allclose(alone.x_cf, cfs.x_cf[2:3], atol=1e-6, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def filled() -> hf.Counterfactuals:
+    """Only a known income above 2,500 will do."""
+    frame = pd.DataFrame({"income": [np.nan, 1000.0, np.nan, 3000.0], "age": [30.0, 40.0, 50.0, 60.0]})
+    schema = hf.Schema.infer(
+        pd.concat([frame, pd.DataFrame({"income": [0.0, 5000.0], "age": [20.0, 70.0]})]), fixed=["age"],
+        words={"income": {"unit": "€"}},
+    )  # fmt: skip
+    model = hf.Model.of(
+        lambda t: (t["income"] > 2500).to_numpy() * 0.8 + 0.1, schema, missing=True, classes=["no", "yes"]
+    )
+    return hf.GrowingSpheres(samples=300).explain(model, frame, "yes")
+
+
+def test_sentences_and_tables(filled: hf.Counterfactuals) -> None:
+    assert filled.codes.tolist() == [Status.FOUND, Status.FOUND, Status.FOUND, Status.ALREADY_MET]
+    texts = filled.sentences().tolist()
+    for i in (0, 2):
+        assert texts[i].startswith("Fill in income: €")
+        assert texts[i].endswith(" (was missing).")
+    assert texts[1].startswith("Raise income from €1,000 to €")
+    changes = filled.changes()
+    assert changes["row"].tolist() == [0, 1, 2]
+    assert changes["before"].isna().tolist() == [True, False, True]
+    assert (changes["after"].astype(float) > 2500).all()
+    assert filled.cost("l0").tolist() == [1, 1, 1, 0]
+    f = filled.schema["income"]
+    v = filled.after["income"].iloc[0]
+    assert filled.cost("l1").iloc[0] == pytest.approx(1 + abs(v - f.center) / f.scale)
+    html = filled._repr_html_()
+    assert '<span class="was">missing</span>' in html
+    assert hf.evaluate(filled).table().loc["cost l0", "mean"] == 1
+
+
+def test_files(filled: hf.Counterfactuals, tmp_path: Path) -> None:
+    filled.save(tmp_path / "a.parquet")
+    again = hf.Counterfactuals.load(tmp_path / "a.parquet")
+    assert again.sentences().tolist() == filled.sentences().tolist()
+    assert torch.equal(again.x, filled.x)
+    assert torch.equal(again.x_cf, filled.x_cf)
+    pd.testing.assert_frame_equal(again.before, filled.before)
+    for name in ("people.csv", "people.json", "people.parquet"):
+        hf.data.write_table(TABLE, tmp_path / name)
+        back = hf.data.read_table(tmp_path / name, SCHEMA)
+        assert np.allclose(SCHEMA.read(back), SCHEMA.read(TABLE), equal_nan=True)  # CSV has no single precision
+    SCHEMA.save(tmp_path / "schema.toml")
+    assert hf.Schema.load(tmp_path / "schema.toml") == SCHEMA
+
+
+def test_a_search_that_fills_nothing_in_says_so() -> None:
+    table = gappy(120)
+    trees = HistGradientBoostingClassifier(max_iter=5).fit(table[["income"]], table["income"] > 3000)
+    model = hf.Model.of(trees, hf.Schema.infer(table[["income"]]))
+    with pytest.raises(hf.HoldfastError, match=r"TreeSearch cannot fill in numbers.*'?income'?.*GrowingSpheres"):
+        hf.TreeSearch().explain(model, table[["income"]].head(3), True)
