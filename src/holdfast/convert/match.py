@@ -249,17 +249,17 @@ class Compiled:
             inputs[:, j] = c.number(numbers[c.raw]) if table is None else table[positions[c.raw]]
         return inputs
 
-
-def _is_plain(raw: Raw, column: Column) -> bool:
-    """Is the input a column of numbers as the table holds it, in double precision?"""
-    real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
-    return column.table is None and not column.steps and real
-
     @staticmethod
     def _numbers(raw: Raw, columns: Array) -> Array:
         """(n,) the column as the table holds it, NaN where it is missing."""
         values = raw.decoded(columns[raw.at.start])
         return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
+
+
+def _is_plain(raw: Raw, column: Column) -> bool:
+    """Is the input a column of numbers as the table holds it, in double precision?"""
+    real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
+    return column.table is None and not column.steps and real and raw.says is None
 
 
 # ---- the check
