@@ -215,8 +215,29 @@ class Compiled:
         self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
         levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
         self.coders = {raw: coder(codes, np.intp) for raw, codes in levels.items()}
+        self.plain: tuple[Any, Array, Array] | None = None  # nothing but scaled numbers: all columns in one go
+        if all(_is_plain(raws[c.raw], c) for c in columns):
+            mine = [raws[c.raw] for c in columns]
+            a, b = np.array([r.affine for r in mine]).reshape(-1, 2).T
+            self.plain = np.array([r.at.start for r in mine], dtype=np.intp), a, b
 
     def __call__(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.kernel(self._inputs(x)))
+
+    def _inputs(self, x: Tensor) -> Any:
+        if self.plain:
+            at, scale, center = self.plain
+            values = x.numpy()[:, at]
+            values *= scale
+            values += center
+            inputs = values.astype(self.precision, order="C")
+        else:
+            inputs = self._column_by_column(x)
+        if self.hollow:
+            inputs[inputs == 0] = np.nan
+        return inputs
+
+    def _column_by_column(self, x: Tensor) -> Any:
         columns = np.ascontiguousarray(x.numpy().T)
         positions: dict[int, Any] = {}
         for raw, write in self.coders.items():
@@ -226,15 +247,19 @@ class Compiled:
         inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
         for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
             inputs[:, j] = c.number(numbers[c.raw]) if table is None else table[positions[c.raw]]
-        if self.hollow:
-            inputs[inputs == 0] = np.nan
-        return torch.as_tensor(self.kernel(inputs))
+        return inputs
 
     @staticmethod
     def _numbers(raw: Raw, columns: Array) -> Array:
         """(n,) the column as the table holds it, NaN where it is missing."""
         values = raw.decoded(columns[raw.at.start])
         return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
+
+
+def _is_plain(raw: Raw, column: Column) -> bool:
+    """Is the input a column of numbers as the table holds it, in double precision?"""
+    real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
+    return column.table is None and not column.steps and real and raw.says is None
 
 
 # ---- the check

@@ -274,6 +274,8 @@ def _take(
     other = Best(offers, best.norm)
     other.take(rows, at, gap, hit & ~kept, count, price)
     some = rows[other.found[rows]]
+    if not len(some):
+        return won
     reach = query.reach[some]
     z = mended(reach, offers.rows(some, other.at[some]))
     ok = reach.keeps(z) & query[some].met(z)
