@@ -36,6 +36,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/hardening.py bench_results/hardening.json
 	$(BIN)/python benchmarks/teaching.py bench_results/teaching.json
 	$(BIN)/python benchmarks/images.py bench_results/images.json
+	$(BIN)/python benchmarks/trees.py bench_results/trees.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
 bench-black2022: $(VENV)/.dev

@@ -71,6 +71,24 @@ def test_the_peer_table_is_what_was_measured() -> None:
         assert table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"]) in README
 
 
+def test_the_tables_of_trees_are_what_was_measured() -> None:
+    results = json.loads((ROOT / "bench_results/trees.json").read_text())
+    for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
+        for method, m in results["search"][name]["methods"].items():
+            figures = [
+                f"{m['validity']:.2f}",
+                f"{m['changed']:.2f}",
+                f"{m['l1']:.3f}",
+                f"{1000 * m['seconds per row']:.3g}",
+            ]
+            assert table_row([label, method, m["rows"], *figures]) in README
+        for figure, value in results["search"][name]["figures"].items():
+            assert value <= results["limits"][figure], figure
+    for model, m in results["models"].items():
+        assert table_row([model, f"{m['copy / library']:.2f}"]) in README
+        assert m["copy / library"] <= results["limits"]["copy / library"]
+
+
 @pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening", "teaching", "images"])
 def test_the_speed_tables_are_what_was_measured(file: str) -> None:
     results = json.loads((ROOT / f"bench_results/{file}.json").read_text())
