@@ -123,6 +123,23 @@ def test_a_model_from_onnx_gives_the_same_recourse_as_the_module(tmp_path: Path)
     assert torch.allclose(a.x_cf, b.x_cf, atol=1e-3)
 
 
+def test_a_graph_that_estimates_a_number_says_so(tmp_path: Path) -> None:
+    net = seeded(nn.Linear(4, 1), 5)
+    (tmp_path / "m.onnx").write_bytes(exported(net, 4))
+    model = hf.Model.load(tmp_path / "m.onnx", BOX, outputs="value")
+    assert model.is_regression
+    x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
+    low, high = 0.25, 0.5
+    cfs = hf.MinCost(norm=2).explain(model, x, hf.Target.between(low, high))
+    assert cfs.found.any()
+    with torch.no_grad():
+        value, weight = net(x).squeeze(1), net.weight.norm()
+    nearest = torch.maximum(low - value, value - high).clamp_min(0) / weight  # of a slab
+    found = torch.tensor(cfs.found)
+    distance = (cfs.x_cf - cfs.x).norm(dim=1)
+    assert torch.allclose(distance[found], nearest[found], atol=2e-3)
+
+
 def test_linear_and_relu_layers_become_those_of_torch(tmp_path: Path) -> None:
     net = seeded(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3, bias=False)), 5)
     (tmp_path / "m.onnx").write_bytes(exported(nn.Sequential(net[0], net[1], nn.Linear(8, 3)), 4))

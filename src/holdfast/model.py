@@ -162,6 +162,7 @@ class Model(ABC):
         *,
         trust: bool = False,
         classes: Sequence[Any] | None = None,
+        outputs: Outputs | None = None,
         inputs: Inputs | None = None,
     ) -> "Model":
         """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
@@ -172,9 +173,11 @@ class Model(ABC):
             schema: the columns of the table the model was trained on; a file written by `save` has its own.
             trust: also load pickles, joblib and torch files, which can run any code: only for files of your own.
             classes: names of the classes in the order of the scores, if the file does not know them.
+            outputs: "value" if an ONNX model estimates a number, which its graph does not tell from the score of a
+                class; "logits" or "probabilities" if what is taken for granted is wrong.
             inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
         """
-        return load_model(Path(path), schema, trust=trust, classes=classes, inputs=inputs)
+        return load_model(Path(path), schema, trust=trust, classes=classes, outputs=outputs, inputs=inputs)
 
     def _set_classes(self, classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> None:
         if outputs == "value":
@@ -557,6 +560,7 @@ def load_model(
     *,
     trust: bool,
     classes: Sequence[Any] | None = None,
+    outputs: Outputs | None = None,
     inputs: Inputs | None = None,
 ) -> Model:
     """A model from a file; see `Model.load`. All kinds but safetensors are read in `holdfast.files`."""
@@ -570,7 +574,7 @@ def load_model(
             return found.model
         assert schema is not None  # `read` asks for one
         names = classes or found.classes
-        return Model.of(found.model, schema, classes=names, outputs=found.outputs, inputs=found.inputs)
+        return Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
     safetensors = untyped("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
