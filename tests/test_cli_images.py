@@ -497,7 +497,8 @@ def test_damaged_model_files(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     with safe_open("net.safetensors", framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata, names = file.metadata(), list(file.keys())
+        tensors = {name: file.get_tensor(name) for name in names}
     (tmp_path / "cut.safetensors").write_bytes(Path("net.safetensors").read_bytes()[:-100])
     refused(explain(model=tmp_path / "cut.safetensors", images="asked.npz"), "")
     for name, change in {
