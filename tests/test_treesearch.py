@@ -3,6 +3,7 @@
 from itertools import product
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import query_of
+from holdfast.feature import differ
 from holdfast.model import Converted
 from holdfast.promises import violations
 from holdfast.search.moves import Moves, Offers
@@ -127,28 +129,48 @@ EVERY = pd.DataFrame(
 )  # all there is: 120 rows
 
 
-def outcome(seed: int) -> Any:
-    noise = np.random.default_rng(seed).normal(0, 0.8, len(EVERY))
-    return EVERY["n"] / 2 + EVERY["m"] / 3 + EVERY["owner"] + (EVERY["job"] == "b") + noise
+GAPPY = EVERY.iloc[:0].astype({"n": "float64", "m": "float64"})  # the same, and each number may be missing: 180 rows
+GAPPY = pd.concat(
+    [GAPPY, pd.DataFrame(product([np.nan, *range(5)], [*range(4), np.nan], [False, True], "abc"), columns=list(SIZES))],
+    ignore_index=True,
+)
 
 
-def estimator(kind: str, seed: int, y: Any) -> Any:
+def outcome(seed: int, every: pd.DataFrame = EVERY) -> Any:
+    noise = np.random.default_rng(seed).normal(0, 0.8, len(every))
+    n, m = every["n"].fillna(1.3), every["m"].fillna(0.4)  # who does not say is treated like a low number, by and large
+    return n / 2 + m / 3 + every["owner"] + (every["job"] == "b") + noise
+
+
+def estimator(kind: str, seed: int, y: Any, every: pd.DataFrame = EVERY) -> Any:
     last = {
         "forest": RandomForestClassifier(5, max_depth=4, random_state=seed),
         "xgboost": xgboost.XGBClassifier(n_estimators=8, max_depth=3, learning_rate=0.5, n_jobs=1),
         "hist": HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=3, random_state=seed),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=6, min_child_samples=3, num_leaves=7, verbose=-1, n_jobs=1),
+        "zeros": lightgbm.LGBMClassifier(
+            n_estimators=6, min_child_samples=3, num_leaves=7, zero_as_missing=True, verbose=-1, n_jobs=1
+        ),
     }[kind]
     prepare = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough")
-    return make_pipeline(prepare, last).fit(EVERY, y)
+    return make_pipeline(prepare, last).fit(every, y)
 
 
-def reachable(schema: hf.Schema, person: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `EVERY` that keep all promises, judged by code that no search uses."""
-    before = np.repeat(schema.read(person), len(EVERY), axis=0)
-    return EVERY[violations(schema, before, schema.read(EVERY)) == ""]
+def reachable(schema: hf.Schema, person: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
+    """The rows of all there are that keep all promises, judged by code that no search uses."""
+    before = np.repeat(schema.read(person), len(every), axis=0)
+    return every[violations(schema, before, schema.read(every)) == ""]
 
 
-def check(model: hf.Model, people: pd.DataFrame, target: hf.Target, search: hf.TreeSearch, *, exact: bool) -> int:
+def check(
+    model: hf.Model,
+    people: pd.DataFrame,
+    target: hf.Target,
+    search: hf.TreeSearch,
+    *,
+    exact: bool,
+    every: pd.DataFrame = EVERY,
+) -> int:
     """Answers and proofs against all reachable rows; how many proofs there were."""
     schema = model.schema
     cfs = search.explain(model, people, target)
@@ -156,7 +178,7 @@ def check(model: hf.Model, people: pd.DataFrame, target: hf.Target, search: hf.T
     proofs = 0
     for i in range(len(people)):
         person = people.iloc[i : i + 1]
-        rows = reachable(schema, person)
+        rows = reachable(schema, person, every)
         x, z = schema.encode(person, torch.float64), schema.encode(rows, torch.float64)
         goal = target.bind(model, model.judge(person, x))
         ok = goal[torch.zeros(len(z), dtype=torch.int64)].met(model.judge(rows, z))
@@ -167,9 +189,9 @@ def check(model: hf.Model, people: pd.DataFrame, target: hf.Target, search: hf.T
             proofs += 1
             continue
         cost = ((z - x).abs() @ weight)[ok]
-        count = torch.tensor((rows.to_numpy() != person.to_numpy()).sum(1))[ok]
+        count = torch.tensor(differ(schema.read(rows), schema.read(person)).sum(1))[ok]
         mine = float(((cfs.x_cf[i] - cfs.x[i]).abs() * weight).sum())
-        changed = int((cfs.after.iloc[i] != person.iloc[0]).sum())
+        changed = int(differ(schema.read(cfs.after.iloc[i : i + 1]), schema.read(person)).sum())
         assert changed >= int(count.min())
         best = float(cost[count == count.min()].min()) if search.norm == 0 else float(cost.min())
         if exact:
@@ -192,6 +214,38 @@ def test_every_small_forest_is_solved_exactly(kind: str, norm: int) -> None:
         proofs += check(model, people, target, hf.TreeSearch(norm=norm, beam=ALL), exact=True)
         check(model, people, target, hf.TreeSearch(norm=norm, beam=4), exact=False)
     assert proofs or kind != "hist"
+
+
+@pytest.mark.parametrize("norm", [0, 1])
+@pytest.mark.parametrize("kind", ["forest", "xgboost", "hist", "lightgbm", "zeros"])
+def test_missing_numbers_are_kept_or_filled_in_exactly(kind: str, norm: int) -> None:
+    filled = kept = 0
+    for seed, change in enumerate(({"fixed": ["owner"]}, {"fixed": ["n"], "down": ["m"]}, {"fixed": ["owner", "job"]})):
+        schema = hf.Schema.infer(GAPPY, weights={"job": 0.3}, integers=["n", "m"], **change)
+        y = (outcome(seed, GAPPY) > 2.6).astype(int)
+        model = hf.Model.of(estimator(kind, seed, y, GAPPY), schema, classes=["no", "yes"])
+        assert isinstance(model, Converted)
+        assert not model.refused
+        people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::5]
+        target, search = hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL)
+        check(model, people, target, search, exact=True, every=GAPPY)
+        cfs = search.explain(model, people, target)
+        gone = cfs.before[["n", "m"]].isna().to_numpy()[cfs.found]
+        still = cfs.after[["n", "m"]].isna().to_numpy()[cfs.found]
+        filled, kept = filled + int((gone & ~still).sum()), kept + int((gone & still).sum())
+    assert filled
+    assert kept
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_missing_numbers_of_models_over_encoded_rows() -> None:
+    schema = hf.Schema.infer(GAPPY, fixed=["owner"], integers=["n", "m"])
+    x = schema.encode(GAPPY, torch.float64).numpy()
+    grown = RandomForestClassifier(5, max_depth=5, random_state=0).fit(x, outcome(4, GAPPY) > 2.6)
+    model = hf.Model.of(grown, schema, classes=["no", "yes"], inputs="encoded")
+    assert isinstance(model, Converted)
+    people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::9]
+    check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True, every=GAPPY)
 
 
 @pytest.mark.parametrize("kind", ["forest", "boosting"])
@@ -233,11 +287,14 @@ def test_models_over_encoded_rows() -> None:
     check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True)
 
 
-MODEL = estimator("xgboost", 5, (outcome(5) > 2.8).astype(int))
+TABLES = {
+    name: (every, estimator("xgboost", 5, (outcome(5, every) > 2.8).astype(int), every))
+    for name, every in (("every", EVERY), ("gappy", GAPPY))
+}
 change = st.sampled_from(["free", "fixed", "up", "down"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     n=change,
     m=change,
@@ -248,22 +305,24 @@ change = st.sampled_from(["free", "fixed", "up", "down"])
     most=st.integers(0, 3),
     row=st.integers(0, len(EVERY) - 1),
     norm=st.sampled_from([0, 1]),
+    name=st.sampled_from(list(TABLES)),
 )
 def test_any_schema(
-    n: str, m: str, owner: str, job: str, low: int, allowed: tuple[str, ...], most: int, row: int, norm: int
+    n: str, m: str, owner: str, job: str, low: int, allowed: tuple[str, ...], most: int, row: int, norm: int, name: str
 ) -> None:
-    schema = hf.Schema.infer(EVERY, max_changes=most).change(
+    every, fitted = TABLES[name]
+    schema = hf.Schema.infer(every, max_changes=most, integers=["n", "m"]).change(
         n={"change": n, "bounds": (float(low), 4.0)},
         m={"change": m},
         owner={"change": owner},
         job={"change": job, "allowed": allowed},
     )
-    model = hf.Model.of(MODEL, schema, classes=["no", "yes"])
-    people = EVERY.iloc[row : row + 1]
+    model = hf.Model.of(fitted, schema, classes=["no", "yes"])
+    people = every.iloc[row : row + 1]
     cfs = hf.TreeSearch().explain(model, people, "yes")
     if "already" in cfs.status["reason"].iloc[0] or "nothing can be reached" in cfs.status["reason"].iloc[0]:
         return
-    check(model, people, hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL), exact=True)
+    check(model, people, hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL), exact=True, every=every)
 
 
 # ---- the parts

@@ -41,7 +41,8 @@ def blocked(schema: Schema, numbers: Array) -> Any:
         best: Any = 0.0
         for name, weight in rule.weights.items():
             i = schema.names.index(name)
-            best = best + np.minimum(weight * low[:, i], weight * high[:, i])
+            least = np.minimum(weight * low[:, i], weight * high[:, i])
+            best = best + np.where(np.isnan(numbers[:, i]), np.nan, least)  # a missing number can stay, and breaks none
         reason[(best > rule.bound) & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
     if schema.rules:
         reach = schema.reach(schema.encode_numbers(numbers, torch.float64))

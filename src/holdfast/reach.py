@@ -5,7 +5,7 @@
                       one level per category
                       a missing number stays, or is filled in
                       at most max_changes features differ from x
-                      A z <= b }               linear rules between columns
+                      A z <= b }               linear rules between columns, where none of them is missing
 
 `project` returns the nearest such point, batched. It is exact in every part; where parts interact (rules
 with grids or with max_changes) it returns a point that satisfies all of them, near but not always nearest.
@@ -183,6 +183,15 @@ class Layout:
         """Each rule as its columns, their weights and its bound."""
         return [(a.nonzero().squeeze(1), a[a != 0], b) for a, b in zip(self.rules, self.bounds, strict=True)]
 
+    def excess(self, z: Tensor) -> Tensor:
+        """(n, d) rows -> (n, r) by how much each rule is over its bound; nothing is known of one about a missing
+        number, so it counts as kept."""
+        over, (value, says) = excess(z, self.parts), self.gaps
+        if not says.numel():
+            return over
+        about = (self.rules[:, value] != 0).to(z.dtype)  # (r, gaps)
+        return torch.where((z[:, says] > 0.5).to(z.dtype) @ about.T > 0, -torch.inf, over)
+
     def per_feature(self, columns: Tensor) -> Tensor:
         """(n, d) values per column -> (n, features) sums."""
         return columns.new_zeros(len(columns), self.features).index_add_(1, self.owner, columns)
@@ -332,7 +341,7 @@ class Reach:
         at = self.layout
         kept = ((z >= self.lo) & (z <= self.hi)).all(1)
         if len(at.rules):
-            kept &= (excess(z, at.parts) <= 0).all(1)
+            kept &= (at.excess(z) <= 0).all(1)
         return kept & (self._changes(z).sum(1) <= at.max_changes) if at.max_changes else kept
 
     def project(self, z: Tensor) -> Tensor:
@@ -404,7 +413,7 @@ class Reach:
     def _keep_rules(self, y: Tensor, z: Tensor, free: Tensor) -> Tensor:
         """`y`, which has all but the rules, or where those do not hold, near `z` where they do; only columns that
         are `free` (n, d) move."""
-        broken = (excess(y, self.layout.parts) > 0).any(1)
+        broken = (self.layout.excess(y) > 0).any(1)
         if not broken.any():
             return y
         out = y.clone()
@@ -412,7 +421,10 @@ class Reach:
         return out
 
     def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
-        at = self.layout
+        at, (value, says) = self.layout, self.layout.gaps
+        free = free.index_copy(
+            1, value, free[:, value] & (y[:, says] <= 0.5)
+        )  # what stays missing has no value to move
         lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
         z = into_rules(torch.where(at.in_rule, aim, y), lo, hi, at.parts)
         on_grid = at.in_rule & (at.grid > 0)
@@ -421,7 +433,7 @@ class Reach:
             # Numbers off the grid make up for what rounding did.
             z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), at.parts)
             z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
-        lost = (excess(z, at.parts) > 0).any(1, keepdim=True)
+        lost = (at.excess(z) > 0).any(1, keepdim=True)
         return torch.where(lost, self.retreat(y), z)
 
     def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
@@ -429,7 +441,7 @@ class Reach:
         at = self.layout
         for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
             for j, a in zip(columns, weights, strict=True):
-                over = excess(z, at.parts)[:, r]
+                over = at.excess(z)[:, r]
                 if at.grid[j] == 0 or not (over > 0).any():
                     continue
                 ticks = (z[:, j] - over / a + at.origin[j]) / at.grid[j]
@@ -441,8 +453,9 @@ class Reach:
     def retreat(self, y: Tensor) -> Tensor:
         """`y` with the columns of all rules as they are at home."""
         at = self.layout
-        z = torch.where(at.in_rule, self.home, y)
+        ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
+        z = torch.where(ruled, self.home, y)
         if not at.max_changes:
             return z
-        must = self._changes(torch.where(at.in_rule | self.outside, z, self.x))
+        must = self._changes(torch.where(ruled | self.outside, z, self.x))
         return torch.where(self._most_moved(z, y, must), z, self.x)

@@ -50,11 +50,6 @@ class Schema:
                     raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}")
                 if self[name].kind in ("category", "ordered"):
                     raise SchemaError(f"rule {rule.text!r}: column {name!r} holds levels, not numbers")
-                if self[name].missing:
-                    raise SchemaError(
-                        f"rule {rule.text!r}: column {name!r} may be missing, and nothing follows from a number that "
-                        "is not there; fill the column in, or leave the rule out"
-                    )
 
     # ---- making one
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast.convert.blend import coder
 from holdfast.convert.nodes import Codes, Ints, Nodes
 from holdfast.feature import Array, Mask
 from holdfast.schema import Schema
@@ -28,12 +29,24 @@ Rights = dict[int, tuple[int, Mask]]
 
 @dataclass(frozen=True)
 class Cells:
-    """Where the answer can change along one feature: between its levels, or at the cuts of its one encoded column."""
+    """Where the answer can change along one feature: between its levels, at the cuts of its first encoded column, and
+    between a number and none."""
 
     feature: int
     at: slice  # its encoded columns
     cuts: Array | None  # encoded, rising; None: one cell for each level
-    count: int
+    has_gap: bool = False  # is the last cell that of a missing number?
+
+    @property
+    def count(self) -> int:
+        return self.at.stop - self.at.start if self.cuts is None else len(self.cuts) + 1 + self.has_gap
+
+    def of(self, x: Tensor) -> Tensor:
+        """(n, d) encoded rows -> (n,) the cell that each is in."""
+        if self.cuts is None:
+            return x[:, self.at].argmax(1)
+        cell = torch.searchsorted(torch.tensor(self.cuts, dtype=x.dtype), x[:, self.at.start].contiguous())
+        return torch.where(x[:, self.at.stop - 1] > 0.5, self.count - 1, cell) if self.has_gap else cell
 
 
 @dataclass(frozen=True)
@@ -59,26 +72,29 @@ class Grown:
     nodes: Nodes
     codes: list[Codes]
     rights: Rights | None
-    groups: list[slice]  # the encoded columns of each feature
-    one_hot: list[bool]  # is the feature a category?
+    schema: Schema
 
     @staticmethod
     def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "Grown":
         cells = int(nodes.leaves().sum()) * sum(c.count for c in codes)
-        one_hot = [f.is_category for f in schema.features]
-        return Grown(nodes, codes, rights if cells <= MOST else None, schema.slices, one_hot)
+        return Grown(nodes, codes, rights if cells <= MOST else None, schema)
+
+    def _asked(self, at: slice) -> list[int]:
+        """Which codes are of some encoded columns."""
+        return [i for i, c in enumerate(self.codes) if at.start <= c.at.start < at.stop]
 
     @cached_property
     def cells(self) -> list[Cells]:
         """Those of every feature that a node asks about."""
         out: list[Cells] = []
-        for i, (at, hot) in enumerate(zip(self.groups, self.one_hot, strict=True)):
-            mine = [c for c in self.codes if at.start <= c.at.start < at.stop]
-            if hot and mine:
-                out.append(Cells(i, at, None, at.stop - at.start))
+        for i, (f, at) in enumerate(zip(self.schema.features, self.schema.slices, strict=True)):
+            mine = [self.codes[j] for j in self._asked(at)]
+            if f.is_category and mine:
+                out.append(Cells(i, at, None))
             elif mine:
-                assert mine[0].cuts is not None
-                out.append(Cells(i, at, mine[0].cuts, mine[0].count))
+                # Nodes that send missing numbers left and right have codes of their own, and so cuts.
+                cuts = [c.cuts for c in mine if c.cuts is not None and c.at.start == at.start]
+                out.append(Cells(i, at, np.unique(np.concatenate([np.zeros(0), *cuts])), f.has_gaps))
         return out
 
     @cached_property
@@ -89,10 +105,9 @@ class Grown:
         order, tree, per_code = _boxes(self.nodes, self.codes, self.rights)
         inside: list[Tensor] = []
         for cells in self.cells:
-            mine = [i for i, c in enumerate(self.codes) if cells.at.start <= c.at.start < cells.at.stop]
             table = np.ones((len(order), cells.count), dtype=bool)
-            for i in mine:
-                table &= per_code[i][:, _codes_of(self.codes[i], cells)]
+            for i in self._asked(cells.at):
+                table &= per_code[i][:, self._codes_of(self.codes[i], cells)]
             inside.append(torch.tensor(table))
         k = len(self.nodes.start)
         value = np.zeros((len(order), k))
@@ -103,15 +118,19 @@ class Grown:
         start = torch.tensor(self.nodes.start)
         return Leaves(self.cells, inside, torch.tensor(value), torch.tensor(tree), start, self.nodes.share)
 
-
-def _codes_of(codes: Codes, cells: Cells) -> Ints:
-    """(cells,) the code that each cell of the feature has."""
-    if cells.cuts is not None or codes.cuts is None:
-        return np.arange(cells.count)
-    # The model sees each column of the category by itself: 1 at its own level, 0 at the others.
-    value = (np.arange(cells.count) == codes.at.start - cells.at.start).astype(np.float64)
-    found: Ints = np.asarray(np.searchsorted(codes.cuts, value), dtype=np.int64)
-    return found
+    def _codes_of(self, codes: Codes, cells: Cells) -> Ints:
+        """(cells,) the code of each cell of the feature: that of any row in it."""
+        columns = np.zeros((self.schema.width, cells.count))
+        if cells.cuts is None:
+            columns[cells.at] = np.eye(cells.count)
+        else:
+            columns[cells.at.start, : len(cells.cuts) + 1] = np.append(cells.cuts, np.inf)
+        if cells.has_gap:
+            f = self.schema.features[cells.feature]
+            columns[cells.at, -1] = (f.stand_in - f.center) / f.scale, 1.0
+        out = np.empty(cells.count, dtype=np.int64)
+        coder(codes, np.int64)(columns, out)
+        return out
 
 
 def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:

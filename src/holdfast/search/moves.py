@@ -1,8 +1,9 @@
 """The single changes that are open to a person: of one feature, to the nearest value in another cell of it.
 
-A cell is a stretch of values between two cuts, or a level. Where the cuts are a tree model's own thresholds, the answer
-is the same all over a cell, so the value nearest to the person's own is the only one worth trying. Moves, pairs of a
-feature and a cell, are numbered through; a candidate is one of them for each feature.
+A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts are a tree model's
+own thresholds, the answer is the same all over a cell, so the value nearest to the person's own (of a missing number: to
+what stands for it) is the only one worth trying. Moves, pairs of a feature and a cell, are numbered through; a candidate
+is one of them for each feature.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +33,9 @@ class Moves:
     last: Tensor  # (m,) the highest value of the cell that is worth taking, and
     above: Tensor  # (m,) what lies
     below: Tensor  # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
-    cuts: list[Tensor | None]  # of each feature
+    says: Tensor  # (m,) the encoded column that says whether the number is missing, or -1
+    gone: Tensor  # (m,) is this the cell of a missing number? Nobody can go there.
+    cells: list[Cells]  # of each feature
 
     @staticmethod
     def of(cells: list[Cells], layout: Layout, digit: Array) -> "Moves":
@@ -41,30 +44,35 @@ class Moves:
         layout: the schema.
         digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
         """
-        spans, cuts, count = list[tuple[int, int]](), list[Tensor | None](), 0
-        feature, column, hot, ends = list[int](), list[int](), list[bool](), list[Array]()
+        spans, count = list[tuple[int, int]](), 0
+        feature, column, says, hot, gone = list[int](), list[int](), list[int](), list[bool](), list[bool]()
+        ends: list[Array] = []
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count
             feature += [i] * c.count
             hot += [c.cuts is None] * c.count
             column += range(c.at.start, c.at.stop) if c.cuts is None else [c.at.start] * c.count
+            says += [c.at.stop - 1 if c.has_gap else -1] * c.count
+            gone += [False] * (c.count - 1) + [c.has_gap]
             level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
             ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, layout, float(digit[c.at.start])))
-            cuts.append(None if c.cuts is None else torch.tensor(c.cuts, dtype=layout.center.dtype))
+            ends += [np.array([[np.inf, -np.inf, np.inf, -np.inf]])] * c.has_gap
         table = np.concatenate([np.zeros((0, 4)), *ends])
         first, last, above, below = torch.tensor(table, dtype=layout.center.dtype).T.contiguous()
-        whole = torch.int64
+        whole, flag = torch.int64, torch.bool
         return Moves(
             spans,
             torch.tensor(feature, dtype=whole),
             torch.tensor(column, dtype=whole),
-            torch.tensor(hot, dtype=torch.bool),
+            torch.tensor(hot, dtype=flag),
             first,
             last,
             above,
             below,
-            cuts,
+            torch.tensor(says, dtype=whole),
+            torch.tensor(gone, dtype=flag),
+            cells,
         )
 
     def __len__(self) -> int:
@@ -75,15 +83,15 @@ class Moves:
         """(features,) the first move of each."""
         return torch.tensor([a for a, _ in self.spans], dtype=torch.int64)
 
+    @cached_property
+    def gaps(self) -> list[int]:
+        """The features that may be missing."""
+        return [i for i, c in enumerate(self.cells) if c.has_gap]
+
     def within(self, z: Tensor) -> Tensor:
         """(n, d) -> (n, features) the move that each feature's value belongs to."""
-        out = torch.empty(len(z), len(self.spans), dtype=torch.int64)
-        for i, ((a, b), cuts) in enumerate(zip(self.spans, self.cuts, strict=True)):
-            if cuts is None:
-                out[:, i] = a + z[:, self.column[a] : self.column[a] + b - a].argmax(1)
-            else:
-                out[:, i] = a + torch.searchsorted(cuts, z[:, int(self.column[a])].contiguous())
-        return out
+        cells = [a + c.of(z) for (a, _), c in zip(self.spans, self.cells, strict=True)]
+        return torch.stack(cells, 1) if cells else z.new_zeros(len(z), 0, dtype=torch.int64)
 
 
 def _ends(cuts: Array, column: int, at: Layout, digit: float) -> Array:
@@ -130,8 +138,12 @@ class Offers:
         lo, hi = torch.maximum(lo, torch.minimum(moves.first, hi)), torch.minimum(hi, torch.maximum(moves.last, lo))
         value = torch.where(here, stays, torch.minimum(torch.maximum(mine, lo), hi))
         value = torch.where(moves.is_level, 1.0, value)
-        weight = at.weight[column]
-        price = weight * torch.where(moves.is_level, 2.0 * (mine <= 0), (value - mine).abs())
+        moved = torch.where(moves.is_level, mine <= 0, value != mine)
+        price = torch.where(moves.is_level, 2.0 * (mine <= 0), (value - mine).abs())
+        if moves.gaps:
+            filled = (moves.says >= 0) & ~moves.gone & (x[:, moves.says] > 0.5)
+            moved, price = moved | filled, price + filled
+        price = at.weight[column] * price
         asked = torch.zeros(at.features, dtype=torch.bool)
         asked[at.owner[column]] = True
         other = ~asked[at.owner]
@@ -144,7 +156,7 @@ class Offers:
             own,
             value,
             torch.where(fits, whole(price.double()), torch.inf),
-            torch.where(moves.is_level, mine <= 0, value != mine),
+            moved,
             whole(forced.double().sum(1)),
             changed.sum(1),
         )
@@ -176,12 +188,17 @@ class Offers:
             if moves.is_level[a]:
                 z[:, int(moves.column[a]) : int(moves.column[a]) + b - a] = 0.0
         z[torch.arange(len(at))[:, None], moves.column[at]] = self.value[person[:, None], at]
+        for i in moves.gaps:
+            z[:, moves.cells[i].at.stop - 1] = moves.gone[at[:, i]].to(z.dtype)
         return z
 
     def after(self, z: Tensor, person: Tensor, move: Tensor) -> Tensor:
         """Rows z (s, d) of people (s,) after one move (s,) each; overwrites them."""
         owner, column = self.reach.layout.owner, self.moves.column[move]
         z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
+        if self.moves.gaps:
+            told = (self.moves.says[move] >= 0).nonzero().squeeze(1)
+            z[told, self.moves.says[move[told]]] = self.moves.gone[move[told]].to(z.dtype)
         return z.scatter_(1, column[:, None], self.value[person, move][:, None])
 
     def keeps(self, person: Tensor, at: Tensor) -> Tensor:
@@ -190,9 +207,14 @@ class Offers:
         z, value = self.rows(person, at), self.value[person]
         ok = torch.ones_like(value, dtype=torch.bool)
         step = torch.where(moves.is_level, 0.0, value - z[:, moves.column])
+        number, says = layout.gaps
+        gone = (z[:, says] > 0.5).long()
+        filled = (moves.says >= 0) & ~moves.gone & (z[:, moves.says] > 0.5)
         for (_, _, bound), weights, over in zip(layout.parts, layout.rules, excess(z, layout.parts).T, strict=True):
             slack = 8 * torch.finfo(z.dtype).eps * (1 + bound.abs())
-            ok &= over[:, None] + step * weights[moves.column] <= slack
+            known = over[:, None] + step * weights[moves.column] <= slack
+            open_ = gone[:, weights[number] != 0].sum(1)[:, None] - (filled & (weights[moves.column] != 0)).long()
+            ok &= known | (open_ > 0)  # a rule about a number that is still missing cannot be broken
         return ok
 
 

@@ -60,11 +60,7 @@ class Table:
         """(n, d) -> (n, leaves) in how many of the features that cannot change a person is outside each box."""
         out = torch.zeros(len(x), len(self.leaves.tree), dtype=torch.uint8)
         for cells, outside in self.fixed:
-            if cells.cuts is None:
-                cell = x[:, cells.at].argmax(1)
-            else:
-                cell = torch.searchsorted(torch.tensor(cells.cuts), x[:, cells.at.start].contiguous())
-            out += outside[cell]
+            out += outside[cells.of(x)]
         return out
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from holdfast.linear import excess
 from holdfast.reach import Reach, stays_missing
 
 
@@ -52,7 +51,7 @@ class Space:
             stays = stays_missing(u, w, x, z[value], lo, hi)
             z[value], z[says] = torch.where(stays, x, z[value]), stays.to(z.dtype)
         if len(at.rules):
-            broken = (excess(z.flatten(1).T.contiguous(), at.parts) > 0).any(1).nonzero().squeeze(1)
+            broken = (at.excess(z.flatten(1).T.contiguous()) > 0).any(1).nonzero().squeeze(1)
             if len(broken):
                 z.view(len(z), -1)[:, broken] = self._row_by_row(wanted, people, broken)
         return z

@@ -26,7 +26,6 @@ import torch
 from torch import Tensor
 
 from holdfast.convert.leaves import Cells
-from holdfast.errors import listed
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
@@ -69,8 +68,6 @@ class TreeSearch(Explainer):
     values: int = 16
 
     def check(self, model: Model) -> None:
-        gaps = [f.name for f in model.schema.features if f.has_gaps]
-        need(not gaps, f"TreeSearch cannot fill in numbers that may be missing ({listed(gaps)}); try GrowingSpheres")
         need(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
         need(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
         need(self.boxes >= 0, f"boxes must be 0 or more, got {self.boxes}")
@@ -287,7 +284,7 @@ def _take(
 def pull_back(query: Query, z: Tensor) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
     at = query.reach.layout
-    for column in map(int, at.numbers):
+    for column in map(int, at.numbers[~at.missing[at.numbers]]):
         x, far = query.x[:, column], z[:, column].clone()
         near = torch.where(query.reach.outside[:, column], far, x)
         if bool((near == far).all()):
@@ -366,14 +363,16 @@ def _asked(model: Model, at: Layout, known: list[Cells] | None, data: Array | No
     out: list[Cells] = []
     for i, (f, s) in enumerate(zip(model.schema.features, model.schema.slices, strict=True)):
         if f.is_category:
-            out.append(Cells(i, s, None, f.width))
+            out.append(Cells(i, s, None))
             continue
         own = next((c.cuts for c in known or () if c.feature == i), None)
         if known is not None and own is None:
             continue  # no tree asks about it
         low, high = float(at.seen_low[s.start]), float(at.seen_high[s.start])
         low, high = (low if np.isfinite(low) else -2.0), (high if np.isfinite(high) else 2.0)
-        places = own if own is not None else data[:, s.start] if data is not None else np.array([low, high])
+        there = data[data[:, s.stop - 1] <= 0.5] if data is not None and f.has_gaps else data
+        seen = there[:, s.start] if there is not None and len(there) else np.array([low, high])
+        places = own if own is not None else seen
         tick = float(at.grid[s.start])
         if own is None and tick > 0 and (high - low) / tick < values:
             cuts = np.arange(low, high, tick) + tick / 2
@@ -381,5 +380,5 @@ def _asked(model: Model, at: Layout, known: list[Cells] | None, data: Array | No
             cuts = own
         else:
             cuts = np.unique(np.quantile(places, (np.arange(values) + 0.5) / values))
-        out.append(Cells(i, s, cuts, len(cuts) + 1))
+        out.append(Cells(i, s, cuts, f.has_gaps))
     return out
