@@ -140,6 +140,19 @@ def test_validity_of_stacks_with_tables_of_different_length() -> None:
         validity_under_shift(net, theta, x, y[:2], x_cf, t, Shift(), layout)
 
 
+def test_weights_that_are_no_numbers_are_no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which step size leads there is up to the processor, so the attack is made to go wrong."""
+
+    def diverge(self: Attack, theta: Weights, *_: Any) -> Weights:
+        theta.flat[-1] = torch.inf
+        return theta
+
+    monkeypatch.setattr(Attack, "__call__", diverge)
+    model, cfs, y = solved("relu")
+    with pytest.raises(hf.HoldfastError, match="lower eta"):
+        hf.attack_by_shift(model, cfs, TABLE, y)
+
+
 def test_errors_name_the_thing() -> None:
     model, cfs, y = solved("relu")
     for wrong, said in (
@@ -148,7 +161,7 @@ def test_errors_name_the_thing() -> None:
         ({"epsilon": -1.0}, "epsilon"),
         ({"eta": 0.0}, "eta"),
         ({"steps": 3}, r"\['steps'\]; there are outer, inner"),
-        ({"eta": 1e35}, "lower eta"),
+        ({"eta": 1e37}, "eta must be positive and less than 1e36, got 1e[+]37"),
     ):
         with pytest.raises(hf.HoldfastError, match=said):
             hf.attack_by_shift(model, cfs, TABLE, y, **wrong)

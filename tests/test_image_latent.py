@@ -182,7 +182,7 @@ def test_the_loss_of_the_vae_by_hand() -> None:
     x, net = digits()[:6], drawn(Variational, SIZE, 4)
     mine, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
     loss = ConvVAE(latent=4, weight=2.0).loss(net, x, 0, mine)
-    m, v = net.encoder(x)[:, :4], net.encoder(x)[:, 4:]
+    m, v = net.distribution(x)
     z = m + (v / 2).exp() * torch.randn(6, 4, generator=theirs)
     missed = (net.decode(z) - x).square().sum((1, 2, 3))
     torch.testing.assert_close(loss, (missed + (m**2 + v.exp() - 1 - v).sum(1)).mean())
@@ -609,7 +609,7 @@ def test_corrections_of_adam() -> None:
 def test_revise_answers_do_not_depend_on_the_company(optimizer: Any) -> None:
     """Pairs that finish leave their slots to others, at different times in different chunks."""
     x, net = digits()[1000:1010], model()
-    e = REVISE(vae=vae(), lam=0.02, max_iter=30, optimizer=optimizer, step={"sgd": 5e-3, "adam": None}[optimizer])
+    e = REVISE(vae=vae(), lam=0.02, max_iter=30, optimizer=optimizer, step={"sgd": 0.02, "adam": None}[optimizer])
     whole = e.fit(net, x).explain(net, x, 3)
     assert len(set(whole.iterations.tolist())) > 3
     for chunk in (1, 3):

@@ -87,9 +87,10 @@ class Gaussians:
     def each(self, z: Tensor) -> Tensor:
         """(n, k) log-densities under every class."""
         parts = list[Tensor]()
-        for rows in chunks(torch.arange(len(z)), 4096):
+        for rows in chunks(torch.arange(len(z)), 128):
             d = pad_rows(z[rows]).double()[None] - self.mean[:, None]  # (k, b, f)
-            y = d @ self.whiten.transpose(1, 2)
+            # One product after the other: a product of stacks takes another way, with other last bits, if it is small.
+            y = torch.stack([by_class @ w.T for by_class, w in zip(d, self.whiten, strict=True)])
             parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
         return torch.cat(parts) if parts else z.new_zeros(0, len(self), dtype=torch.float64)
 

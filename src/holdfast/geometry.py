@@ -5,9 +5,11 @@ import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 Norm = float  # 0, 1, 2 or infinity
 
@@ -57,15 +59,28 @@ def limited_threads(count: int) -> Generator[None]:
             torch.set_num_threads(before)
 
 
-# How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in
-# another order, so the same row could get a score that differs in the last bit with the batch size.
-ROW_BLOCK = 8
+# How many rows the matrix kernels, and exp and the like, handle as one: below that, and for the remainder, they may
+# add in another order, so the same row could get a score that differs in the last bit with the batch size. With the
+# widest registers 32 numbers are two of them.
+ROW_BLOCK = 32
+COLUMN_BLOCK = 8  # in products along, or with, other numbers of columns a row's place may decide about the last bit
 
 
 def pad_rows(x: Tensor) -> Tensor:
     """`x` with zero rows appended up to a multiple of `ROW_BLOCK`: scores then do not depend on n."""
     missing = -len(x) % ROW_BLOCK
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+
+
+class RowBlocks(TorchFunctionMode):
+    """While it is on, linear layers inside any module get `pad_rows` of what they are given, and give back its part:
+    for modules whose other layers are too dear to be given more rows."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not nn.functional.linear:
+            return func(*args, **(kwargs or {}))
+        x, *weights = args
+        return func(pad_rows(x), *weights, **(kwargs or {}))[: len(x)]
 
 
 _GOLDEN = -7046029254386353131  # 2^64 / golden ratio as int64: spreads counters over all bits

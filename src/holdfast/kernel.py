@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from holdfast.errors import ModelError
-from holdfast.geometry import ROW_BLOCK, chunks
+from holdfast.geometry import COLUMN_BLOCK, ROW_BLOCK, chunks
 
 CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
 PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
@@ -66,13 +66,13 @@ def cosines(x: Tensor, X: Tensor, append_one: bool) -> Iterator[Cosines]:
 
 
 def whole(x: Tensor) -> Tensor:
-    """A copy of x (n, d) with zeros appended to both axes up to a multiple of `ROW_BLOCK`.
+    """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of columns.
 
     Matrix products of float64 numbers add in an order that depends on where a row begins in memory, too. Rows of whole
     blocks all begin alike, so that a row's score depends neither on its place nor on n.
     """
     n, d = x.shape
-    return nn.functional.pad(x, (0, -d % ROW_BLOCK, 0, -n % ROW_BLOCK))
+    return nn.functional.pad(x, (0, -d % COLUMN_BLOCK, 0, -n % ROW_BLOCK))
 
 
 def _padded(w: Tensor) -> Tensor:

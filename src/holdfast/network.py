@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, did_you_mean
+from holdfast.geometry import COLUMN_BLOCK
 from holdfast.kernel import NTK
 
 FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)  # what torch.optim.Adam(fused=True) calls
@@ -110,7 +111,7 @@ class Engine:
         self.exact, self.last = len(w) == self.outputs, w[: self.outputs]
         self.dot = self.single and w.shape[1] % 4 > 0  # a product whose bits depend on where a row is in memory
         # The products that end in an odd number of columns are slow; a few zero columns more cost less.
-        width = -self.inputs % 8 if len(weights) > 1 or self.outputs >= 8 else 0
+        width = -self.inputs % COLUMN_BLOCK if len(weights) > 1 or self.outputs >= COLUMN_BLOCK else 0
         first = nn.functional.pad(self.last if len(weights) == 1 else filled[0][0], (0, width))
         self.backward = [first, *[w for w, _ in filled[1:]]]
 

@@ -26,14 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import FileError, HoldfastError, SettingError, untyped
-from holdfast.geometry import chunks
+from holdfast.geometry import COLUMN_BLOCK, RowBlocks, chunks
 from holdfast.image.model import BATCH, MARK, Size, as_images, padded, read_file
 from holdfast.progress import Progress
 from holdfast.settings import Settings
 from holdfast.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
-COLUMNS = 8  # products along, or with, other numbers of columns may differ in the last bit with a row's place
 DARKEST = 1e-3  # mean brightness that the VAE begins with at least, and its counterpart at most
 
 
@@ -117,18 +116,18 @@ class Variational(Codec):
 
     def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """m and log s^2 of the codes, both (n, latent)."""
-        m, v = self.encoder(_laid_out(x)).chunk(2, 1)
+        with RowBlocks():
+            m, v = self.encoder(_laid_out(x)).chunk(2, 1)
         return m, v
 
     def encode(self, x: Tensor) -> Tensor:
         return self.distribution(x)[0]
 
     def decode(self, z: Tensor) -> Tensor:
-        first, missing = cast(nn.Linear, self.decoder[0]), -self.latent % COLUMNS
-        if missing:  # columns of zeros change no sum
+        first, missing = cast(nn.Linear, self.decoder[0]), -self.latent % COLUMN_BLOCK
+        with RowBlocks():  # columns of zeros change no sum
             h = F.linear(F.pad(z, (0, missing)), F.pad(first.weight, (0, missing)), first.bias)
-            return self.decoder[1:](h)
-        return self.decoder(z)
+        return self.decoder[1:](h)
 
     def begin_at(self, brightness: Tensor) -> None:
         """Let every image begin with a mean brightness (c,)."""

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.density import FeatureDensity
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
-from holdfast.geometry import chunks
+from holdfast.geometry import RowBlocks, chunks
 from holdfast.image.networks import ResNet, Shape, empty, ready
 from holdfast.model import Outputs, looks_like_probabilities, to_scores
 
@@ -81,8 +81,8 @@ def words(size: Size) -> str:
 def padded(x: Tensor) -> Tensor:
     """`x` with black images appended, so that convolutions give each image the same bits in any batch.
 
-    Kernels treat single images, and what is left when a batch is shared out among threads, in another order; products
-    of matrices do so with fewer than 4 rows.
+    Kernels treat single images, and what is left when a batch is shared out among threads, in another order; for
+    products of matrices see `RowBlocks`.
     """
     missing = -len(x) % max(4, 2 * torch.get_num_threads())
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
@@ -187,10 +187,11 @@ class ImageModel:
         return z, to_scores(raw, self.outputs)
 
     def _forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        if isinstance(self.module, ResNet):
-            z = self.module.features(x)
-            return z, self.module.head(z)
-        raw = self.module(x.clone())  # modules may normalise in place
+        with RowBlocks():
+            if isinstance(self.module, ResNet):
+                z = self.module.features(x)
+                return z, self.module.head(z)
+            raw = self.module(x.clone())  # modules may normalise in place
         if self.layer is None:
             return None, raw
         if not self._seen:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast.geometry import COLUMN_BLOCK
+
 Pair = tuple[int, int]  # along height and width
-COLUMNS = 8  # products with other numbers of columns may differ, in the last bit, with a row's place in the batch
 
 
 class Fold(torch.autograd.Function):
@@ -59,8 +60,8 @@ class Transposed(nn.Module):
         inputs, *kernel, outputs = self.weight.shape
         weight = self.weight.flatten(1)
         columns = weight.shape[1]
-        if columns % COLUMNS:
-            weight = F.pad(weight, (0, -columns % COLUMNS))
+        if columns % COLUMN_BLOCK:
+            weight = F.pad(weight, (0, -columns % COLUMN_BLOCK))
         parts = (x.reshape(-1, inputs) @ weight)[:, :columns].view(*x.shape[:3], *kernel, outputs)
         out: Tensor = cast(Any, Fold).apply(parts, self.stride)
         return out if self.bias is None else out + self.bias

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.geometry import ROW_BLOCK
+from holdfast.geometry import COLUMN_BLOCK
 from holdfast.model import Model, to_scores
 from holdfast.stack import Members, Stack
 
@@ -144,7 +144,9 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
     back = wl.transpose(1, 2).contiguous()
     # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
     every = w.repeat(m)
-    first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % ROW_BLOCK))
+    first = torch.nn.functional.pad(
+        w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % COLUMN_BLOCK)
+    )
     mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
 
     def value(z: Tensor) -> Value:

@@ -1,9 +1,9 @@
 """The single changes that are open to a person: of one feature, to the nearest value in another cell of it.
 
 A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts are a tree model's
-own thresholds, the answer is the same all over a cell, so the value nearest to the person's own (of a missing number: to
-what stands for it) is the only one worth trying. Moves, pairs of a feature and a cell, are numbered through; a candidate
-is one of them for each feature.
+own thresholds, the answer is the same all over a cell, so the value nearest to the person's own is the only one worth
+trying; of a missing number, that nearest to what stands for it. Moves, pairs of a feature and a cell, are numbered
+through; a candidate is one of them for each feature.
 """
 
 from dataclasses import dataclass, replace

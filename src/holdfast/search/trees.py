@@ -19,13 +19,14 @@ range), and numbers are then pulled back towards the person's own by bisection.
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.convert.leaves import Cells
+from holdfast.convert.leaves import Cells, Leaves
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
@@ -38,6 +39,7 @@ from holdfast.search.proof import decide
 from holdfast.search.tighten import cost_of, revert
 
 CELLS = 1 << 20  # changes weighed at once
+_known: WeakKeyDictionary[Model, tuple[Moves, Table]] = WeakKeyDictionary()  # of tree models that were asked before
 PASSES = 20  # exchanges at most
 HALVINGS = 12  # of a change, on models without thresholds
 
@@ -98,17 +100,12 @@ class TreeSearch(Explainer):
 
     def _prepare(self, model: Model) -> tuple[Moves, Table | None]:
         """The moves, and the leaves if the model has any."""
-        layout = model.schema.layout(model.dtype)
         grown = model.copy.grown if isinstance(model, Converted) else None
+        if grown and grown.leaves:
+            return _tables(model, grown.leaves)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
-        leaves = grown.leaves if grown else None
-        cells = leaves.features if leaves else _asked(model, layout, grown.cells if grown else None, data, self.values)
-        free = [c for c in cells if not layout.fixed[c.at.start]]
-        moves = Moves.of(free, layout, _digits(model))
-        if leaves is None:
-            return moves, None
-        assert isinstance(model, Converted)
-        return moves, Table(leaves, table_moves(leaves.features, moves), model.copy.outputs)
+        at = model.schema.layout(model.dtype)
+        return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.values)), None
 
     def _answer(self, query: Query, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -350,6 +347,21 @@ def _code(move: Tensor) -> Tensor:
 
 def _key(at: Tensor) -> Tensor:
     return _code(at).sum(-1)
+
+
+def _tables(model: Model, leaves: Leaves) -> tuple[Moves, Table]:
+    """What a tree model's leaves are to a search, made once for each model."""
+    if model not in _known:
+        assert isinstance(model, Converted)
+        moves = _moves(model, leaves.features)
+        _known[model] = moves, Table(leaves, table_moves(leaves.features, moves), model.copy.outputs)
+    return _known[model]
+
+
+def _moves(model: Model, cells: list[Cells]) -> Moves:
+    """To the cells of all features that may change."""
+    layout = model.schema.layout(model.dtype)
+    return Moves.of([c for c in cells if not layout.fixed[c.at.start]], layout, _digits(model))
 
 
 def _digits(model: Model) -> Array:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import FileError, HoldfastError, SettingError, untyped
-from holdfast.geometry import ROW_BLOCK, chunks, limited_threads, pad_rows
+from holdfast.geometry import COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, mlp
 from holdfast.progress import Progress
 from holdfast.schema import Schema
@@ -202,14 +202,14 @@ _MARK = "holdfast-autoencoder"
 
 
 def aligned(engine: Engine, *, outputs: bool = True) -> Engine:
-    """The same network with every layer, the last one only if `outputs`, filled up to a multiple of 8 by zeros.
+    """The same network with every layer, the last one only if `outputs`, filled up to whole blocks by zeros.
 
     Products that end in another number of columns are slow, and for some numbers (5, 6, 7, 9, 10, 11) what a row gets
     depends, in the last bit, on its place in the batch.
     """
     weights, before = list[tuple[Tensor, Tensor]](), 0
     for i, (w, b) in enumerate(engine.weights):
-        more = -len(w) % 8 if outputs or i < len(engine.weights) - 1 else 0
+        more = -len(w) % COLUMN_BLOCK if outputs or i < len(engine.weights) - 1 else 0
         weights.append((nn.functional.pad(w, (0, before, 0, more)), nn.functional.pad(b, (0, more))))
         before = more
     return Engine(weights)

@@ -61,8 +61,8 @@ class Shift:
             raise SettingError(f"epsilon must be at least 0, got {self.epsilon}")
         if self.outer < 0 or self.inner < 0:
             raise SettingError(f"outer and inner must be at least 0, got {self.outer} and {self.inner}")
-        if not (math.isfinite(self.eta) and self.eta > 0):
-            raise SettingError(f"eta must be positive, got {self.eta}")
+        if not 0 < self.eta < 1e36:  # single precision ends at 3e38
+            raise SettingError(f"eta must be positive and less than 1e36, got {self.eta}")
         for name, known in (
             ("optimizer", ("adam", "sgd")),
             ("norm", ("linf", "l2")),
