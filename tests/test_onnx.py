@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -26,7 +32,7 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.errors import FileError
+from holdfast.errors import FileError, SchemaError
 from holdfast.files import onnx as interpreter
 from holdfast.files import operators
 from holdfast.files.graph import read_graph
@@ -435,6 +441,190 @@ def test_every_test_of_a_tree(mode: str) -> None:
     x = np.float32([[0, v, 0, w] for v in (-1, 0.1, 1) for w in (-0.2, 5)])
     data = tree_graph(nodes_modes=[mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"])
     assert np.abs(_own(data, x) - session(data).run(["y"], {"x": x})[0]).max() < 1e-6
+
+
+# ---- missing numbers
+
+HOLES = np.where(np.random.default_rng(6).random(X.shape) < 0.25, np.nan, X).astype(np.float32)
+HOLED = hf.Schema.infer(pd.DataFrame(HOLES.astype(np.float64), columns=["a", "b", "c", "d"]))
+FRAME = pd.DataFrame(HOLES.astype(np.float64), columns=HOLED.names)
+FILLED: dict[str, object] = {
+    "imputed": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
+    "scaled first": make_pipeline(StandardScaler(), SimpleImputer(strategy="median"), LogisticRegression()),
+    "ranged first": make_pipeline(MinMaxScaler(), SimpleImputer(), LogisticRegression()),
+    "in parts": make_pipeline(
+        make_column_transformer(
+            (SimpleImputer(strategy="constant", fill_value=-1.5), [0, 2]),
+            (make_pipeline(SimpleImputer(), MinMaxScaler()), [3, 1]),
+        ),
+        LogisticRegression(),
+    ),
+    "network": make_pipeline(SimpleImputer(), MLPClassifier((5,), activation="tanh", max_iter=20, random_state=0)),
+    "forest": make_pipeline(SimpleImputer(), RandomForestClassifier(4, max_depth=3, random_state=0)),
+}
+
+
+def probabilities(data: bytes, rows: np.ndarray) -> np.ndarray:
+    maps = session(data).run(None, {"X": rows})[1]
+    return np.array([[row[k] for k in sorted(row)] for row in maps])
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_graphs_that_fill_numbers_in_take_missing_ones(name: str, tmp_path: Path) -> None:
+    pipeline = fitted(FILLED[name], FRAME, TWO)
+    data = skl(pipeline, HOLES[:1])
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert not model.refused
+    assert model.has_grad == (name != "forest")
+    x = HOLED.encode(FRAME, torch.float64)
+    with model.borrowed():
+        for scores in (model(x), model.judge(FRAME)):
+            assert np.abs(torch.softmax(scores, 1).numpy() - probabilities(data, HOLES)).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", [name for name in FILLED if name != "forest"])
+def test_gradients_where_numbers_are_missing_are_those_of_the_pipeline(name: str, tmp_path: Path) -> None:
+    pipeline = fitted(FILLED[name], FRAME, TWO)
+    (tmp_path / "m.onnx").write_bytes(skl(pipeline, HOLES[:1]))
+    model, direct = hf.Model.load(tmp_path / "m.onnx", HOLED), hf.Model.of(pipeline, HOLED)
+    x = HOLED.encode(FRAME, torch.float64)
+    between = x + 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).double()
+    weights = torch.tensor([[-1.0, 1.0]]).double().expand(len(x), 2)
+    with model.borrowed(), direct.borrowed():
+        assert direct.has_grad
+        for z in (x, between):  # also where a search is on its way, and a number is half missing
+            (a, pull), (b, wanted) = model.vjp(z), direct.vjp(z)
+            assert torch.allclose(a.diff().double(), b.diff(), atol=1e-4)
+            assert torch.allclose(pull(weights), wanted(weights), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", [hf.MinCost(), hf.Descent(steps=150, rounds=3)], ids=["min-cost", "descent"])
+def test_searches_fill_in_as_with_the_pipeline_itself(method: hf.Explainer, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"income": rng.normal(3000, 900, 200).round(), "age": rng.integers(18, 70, 200).astype(float)})
+    y = (table["income"] - 20 * table["age"] > 2100).astype(int)
+    table.loc[rng.random(200) < 0.3, "income"] = np.nan
+    pipeline = make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), StandardScaler(), LogisticRegression())
+    pipeline.fit(table, y)
+    (tmp_path / "m.onnx").write_bytes(skl(pipeline, table.to_numpy(np.float32)[:1]))
+    schema = hf.Schema.infer(table, fixed=["age"], bounds={"income": (0, 9000)})
+    model, direct = hf.Model.load(tmp_path / "m.onnx", schema), hf.Model.of(pipeline, schema)
+    asked = table[table["income"].isna()].head(7)
+    mine, theirs = (method.explain(m, asked, 1) for m in (model, direct))
+    assert mine.found.all()
+    assert (mine.codes == theirs.codes).all()
+    assert mine.after["income"].notna().all()
+    assert np.allclose(mine.after["income"], theirs.after["income"], rtol=1e-2)
+    assert (pipeline.predict(mine.after) == 1).all()
+    assert mine.sentences().iloc[0].startswith("Fill in income")
+
+
+def gradient_boosting(model: HistGradientBoostingClassifier, columns: int) -> bytes:
+    """The trees of scikit-learn's, which skl2onnx does not write with this NumPy."""
+    names = ("treeids", "nodeids", "featureids", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true")
+    table: dict[str, list[float]] = {f"nodes_{name}": [] for name in names}
+    modes, leaves = list[str](), list[tuple[int, int, float]]()
+    for t, (tree,) in enumerate(model._predictors):
+        for i, node in enumerate(tree.nodes):
+            leaf = bool(node["is_leaf"])
+            at = (t, i, int(node["feature_idx"]), 0.0 if leaf else float(node["num_threshold"]), int(node["left"]),
+                  int(node["right"]), int(node["missing_go_to_left"]))  # fmt: skip
+            for column, value in zip(table.values(), at, strict=True):
+                column.append(value)
+            modes.append("LEAF" if leaf else "BRANCH_LEQ")
+            leaves += [(t, i, float(node["value"]))] if leaf else []
+    trees, nodes, weights = zip(*leaves, strict=True)
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["X"], ["label", "y"], domain="ai.onnx.ml", nodes_modes=modes, class_treeids=trees,
+        class_nodeids=nodes, class_ids=[0] * len(leaves), class_weights=weights, classlabels_int64s=[0, 1],
+        base_values=[float(model._baseline_prediction.ravel()[0])], post_transform="LOGISTIC", **table,
+    )  # fmt: skip
+    return graph_of([node], {"X": (1, [None, columns])}, {})
+
+
+def test_trees_that_know_missing_numbers(tmp_path: Path) -> None:
+    grown = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5, early_stopping=False).fit(HOLES, TWO)
+    data = gradient_boosting(grown, HOLES.shape[1])
+    assert np.abs(session(data).run(["y"], {"X": HOLES})[0] - grown.predict_proba(HOLES)).max() < 1e-5
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert not model.refused
+    assert np.abs(torch.softmax(model.judge(FRAME), 1).numpy() - grown.predict_proba(HOLES)).max() < 1e-5
+    asked = FRAME[grown.predict(HOLES) == 0].head(9)
+    cfs = hf.GrowingSpheres(samples=100).explain(model, asked, 1)
+    assert cfs.found.any()
+    assert (grown.predict(cfs.after.to_numpy(np.float32)[cfs.found]) == 1).all()
+
+
+@pytest.mark.parametrize("tracks", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"])
+def test_every_test_of_a_tree_on_missing_numbers(mode: str, tracks: tuple[int, int]) -> None:
+    x = np.float32([[0, v, 0, w] for v in (-1, 0.1, np.nan) for w in (-0.2, np.nan)])
+    modes = [mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"]
+    data = tree_graph(nodes_modes=modes, nodes_missing_value_tracks_true=[tracks[0], 0, 0, tracks[1], 0, 0])
+    assert np.abs(_own(data, x) - session(data).run(["y"], {"x": x})[0]).max() < 1e-6
+
+
+def test_imputers_by_the_book() -> None:
+    x = np.float32([[np.nan, 0, -7], [1, np.nan, np.nan]])
+    for gap in (float("nan"), -7.0, 0.0):
+        for values in ([5.0], [5.0, 6.0, 7.0]):
+            node = helper.make_node("Imputer", ["x"], ["y"], domain="ai.onnx.ml", imputed_value_floats=values,
+                                    replaced_value_float=gap)  # fmt: skip
+            data = graph_of([node], {"x": (1, [None, 3])}, {})
+            assert np.array_equal(_own(data, x), session(data).run(["y"], {"x": x})[0], equal_nan=True)
+
+
+def test_graphs_that_take_no_missing_numbers_say_so(tmp_path: Path) -> None:
+    whole = FRAME.dropna()
+    (tmp_path / "m.onnx").write_bytes(skl(fitted(LogisticRegression(), X, TWO), X[:1]))
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert set(model.refused) == set(HOLED.names)
+    assert model.schema.width == 4
+    count = int(FRAME["a"].isna().sum())
+    with pytest.raises(
+        SchemaError, match=rf"column 'a' has {count} missing numbers.*takes none there: the graph then giv"
+    ):
+        hf.MinCost().explain(model, FRAME, 1)
+    assert hf.MinCost().explain(model, whole.head(5), 1).found.any()
+    some = fitted(make_pipeline(make_column_transformer((SimpleImputer(), [1]), remainder="passthrough"),
+                                LogisticRegression()), X, TWO)  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(skl(some, X[:1]))
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert set(model.refused) == {"a", "c", "d"}
+    assert model.has_grad
+    assert model.predict(FRAME.dropna(subset=["a", "c", "d"])).notna().all()
+
+
+def test_whole_numbers_of_a_graph_are_never_missing(tmp_path: Path) -> None:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+
+    table = FRAME[["a", "b"]].assign(b=(FRAME["b"] * 3).round())
+    schema = hf.Schema.infer(table, integers=["b"])
+    tree = DecisionTreeClassifier(max_depth=3).fit(table.fillna(0.0), TWO)
+    types = [("a", FloatTensorType([None, 1])), ("b", Int64TensorType([None, 1]))]
+    pipeline = make_pipeline(make_column_transformer(("passthrough", ["a", "b"])), tree).fit(table.fillna(0.0), TWO)
+    (tmp_path / "m.onnx").write_bytes(convert_sklearn(pipeline, initial_types=types).SerializeToString())
+    model = hf.Model.load(tmp_path / "m.onnx", schema)
+    assert not model.has_grad
+    assert model.refused == {"b": "the graph takes int64 in 'b', which has no missing numbers"}
+    with pytest.raises(SchemaError, match=r"column 'b' has .* int64"):
+        hf.GrowingSpheres().explain(model, table, 1)
+    cast = [helper.make_node("Cast", ["x"], ["i"], to=7), helper.make_node("Cast", ["i"], ["f"], to=1),
+            helper.make_node("Gather", ["f", "at"], ["y"], axis=1)]  # fmt: skip
+    data = graph_of(cast, {"x": (1, [None, 4])}, {"at": ints(0, 1)})
+    assert interpreter.load(data, HOLED).refused["a"] == "operator Cast: whole numbers cannot be missing"
+
+
+def test_no_digit_is_lost_on_the_way_into_a_graph(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": np.linspace(1e6, 1e6 + 1, 9), "b": np.linspace(0.1, 0.7, 9)})
+    data = graph_of([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": (11, [None, 2])}, {"c": np.float64([1.0, 1.0])})
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", hf.Schema.infer(table), inputs="frame")
+    with model.borrowed():
+        assert np.allclose(model.judge(table), table, rtol=1e-14, atol=0)
 
 
 # ---- what is refused

@@ -425,7 +425,7 @@ class BlackBox(Model):
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
         self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
         if self.refused:
-            schema = self.schema = schema.change(**{name: {"missing": False} for name in self.refused})
+            schema = self.schema = schema.without_gaps(self.refused)
         self._probe = self._spread_rows()
         raw = self._raw(self._probe)
         self._set_classes(classes, raw.shape[1], said)
@@ -573,8 +573,10 @@ def load_model(
         if isinstance(found.model, Model):
             return found.model
         assert schema is not None  # `read` asks for one
-        names = classes or found.classes
-        return Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
+        names, schema = classes or found.classes, schema.without_gaps(found.refused)
+        model = Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
+        model.refused = {**model.refused, **found.refused}
+        return model
     safetensors = untyped("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError
+from holdfast.files.gaps import Gaps
 from holdfast.files.graph import DTYPES, ELEMENTS, ML, Node, Texts
 from holdfast.files.operators import MOST, Operator, need, numbers, room
 from holdfast.files.trees import check_tree, inside, same_lengths
@@ -263,13 +264,18 @@ def normalizer(node: Node, x: Tensor) -> Tensor:
     return x / torch.where(size == 0, 1.0, size)
 
 
-def imputer(node: Node, x: Tensor) -> Tensor:
-    real = x.is_floating_point()
+def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
+    dtype, shape = (x.value.dtype, x.value.shape) if isinstance(x, Gaps) else (x.dtype, x.shape)
+    real = dtype.is_floating_point
     values = torch.tensor(
-        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=x.dtype
+        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=dtype
     )
-    need(node, len(values) in (1, x.shape[-1]), f"{len(values)} values for {tuple(x.shape)}")
+    need(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
     gap = node.attributes.get("replaced_value_float" if real else "replaced_value_int64", 0.0 if real else 0)
+    if isinstance(x, Gaps):
+        if gap != gap:
+            return x.filled(values)
+        x = x.numbers()
     return torch.where(x.isnan() if gap != gap else x == gap, values, x)
 
 
@@ -351,6 +357,11 @@ def _concat_levels(node: Node, *parts: Any) -> Levels:
     return Levels(tuple(c for p in parts for c in p.columns))
 
 
+def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
+    need(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
+    return pick_columns(node, x, index)
+
+
 def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
     need(node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape")
     return x
@@ -381,6 +392,7 @@ PREPARED: dict[str, Callable[[Node], Operator]] = {
 }  # fmt: skip
 ON_LEVELS: dict[str, Operator] = {
     "Identity": same, "Concat": _concat_levels, "Reshape": _reshape_levels, "Cast": _cast_levels,
+    "Gather": _gather_levels,
     f"{ML}.OneHotEncoder": one_hot, f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
 }  # fmt: skip
 TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")
