@@ -657,6 +657,17 @@ def test_sizes_in_a_lightgbm_file_are_counted_anew() -> None:
 # ---- what both libraries' files give
 
 POSITIVE = np.exp(TABLE["a"] / 2) + 0.1
+X_NUMBER = bytes(
+    xgboost.XGBRegressor(n_estimators=2, max_depth=2, objective="reg:tweedie")
+    .fit(TABLE, POSITIVE)
+    .get_booster()
+    .save_raw()
+)
+L_NUMBER = (
+    lightgbm.LGBMRegressor(n_estimators=2, reg_sqrt=True, num_leaves=4, min_child_samples=5, verbose=-1)
+    .fit(TABLE, POSITIVE)
+    .booster_.model_to_string()
+)
 XGBOOST_NUMBERS: dict[str, dict[str, object]] = {
     "reg:squarederror": {},
     "reg:squaredlogerror": {},
@@ -830,7 +841,7 @@ def test_files_cut_off_anywhere_are_refused(tmp_path: Path) -> None:
 
 
 @given(
-    st.sampled_from([X_JSON, X_UBJ, L_TEXT.encode()]),
+    st.sampled_from([X_JSON, X_UBJ, X_NUMBER, L_TEXT.encode(), L_NUMBER.encode()]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=3),
     st.booleans(),
 )
