@@ -14,6 +14,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -535,6 +536,8 @@ def converted(box: BlackBox) -> BlackBox:
     """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
     try:
         copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded")
+        if box.is_regression:  # trees of a graph do not know that their sum is the estimate
+            copy = replace(copy, outputs="value")
         made = Converted(box, copy)
         rows = probes(box.schema, copy.cuts)
         with made.borrowed():

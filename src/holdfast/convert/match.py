@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert import boosters, forests, smooth
+from holdfast.convert import boosters, forests, graphs, smooth
 from holdfast.convert.blend import Blend, coder
 from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
@@ -74,6 +74,7 @@ TREES: dict[str, tuple[Grower, int]] = {
     "xgboost.XGBRegressor": (boosters.xgboost, 24),
     "xgboost.XGBRFRegressor": (boosters.xgboost, 24),
     "lightgbm.LGBMRegressor": (boosters.lightgbm, 256),
+    "holdfast.FlatGraph": (graphs.graph, 256),
 }
 LINEAR = (
     "LogisticRegression",
@@ -108,8 +109,11 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 
 def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
-    raws = Raw.all_of(schema, encoded)
+    is_graph = kind_of(model) == "holdfast.FlatGraph"
+    raws = Raw.all_of(schema, encoded and not is_graph)  # it puts its inputs into the units of the table by itself
     columns = raw_columns(raws)
+    if is_graph:
+        columns = [columns[schema.names.index(name)] for name in model.names]
     if isinstance(model, boosters.Boosted | boosters.BoostedNumbers):
         model = model.booster
         if not encoded:

@@ -211,6 +211,24 @@ def _floats(node: Node, name: str) -> Tensor:
     return given
 
 
+@dataclass(frozen=True)
+class Ensemble:
+    """An operator of trees: what their leaves add up to, and what is made of that."""
+
+    node: Node
+    forest: Forest
+    base: Tensor  # (k,) what the sums begin with
+    share: int  # and are divided by
+    end: Callable[[Tensor], Any]
+
+    def sums(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n, k) in double precision."""
+        return self.forest(self.node, x)[:, : len(self.base)] / self.share + self.base
+
+    def __call__(self, node: Node, x: Tensor) -> Any:
+        return self.end(self.sums(x).float())
+
+
 def tree_classifier(node: Node) -> Operator:
     names = labels(node)
     need(node, len(names) >= 2, "knows fewer than two classes")
@@ -221,13 +239,8 @@ def tree_classifier(node: Node) -> Operator:
     allowed = (0, 1) if single else (0,) if len(names) == 2 else (0, len(names))
     need(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
     need(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
-
-    def run(node: Node, x: Tensor) -> tuple[None, Tensor]:
-        scores = forest(node, x)
-        scores = scores[:, :1] if single else scores
-        return None, after(node, (scores + base if len(base) else scores).float(), forest.all_positive)
-
-    return run
+    base = base if len(base) else torch.zeros(1 if single else len(names), dtype=torch.float64)
+    return Ensemble(node, forest, base, 1, lambda sums: (None, after(node, sums, forest.all_positive)))
 
 
 def tree_regressor(node: Node) -> Operator:
@@ -236,13 +249,8 @@ def tree_regressor(node: Node) -> Operator:
     need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
     forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
     need(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
-
-    def run(node: Node, x: Tensor) -> Tensor:
-        out = forest(node, x)
-        out = out / len(forest.roots) if how == "AVERAGE" else out
-        return (out + base if len(base) else out).float()
-
-    return run
+    base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
+    return Ensemble(node, forest, base, len(forest.roots) if how == "AVERAGE" else 1, lambda sums: sums)
 
 
 # ---- encoders

@@ -23,7 +23,7 @@ from holdfast.errors import FileError, did_you_mean, listed
 from holdfast.files.found import Found, Said
 from holdfast.files.gaps import ON_GAPS, Gaps
 from holdfast.files.graph import DTYPES, ML, Graph, Node, Slot, Texts, read_graph
-from holdfast.files.learnt import LEARNT, ON_LEVELS, PREPARED, TREES, Levels, labels
+from holdfast.files.learnt import LEARNT, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
 from holdfast.files.operators import OPERATORS, Operator
 from holdfast.schema import Schema
 
@@ -236,12 +236,38 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
     if not flat:
         return Found(module, classes, said, refused=refused)
 
-    def step(z: Any) -> Any:
-        with torch.no_grad():
-            return module(torch.as_tensor(z).to(dtype)).double().numpy()
+    return Found(FlatGraph(module, dtype, said), classes, said, "encoded", refused)
 
-    step.__name__ = "onnx"
-    return Found(step, classes, said, "encoded", refused)
+
+class FlatGraph:
+    """A graph without gradients, as a function of encoded rows.
+
+    If it is nothing but trees over columns of the table, they are there for `holdfast.convert` to find thresholds in.
+    """
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
+        self.module, self.dtype = module, dtype
+        self.trees, self.names = trees_alone(module) if isinstance(module, Columns) else (None, [])
+        # What their sums are, and whether they see all digits of the columns.
+        bare = self.trees is None or self.trees.node.text("post_transform", "NONE") == "NONE"
+        self.outputs = outputs if bare else "logits"
+        self.exact = isinstance(module, Columns) and all(s.element == "double" for s in module.inner.slots)
+
+    def __call__(self, z: Any) -> Any:
+        with torch.no_grad():
+            return self.module(torch.as_tensor(z).to(self.dtype)).double().numpy()
+
+
+def trees_alone(module: Columns) -> tuple[Ensemble | None, list[str]]:
+    """The trees of a graph that is nothing else, and the columns that they take, in order."""
+    inner, before = module.inner, module.inner.nodes[:-1]
+    trees = inner.operators[-1] if inner.operators else None
+    if not isinstance(trees, Ensemble) or inner.output not in trees.node.outputs:
+        return None, []
+    if not before and module.together:
+        return trees, module.schema.names
+    side_by_side = len(before) == 1 and before[0].op == "Concat" and set(before[0].inputs) <= set(module.schema.names)
+    return (trees, list(before[0].inputs)) if side_by_side else (None, [])
 
 
 def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
