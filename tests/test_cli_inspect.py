@@ -118,6 +118,30 @@ def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "gradients: no" in said(tmp_path / "m.txt", capsys)
 
 
+def test_files_of_trees_that_estimate_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    value = 100 * TABLE["a"] + 10 * TABLE["b"]
+    xgboost.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(TABLE, value).save_model(tmp_path / "m.json")
+    light = lightgbm.LGBMRegressor(n_estimators=20, num_leaves=4, min_child_samples=5, verbose=-1, n_jobs=1)
+    light.fit(TABLE, value).booster_.save_model(tmp_path / "m.txt")
+    hf.Schema.infer(TABLE).save(tmp_path / "schema.toml")
+    TABLE[value < 0].head(4).to_csv(tmp_path / "people.csv", index=False)
+    for name, objective in (("m.json", "reg:squarederror"), ("m.txt", "regression")):
+        found = inspected(tmp_path / name, capsys)
+        assert (found["loading"], found["outputs"], found["classes"]) == ("safe", "value", None)
+        assert found["details"]["objective"] == objective
+        assert found["methods"]
+        assert set(found["methods"]) <= set(hf.list_methods(gradients=False, regression=True))
+        text = said(tmp_path / name, capsys)
+        assert "outputs: value" in text
+        assert "classes" not in text
+        words = ["explain", str(tmp_path / "people.csv"), "--model", str(tmp_path / name), "--target", "50..80"]
+        words += ["--schema", str(tmp_path / "schema.toml"), "--method", "growing-spheres", "--quiet"]
+        assert main(words) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert {row["status"] for row in rows} == {"found"}
+        assert all(50 <= row["estimate"] <= 80 for row in rows)
+
+
 class Bomb:
     def __init__(self, marker: Path) -> None:
         self.marker = marker

@@ -285,6 +285,32 @@ def test_bare_boosters_and_early_stopping() -> None:
         hf.Model.of(ranks, schema)
 
 
+def test_boosters_find_their_columns_by_name_or_else_by_place() -> None:
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
+    y = (table["a"] - 2 * table["c"] > 0).astype(int)
+    turned = table[["c", "a", "b"]]
+    settings = {"objective": "binary", "verbose": -1, "num_threads": 1}
+    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(table, y), 3)
+    light = lightgbm.train(settings, lightgbm.Dataset(table, y), 3)
+    for made, wanted in ((booster, booster.predict(xgboost.DMatrix(table))), (light, light.predict(table))):
+        model = hf.Model.of(made, hf.Schema.infer(turned))
+        check(model, turned)
+        assert np.allclose(torch.softmax(model.judge(turned), 1)[:, 1], wanted)
+        assert (model.predict(table) == model.predict(turned)).all()
+    unnamed = lightgbm.train(settings, lightgbm.Dataset(table.to_numpy(), y), 3)
+    model = hf.Model.of(unnamed, hf.Schema.infer(table))
+    check(model, table)
+    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], unnamed.predict(table))
+    soft = lightgbm.train({**settings, "objective": "cross_entropy"}, lightgbm.Dataset(table, y * 0.8 + 0.1), 3)
+    model = hf.Model.of(soft, hf.Schema.infer(table))
+    check(model, table)
+    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], soft.predict(table))
+    other = lightgbm.train({**settings, "objective": "cross_entropy_lambda"}, lightgbm.Dataset(table, y), 3)
+    with pytest.raises(hf.HoldfastError, match="neither classifies nor estimates a number"):
+        hf.Model.of(other, hf.Schema.infer(table))
+
+
 def test_one_against_all() -> None:
     """Probabilities that are sigmoids divided by their sum."""
     rng = np.random.default_rng(3)

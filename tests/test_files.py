@@ -38,6 +38,7 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
+from holdfast.convert.boosters import PLAIN
 from holdfast.errors import FileError, UnsafeFileError
 from holdfast.files import bounded, ubjson
 from holdfast.files import lightgbm as own_lightgbm
@@ -507,7 +508,13 @@ def put(key: str, value: object) -> Callable[[dict], None]:
         (lambda m: m["learner"]["learner_model_param"].update(num_class="-4"), "num_class"),
         (lambda m: m["learner"]["learner_model_param"].update(base_score="[1,2,3,4]"), "base scores"),
         (lambda m: m["learner"]["learner_model_param"].update(base_score="lots"), "base score"),
-        (lambda m: m["learner"]["objective"].update(name="reg:squarederror"), "no classifier"),
+        (lambda m: m["learner"]["objective"].update(name="rank:ndcg"), "neither gives probabilities .* 'rank:ndcg'"),
+        (lambda m: m["learner"]["objective"].update(name="survival:cox"), "nor estimates a number"),
+        (lambda m: m["learner"]["objective"].update(evil="1"), "unknown parameter 'evil' of its objective 'binary:log"),
+        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(evil="1"), "unknown parameter 'evil'"),
+        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="1e999"), "expected a number"),
+        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="[1,2]"), "expected a number"),
+        (lambda m: m["learner"]["objective"].update(reg_loss_param=[]), "no 'reg_loss_param'"),
         (lambda m: m["learner"]["gradient_booster"].update(name="evil"), "unknown booster"),
         (lambda m: m["learner"].pop("objective"), "no 'objective'"),
         (lambda m: m.update(learner=[]), "no 'learner'"),
@@ -550,8 +557,6 @@ def test_a_schema_of_other_columns_is_told(tmp_path: Path) -> None:
         hf.Model.load(tmp_path / "m.json", hf.Schema.box(2))
     with pytest.raises(FileError, match="takes a column 'a'"):
         hf.Model.load(tmp_path / "m.json", hf.Schema.box(3))
-    with pytest.raises(FileError, match="order"):
-        hf.Model.load(tmp_path / "m.json", hf.Schema.infer(TABLE[["b", "a", "c"]]))
 
 
 def test_ubjson_is_read_within_bounds() -> None:
@@ -582,6 +587,8 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
     for y, table, more in (
         (TWO, TABLE, {}),
         (THREE, TABLE, {}),
+        (THREE, TABLE, {"objective": "multiclassova"}),
+        (TWO, TABLE, {"objective": "cross_entropy"}),
         (TWO, TABLE, {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5}),
         (BY_JOB, CATEGORIES, {"min_data_per_group": 1, "cat_smooth": 0}),
         (TWO, TABLE, {"min_child_samples": 80}),  # trees of one leaf
@@ -589,10 +596,10 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         path = tmp_path / "m.txt"
         path.write_text(lightgbm_text(y, table, **more))
         assert kind_of(path).name == "lightgbm"
-        expected = lightgbm.Booster(model_file=path).predict(table, num_threads=1)
+        expected = lightgbm.Booster(model_file=path).predict(table, raw_score=True)
         model = hf.Model.load(path, hf.Schema.infer(table))
-        own = model.wrapped.predict_proba(table[table.columns[::-1]])
-        assert np.array_equal(own[:, 1] if expected.ndim == 1 else own, expected), more
+        own = model.wrapped.decision_function(table[table.columns[::-1]])
+        assert np.array_equal(own, expected), more
         assert model.classes == tuple(range(max(2, len(set(y)))))
 
 
@@ -617,7 +624,12 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         (r"max_feature_idx=\d+", "max_feature_idx=99", "names"),
         (r"num_class=1", "num_class=7000000", "num_class"),
         (r"num_tree_per_iteration=1", "num_tree_per_iteration=2", "trees in a step"),
-        (r"objective=binary", "objective=regression", "no classifier"),
+        (r"objective=binary", "objective=lambdarank", "neither classifies nor estimates a number.*'lambdarank'"),
+        (r"objective=binary.*\n", "", "its objective is 'none'"),
+        (r"objective=binary", "objective=binary evil:1", "unknown parameter 'evil' of its objective 'binary'"),
+        (r"objective=binary", "objective=binary sqrt", "unknown parameter 'sqrt'"),
+        (r"objective=binary.*", "objective=quantile alpha:nan", "alpha = 'nan', expected a positive number"),
+        (r"objective=binary.*", "objective=regression num_class:3", "'regression num_class:3' for 1 classes"),
         (r"feature_infos=\S+", "feature_infos=[evil]", "strange range"),
         (r"version=v4", "version=v4\nevil=1", "unknown line"),
         (r"Tree=1", "Tree=7", "is called"),
@@ -640,6 +652,169 @@ def test_sizes_in_a_lightgbm_file_are_counted_anew() -> None:
     sizes = [int(s) for s in re.findall(r"tree_sizes=(.*)", again)[0].split()]
     assert again[start + sizes[0] :].startswith("Tree=1")
     assert again[start + sum(sizes) :].startswith("end of trees")
+
+
+# ---- what both libraries' files give
+
+POSITIVE = np.exp(TABLE["a"] / 2) + 0.1
+X_NUMBER = bytes(
+    xgboost.XGBRegressor(n_estimators=2, max_depth=2, objective="reg:tweedie")
+    .fit(TABLE, POSITIVE)
+    .get_booster()
+    .save_raw()
+)
+L_NUMBER = (
+    lightgbm.LGBMRegressor(n_estimators=2, reg_sqrt=True, num_leaves=4, min_child_samples=5, verbose=-1)
+    .fit(TABLE, POSITIVE)
+    .booster_.model_to_string()
+)
+XGBOOST_NUMBERS: dict[str, dict[str, object]] = {
+    "reg:squarederror": {},
+    "reg:squaredlogerror": {},
+    "reg:absoluteerror": {},
+    "reg:logistic": {},
+    "reg:gamma": {},
+    "reg:pseudohubererror": {"huber_slope": 0.7},
+    "reg:quantileerror": {"quantile_alpha": 0.3},
+    "reg:tweedie": {"tweedie_variance_power": 1.2},
+    "count:poisson": {"max_delta_step": 0.5},
+}
+LIGHTGBM_NUMBERS: dict[str, dict[str, object]] = {
+    "regression": {},
+    "regression_l1": {},
+    "huber": {"alpha": 0.7},
+    "fair": {"fair_c": 0.5},
+    "poisson": {},
+    "quantile": {"alpha": 0.3},
+    "mape": {},
+    "gamma": {},
+    "tweedie": {"tweedie_variance_power": 1.2},
+}
+
+
+def test_all_objectives_that_estimate_are_tried() -> None:
+    assert set(XGBOOST_NUMBERS) == set(own_xgboost.NUMBERS)
+    assert set(LIGHTGBM_NUMBERS) == set(own_lightgbm.NUMBERS)
+
+
+def check_estimates(path: Path, theirs: Callable[[pd.DataFrame], np.ndarray], *, copied: bool) -> None:
+    """The file is a model that estimates, to the bit what the library does, and a search gets answers from it."""
+    model = hf.Model.load(path, SCHEMA)
+    assert model.is_regression
+    assert model.classes == ()
+    assert np.array_equal(model.predict(TABLE), theirs(TABLE))
+    assert bool(model.conversion) == copied, model.conversion.text
+    x = SCHEMA.encode(TABLE, torch.float64)
+    assert torch.allclose(model(x), torch.tensor(theirs(TABLE)[:, None]).double(), rtol=1e-6)
+    wish = float(theirs(TABLE).min() + theirs(TABLE).max()) / 2
+    cfs = hf.GrowingSpheres(samples=50).explain(
+        model, TABLE[theirs(TABLE) < wish].head(), hf.Target.between(wish, None)
+    )
+    assert cfs.found.any()
+    assert (theirs(cfs.after)[cfs.found] >= wish).all()
+
+
+@pytest.mark.parametrize("objective", XGBOOST_NUMBERS)
+@pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
+def test_xgboost_files_that_estimate_a_number(objective: str, booster: str, tmp_path: Path) -> None:
+    settings = {"n_estimators": 4, "n_jobs": 1, "booster": booster, **XGBOOST_NUMBERS[objective]}
+    fitted = xgboost.XGBRegressor(objective=objective, **settings).fit(TABLE, POSITIVE / POSITIVE.max())
+    for name in ("m.json", "m.ubj"):
+        fitted.save_model(tmp_path / name)
+        check_estimates(tmp_path / name, fitted.predict, copied=objective in PLAIN and booster == "gbtree")
+
+
+@pytest.mark.parametrize("objective", LIGHTGBM_NUMBERS)
+@pytest.mark.parametrize("more", [{}, {"reg_sqrt": True}], ids=["", "sqrt"])
+def test_lightgbm_files_that_estimate_a_number(objective: str, more: dict[str, bool], tmp_path: Path) -> None:
+    settings = {"objective": objective, "verbose": -1, "num_threads": 1, "num_leaves": 4, "min_data_in_leaf": 5}
+    grown = lightgbm.train({**settings, **LIGHTGBM_NUMBERS[objective], **more}, lightgbm.Dataset(TABLE, POSITIVE), 4)
+    grown.save_model(tmp_path / "m.txt")
+    roots = "sqrt" in (tmp_path / "m.txt").read_text().partition("objective=")[2].partition("\n")[0]
+    check_estimates(tmp_path / "m.txt", grown.predict, copied=objective in PLAIN and not roots)
+
+
+def test_parameters_of_objectives_are_read_and_checked(tmp_path: Path) -> None:
+    grown = lightgbm.train({"objective": "quantile", "verbose": -1}, lightgbm.Dataset(TABLE, POSITIVE), 2)
+    text = grown.model_to_string()
+    (tmp_path / "m.txt").write_text(text.replace("objective=quantile", "objective=quantile sqrt alpha:0.3"))
+    rooted = lightgbm.Booster(model_file=tmp_path / "m.txt").predict(TABLE)
+    assert not np.allclose(rooted, grown.predict(TABLE))
+    assert np.array_equal(hf.Model.load(tmp_path / "m.txt", SCHEMA).predict(TABLE), rooted)
+    fitted = xgboost.XGBRegressor(objective="reg:quantileerror", quantile_alpha=0.3, n_estimators=2).fit(
+        TABLE, POSITIVE
+    )
+    content = json.loads(bytes(fitted.get_booster().save_raw("json")))
+    for alpha, words in (("[0.3,0.4]", "expected a number"), ("lots", "expected a number"), ("7", "cannot read")):
+        content["learner"]["objective"]["quantile_loss_param"]["quantile_alpha"] = alpha
+        (tmp_path / "m.json").write_text(json.dumps(content))
+        with pytest.raises(FileError, match=words):
+            hf.Model.load(tmp_path / "m.json", SCHEMA)
+    both = xgboost.XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.3, 0.6], n_estimators=2)
+    both.fit(TABLE, POSITIVE).save_model(tmp_path / "m.json")
+    with pytest.raises(FileError, match="num_target = '2'"):
+        hf.Model.load(tmp_path / "m.json", SCHEMA)
+
+
+def holes(table: pd.DataFrame) -> pd.DataFrame:
+    """The same with numbers missing here and there."""
+    rng = np.random.default_rng(4)
+    return table.assign(**{c: table[c].mask(rng.random(len(table)) < 0.2) for c in ("a", "b")})
+
+
+MADE: dict[str, Callable[[], object]] = {
+    "xgboost": lambda: xgboost.XGBClassifier(**DEEP),
+    "xgboost forest": lambda: xgboost.XGBRFClassifier(**DEEP),
+    "xgboost number": lambda: xgboost.XGBRegressor(**DEEP),
+    "xgboost number forest": lambda: xgboost.XGBRFRegressor(**DEEP),
+    "xgboost linear": lambda: xgboost.XGBClassifier(booster="gblinear", n_estimators=4, n_jobs=1),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(**LIGHT),
+    "lightgbm number": lambda: lightgbm.LGBMRegressor(**LIGHT),
+}
+DEEP = {"n_estimators": 4, "max_depth": 3, "n_jobs": 1, "enable_categorical": True, "max_cat_to_onehot": 1}
+LIGHT = {"n_estimators": 4, "num_leaves": 6, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "cat_smooth": 0}
+TABLES = {
+    "numbers": TABLE,
+    "gaps": holes(TABLE),
+    "categories": CATEGORIES,
+    "two lists": CATEGORIES.assign(place=pd.Categorical(RNG.choice(["n", "s", "w"], len(TABLE)))),
+    "all": holes(CATEGORIES),
+    "array": TABLE,
+}
+# A linear booster takes plain numbers only.
+TAKEN = [(m, t) for m in MADE for t in TABLES if m != "xgboost linear" or t in ("numbers", "array")]
+
+
+@pytest.mark.parametrize(("name", "what"), TAKEN)
+@pytest.mark.parametrize("turned", [False, True], ids=["same order", "another order"])
+def test_files_of_trees_get_exact_copies(name: str, what: str, turned: bool, tmp_path: Path) -> None:
+    table, path = TABLES[what], tmp_path / "m.ubj"
+    y = THREE if name in ("xgboost", "lightgbm") else BY_JOB if "job" in table else TWO
+    fitted = MADE[name]().fit(table.to_numpy() if what == "array" else table, y)
+    getattr(fitted, "booster_", fitted).save_model(path)
+    seen = table[table.columns[::-1]] if turned and what != "array" else table
+    schema = hf.Schema.infer(seen)
+    model = hf.Model.load(path, schema)
+    assert bool(model.conversion) == (name != "xgboost linear"), model.conversion.text
+    assert not model.refused
+    raw = {"raw_score": True} if "lightgbm" in name else {"output_margin": True}
+    theirs = np.asarray(fitted.predict(table.to_numpy() if what == "array" else table, **raw), dtype=float)
+    x = schema.encode(seen, torch.float64)
+    with model.borrowed():
+        for mine in (model(x), model.judge(seen)):
+            if model.is_regression:
+                assert np.allclose(mine.squeeze(1), theirs, atol=1e-6)
+                continue
+            wanted = torch.tensor(theirs if theirs.ndim == 2 else np.stack([0 * theirs, theirs], 1))
+            assert torch.allclose(torch.softmax(mine, 1), torch.softmax(wanted, 1), atol=1e-6)
+    assert len(set(model.predict(seen))) > 1
+
+
+def test_columns_of_the_library_s_own_names_are_taken_in_order(tmp_path: Path) -> None:
+    grown = xgboost.train({"max_depth": 2}, xgboost.DMatrix(TABLE.set_axis(["f0", "f1", "f2"], axis=1), TWO), 2)
+    grown.save_model(tmp_path / "m.json")
+    theirs = grown.predict(xgboost.DMatrix(TABLE.set_axis(["f0", "f1", "f2"], axis=1)))
+    assert np.array_equal(hf.Model.load(tmp_path / "m.json", SCHEMA).predict(TABLE), theirs)
 
 
 # ---- files cut off or damaged
@@ -666,7 +841,7 @@ def test_files_cut_off_anywhere_are_refused(tmp_path: Path) -> None:
 
 
 @given(
-    st.sampled_from([X_JSON, X_UBJ, L_TEXT.encode()]),
+    st.sampled_from([X_JSON, X_UBJ, X_NUMBER, L_TEXT.encode(), L_NUMBER.encode()]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=3),
     st.booleans(),
 )
@@ -683,9 +858,9 @@ def test_damaged_files_of_trees_are_refused_or_load(data: bytes, edits: list[tup
             found = reader.load(bytes(raw), SCHEMA)
         except hf.HoldfastError:
             return
-        scores = found.model.predict_proba(TABLE)
+        scores = found.model.predict(TABLE)
     assert scores.shape[0] == len(TABLE)
-    assert isinstance(found.model, xgboost.XGBClassifier | own_lightgbm.Booster)
+    assert isinstance(found.model, xgboost.XGBClassifier | xgboost.XGBRegressor | lightgbm.Booster)
 
 
 @given(st.binary(max_size=200))

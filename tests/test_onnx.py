@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -26,10 +35,12 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.errors import FileError
+from holdfast.errors import FileError, SchemaError
+from holdfast.feature import Feature
 from holdfast.files import onnx as interpreter
 from holdfast.files import operators
 from holdfast.files.graph import read_graph
+from holdfast.model import Converted
 from holdfast.network import describe
 
 RNG = np.random.default_rng(0)
@@ -385,7 +396,8 @@ TREE = {
 }  # fmt: skip
 
 
-def tree_graph(opset: int = 20, **changes: object) -> bytes:
+def tree_graph(kind: int = 1, **changes: object) -> bytes:
+    """A graph of two trees over numbers of this kind; what is None is left out."""
     attributes = {
         **TREE,
         "class_ids": [0, 0, 0, 0],
@@ -393,8 +405,9 @@ def tree_graph(opset: int = 20, **changes: object) -> bytes:
         "classlabels_int64s": [3, 7],
         **changes,
     }
-    node = helper.make_node("TreeEnsembleClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", **attributes)
-    return graph_of([node], {"x": (1, [None, 4])}, {}, opset)
+    given = {name: value for name, value in attributes.items() if value is not None}
+    node = helper.make_node("TreeEnsembleClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", **given)
+    return graph_of([node], {"x": (kind, [None, 4])}, {})
 
 
 @pytest.mark.parametrize("how", ["NONE", "LOGISTIC", "SOFTMAX"])
@@ -435,6 +448,302 @@ def test_every_test_of_a_tree(mode: str) -> None:
     x = np.float32([[0, v, 0, w] for v in (-1, 0.1, 1) for w in (-0.2, 5)])
     data = tree_graph(nodes_modes=[mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"])
     assert np.abs(_own(data, x) - session(data).run(["y"], {"x": x})[0]).max() < 1e-6
+
+
+# ---- missing numbers
+
+HOLES = np.where(np.random.default_rng(6).random(X.shape) < 0.25, np.nan, X).astype(np.float32)
+HOLED = hf.Schema.infer(pd.DataFrame(HOLES.astype(np.float64), columns=["a", "b", "c", "d"]))
+FRAME = pd.DataFrame(HOLES.astype(np.float64), columns=HOLED.names)
+FILLED: dict[str, object] = {
+    "imputed": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
+    "scaled first": make_pipeline(StandardScaler(), SimpleImputer(strategy="median"), LogisticRegression()),
+    "ranged first": make_pipeline(MinMaxScaler(), SimpleImputer(), LogisticRegression()),
+    "in parts": make_pipeline(
+        make_column_transformer(
+            (SimpleImputer(strategy="constant", fill_value=-1.5), [0, 2]),
+            (make_pipeline(SimpleImputer(), MinMaxScaler()), [3, 1]),
+        ),
+        LogisticRegression(),
+    ),
+    "network": make_pipeline(SimpleImputer(), MLPClassifier((5,), activation="tanh", max_iter=20, random_state=0)),
+    "forest": make_pipeline(SimpleImputer(), RandomForestClassifier(4, max_depth=3, random_state=0)),
+}
+
+
+def probabilities(data: bytes, rows: np.ndarray) -> np.ndarray:
+    maps = session(data).run(None, {"X": rows})[1]
+    return np.array([[row[k] for k in sorted(row)] for row in maps])
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_graphs_that_fill_numbers_in_take_missing_ones(name: str, tmp_path: Path) -> None:
+    pipeline = fitted(FILLED[name], FRAME, TWO)
+    data = skl(pipeline, HOLES[:1])
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert not model.refused
+    assert model.has_grad == (name != "forest")
+    x = HOLED.encode(FRAME, torch.float64)
+    with model.borrowed():
+        for scores in (model(x), model.judge(FRAME)):
+            assert np.abs(torch.softmax(scores, 1).numpy() - probabilities(data, HOLES)).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", [name for name in FILLED if name != "forest"])
+def test_gradients_where_numbers_are_missing_are_those_of_the_pipeline(name: str, tmp_path: Path) -> None:
+    pipeline = fitted(FILLED[name], FRAME, TWO)
+    (tmp_path / "m.onnx").write_bytes(skl(pipeline, HOLES[:1]))
+    model, direct = hf.Model.load(tmp_path / "m.onnx", HOLED), hf.Model.of(pipeline, HOLED)
+    x = HOLED.encode(FRAME, torch.float64)
+    between = x + 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).double()
+    weights = torch.tensor([[-1.0, 1.0]]).double().expand(len(x), 2)
+    with model.borrowed(), direct.borrowed():
+        assert direct.has_grad
+        for z in (x, between):  # also where a search is on its way, and a number is half missing
+            (a, pull), (b, wanted) = model.vjp(z), direct.vjp(z)
+            assert torch.allclose(a.diff().double(), b.diff(), atol=1e-4)
+            assert torch.allclose(pull(weights), wanted(weights), atol=1e-4)
+
+
+@pytest.mark.parametrize("method", [hf.MinCost(), hf.Descent(steps=150, rounds=3)], ids=["min-cost", "descent"])
+def test_searches_fill_in_as_with_the_pipeline_itself(method: hf.Explainer, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"income": rng.normal(3000, 900, 200).round(), "age": rng.integers(18, 70, 200).astype(float)})
+    y = (table["income"] - 20 * table["age"] > 2100).astype(int)
+    table.loc[rng.random(200) < 0.3, "income"] = np.nan
+    pipeline = make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), StandardScaler(), LogisticRegression())
+    pipeline.fit(table, y)
+    (tmp_path / "m.onnx").write_bytes(skl(pipeline, table.to_numpy(np.float32)[:1]))
+    schema = hf.Schema.infer(table, fixed=["age"], bounds={"income": (0, 9000)})
+    model, direct = hf.Model.load(tmp_path / "m.onnx", schema), hf.Model.of(pipeline, schema)
+    asked = table[table["income"].isna()].head(7)
+    mine, theirs = (method.explain(m, asked, 1) for m in (model, direct))
+    assert mine.found.all()
+    assert (mine.codes == theirs.codes).all()
+    assert mine.after["income"].notna().all()
+    assert np.allclose(mine.after["income"], theirs.after["income"], rtol=1e-2)
+    assert (pipeline.predict(mine.after) == 1).all()
+    assert mine.sentences().iloc[0].startswith("Fill in income")
+
+
+def gradient_boosting(model: HistGradientBoostingClassifier, columns: int) -> bytes:
+    """The trees of scikit-learn's, which skl2onnx does not write with this NumPy."""
+    names = ("treeids", "nodeids", "featureids", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true")
+    table: dict[str, list[float]] = {f"nodes_{name}": [] for name in names}
+    modes, leaves = list[str](), list[tuple[int, int, float]]()
+    for t, (tree,) in enumerate(model._predictors):
+        for i, node in enumerate(tree.nodes):
+            leaf = bool(node["is_leaf"])
+            at = (t, i, int(node["feature_idx"]), 0.0 if leaf else float(node["num_threshold"]), int(node["left"]),
+                  int(node["right"]), int(node["missing_go_to_left"]))  # fmt: skip
+            for column, value in zip(table.values(), at, strict=True):
+                column.append(value)
+            modes.append("LEAF" if leaf else "BRANCH_LEQ")
+            leaves += [(t, i, float(node["value"]))] if leaf else []
+    trees, nodes, weights = zip(*leaves, strict=True)
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["X"], ["label", "y"], domain="ai.onnx.ml", nodes_modes=modes, class_treeids=trees,
+        class_nodeids=nodes, class_ids=[0] * len(leaves), class_weights=weights, classlabels_int64s=[0, 1],
+        base_values=[float(model._baseline_prediction.ravel()[0])], post_transform="LOGISTIC", **table,
+    )  # fmt: skip
+    return graph_of([node], {"X": (1, [None, columns])}, {})
+
+
+def test_trees_that_know_missing_numbers(tmp_path: Path) -> None:
+    grown = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5, early_stopping=False).fit(HOLES, TWO)
+    data = gradient_boosting(grown, HOLES.shape[1])
+    assert np.abs(session(data).run(["y"], {"X": HOLES})[0] - grown.predict_proba(HOLES)).max() < 1e-5
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert not model.refused
+    assert np.abs(torch.softmax(model.judge(FRAME), 1).numpy() - grown.predict_proba(HOLES)).max() < 1e-5
+    asked = FRAME[grown.predict(HOLES) == 0].head(9)
+    cfs = hf.GrowingSpheres(samples=100).explain(model, asked, 1)
+    assert cfs.found.any()
+    assert (grown.predict(cfs.after.to_numpy(np.float32)[cfs.found]) == 1).all()
+
+
+@pytest.mark.parametrize("tracks", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"])
+def test_every_test_of_a_tree_on_missing_numbers(mode: str, tracks: tuple[int, int]) -> None:
+    x = np.float32([[0, v, 0, w] for v in (-1, 0.1, np.nan) for w in (-0.2, np.nan)])
+    modes = [mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"]
+    data = tree_graph(nodes_modes=modes, nodes_missing_value_tracks_true=[tracks[0], 0, 0, tracks[1], 0, 0])
+    assert np.abs(_own(data, x) - session(data).run(["y"], {"x": x})[0]).max() < 1e-6
+
+
+def test_imputers_by_the_book() -> None:
+    x = np.float32([[np.nan, 0, -7], [1, np.nan, np.nan]])
+    for gap in (float("nan"), -7.0, 0.0):
+        for values in ([5.0], [5.0, 6.0, 7.0]):
+            node = helper.make_node("Imputer", ["x"], ["y"], domain="ai.onnx.ml", imputed_value_floats=values,
+                                    replaced_value_float=gap)  # fmt: skip
+            data = graph_of([node], {"x": (1, [None, 3])}, {})
+            assert np.array_equal(_own(data, x), session(data).run(["y"], {"x": x})[0], equal_nan=True)
+
+
+def test_graphs_that_take_no_missing_numbers_say_so(tmp_path: Path) -> None:
+    whole = FRAME.dropna()
+    (tmp_path / "m.onnx").write_bytes(skl(fitted(LogisticRegression(), X, TWO), X[:1]))
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert set(model.refused) == set(HOLED.names)
+    assert model.schema.width == 4
+    count = int(FRAME["a"].isna().sum())
+    with pytest.raises(
+        SchemaError, match=rf"column 'a' has {count} missing numbers.*takes none there: the graph then giv"
+    ):
+        hf.MinCost().explain(model, FRAME, 1)
+    assert hf.MinCost().explain(model, whole.head(5), 1).found.any()
+    some = fitted(make_pipeline(make_column_transformer((SimpleImputer(), [1]), remainder="passthrough"),
+                                LogisticRegression()), X, TWO)  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(skl(some, X[:1]))
+    model = hf.Model.load(tmp_path / "m.onnx", HOLED)
+    assert set(model.refused) == {"a", "c", "d"}
+    assert model.has_grad
+    assert model.predict(FRAME.dropna(subset=["a", "c", "d"])).notna().all()
+
+
+def test_whole_numbers_of_a_graph_are_never_missing(tmp_path: Path) -> None:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+
+    table = FRAME[["a", "b"]].assign(b=(FRAME["b"] * 3).round())
+    schema = hf.Schema.infer(table, integers=["b"])
+    tree = DecisionTreeClassifier(max_depth=3).fit(table.fillna(0.0), TWO)
+    types = [("a", FloatTensorType([None, 1])), ("b", Int64TensorType([None, 1]))]
+    pipeline = make_pipeline(make_column_transformer(("passthrough", ["a", "b"])), tree).fit(table.fillna(0.0), TWO)
+    (tmp_path / "m.onnx").write_bytes(convert_sklearn(pipeline, initial_types=types).SerializeToString())
+    model = hf.Model.load(tmp_path / "m.onnx", schema)
+    assert not model.has_grad
+    assert model.refused == {"b": "the graph takes int64 in 'b', which has no missing numbers"}
+    with pytest.raises(SchemaError, match=r"column 'b' has .* int64"):
+        hf.GrowingSpheres().explain(model, table, 1)
+    cast = [helper.make_node("Cast", ["x"], ["i"], to=7), helper.make_node("Cast", ["i"], ["f"], to=1),
+            helper.make_node("Gather", ["f", "at"], ["y"], axis=1)]  # fmt: skip
+    data = graph_of(cast, {"x": (1, [None, 4])}, {"at": ints(0, 1)})
+    assert interpreter.load(data, HOLED).refused["a"] == "operator Cast: whole numbers cannot be missing"
+
+
+def test_no_digit_is_lost_on_the_way_into_a_graph(tmp_path: Path) -> None:
+    table = pd.DataFrame({"a": np.linspace(1e6, 1e6 + 1, 9), "b": np.linspace(0.1, 0.7, 9)})
+    data = graph_of([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": (11, [None, 2])}, {"c": np.float64([1.0, 1.0])})
+    (tmp_path / "m.onnx").write_bytes(data)
+    model = hf.Model.load(tmp_path / "m.onnx", hf.Schema.infer(table), inputs="frame")
+    with model.borrowed():
+        assert np.allclose(model.judge(table), table, rtol=1e-14, atol=0)
+
+
+# ---- exact copies of trees
+
+
+def check_copy(
+    data: bytes, frame: pd.DataFrame, tmp_path: Path, schema: hf.Schema | None = None, **more: object
+) -> hf.Model:
+    """The graph has a copy over its own thresholds, which scores as the graph does."""
+    (tmp_path / "m.onnx").write_bytes(data)
+    schema = schema or hf.Schema.infer(frame)
+    model = hf.Model.load(tmp_path / "m.onnx", schema, **more)
+    assert isinstance(model, Converted), model.conversion.text
+    assert model.copy.grown is not None
+    x = schema.encode(frame, torch.float64)
+    mine, theirs = model(x), model.judge(frame)
+    if not model.is_regression:
+        mine, theirs = torch.softmax(mine, 1), torch.softmax(theirs, 1)
+    assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+    return model
+
+
+GROWN = [
+    DecisionTreeClassifier(max_depth=3), RandomForestClassifier(4, max_depth=3, random_state=0),
+    ExtraTreesClassifier(4, max_depth=4, random_state=0), GradientBoostingClassifier(n_estimators=3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("estimator", GROWN, ids=lambda e: type(e).__name__)
+def test_trees_get_exact_copies(estimator: object, y: np.ndarray, tmp_path: Path) -> None:
+    frame = pd.DataFrame(X.astype(np.float64), columns=["a", "b", "c", "d"])
+    model = fitted(estimator, X, y)
+    own = check_copy(skl(model, X[:1]), frame, tmp_path)
+    assert np.abs(torch.softmax(own.judge(frame), 1).numpy() - model.predict_proba(X)).max() < 1e-5
+    cfs = hf.TreeSearch().explain(own, frame[model.predict(X) == 0].head(5), 1)
+    assert cfs.found.all()
+    assert (model.predict(cfs.after.to_numpy(np.float32)) == 1).all()
+
+
+def test_trees_that_estimate_a_number_get_exact_copies(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X.astype(np.float64), columns=["a", "b", "c", "d"])
+    for estimator in (RandomForestRegressor(4, max_depth=4, random_state=0), GradientBoostingRegressor(n_estimators=5)):
+        model = fitted(estimator, X, 100 * X[:, 0] + X[:, 1])
+        own = check_copy(skl(model, X[:1]), frame, tmp_path, outputs="value")
+        assert own.is_regression
+        assert np.allclose(own.predict(frame), model.predict(X), rtol=1e-5)
+        cfs = hf.TreeSearch().explain(own, frame[model.predict(X) < 0].head(5), hf.Target.between(20, 90))
+        assert cfs.found.all()
+
+
+def test_deep_trees_are_walked_by_the_graph_s_own_operator(tmp_path: Path) -> None:
+    rows = np.random.default_rng(7).normal(size=(1500, 3)).astype(np.float32)
+    y = np.random.default_rng(8).integers(0, 2, len(rows))
+    model = RandomForestClassifier(2, random_state=0).fit(rows, y)
+    assert model.estimators_[0].get_n_leaves() > 256
+    frame = pd.DataFrame(rows.astype(np.float64), columns=["a", "b", "c"])
+    own = check_copy(skl(model, rows[:1]), frame, tmp_path)
+    assert "own code" in own.conversion.text
+    assert np.abs(torch.softmax(own.judge(frame), 1).numpy() - model.predict_proba(rows)).max() < 1e-6
+
+
+def test_trees_over_named_columns_and_missing_numbers_get_exact_copies(tmp_path: Path) -> None:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    grown = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5, early_stopping=False).fit(HOLES, TWO)
+    check_copy(gradient_boosting(grown, HOLES.shape[1]), FRAME, tmp_path)
+    whole = FRAME.fillna(0.0)
+    prepare = make_column_transformer(("passthrough", ["c", "a", "d"]))
+    pipeline = make_pipeline(prepare, RandomForestClassifier(4, max_depth=4, random_state=0)).fit(whole, TWO)
+    types = [(name, FloatTensorType([None, 1])) for name in ("a", "b", "c", "d")]
+    data = convert_sklearn(pipeline, initial_types=types).SerializeToString()
+    model = check_copy(data, whole, tmp_path)
+    assert (model.predict(whole) == pipeline.predict(whole)).all()
+
+
+@pytest.mark.parametrize("tracks", [0, 1])
+@pytest.mark.parametrize("kind", [1, 11], ids=["float", "double"])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
+def test_copies_ask_what_the_tree_asks(mode: str, kind: int, tracks: int, tmp_path: Path) -> None:
+    near = [0.1, np.nextafter(0.1, 0), np.nextafter(0.1, 1), float(np.float32(0.1)), np.nextafter(np.float32(0.1), 0.0)]
+    table = [[0.0, v, 0.5, w] for v in (*near, -1.0, np.nan) for w in (-0.2, 5.0, float(np.float32(-0.2)), np.nan)]
+    frame = pd.DataFrame(table, columns=["a", "b", "c", "d"])
+    numbers = {} if kind == 1 else {
+        "nodes_values": None, "class_weights": None,
+        "nodes_values_as_tensor": numpy_helper.from_array(np.float64(TREE["nodes_values"])),
+        "class_weights_as_tensor": numpy_helper.from_array(np.float64([0.1, 0.3, 0.2, 0.4])),
+    }  # fmt: skip
+    data = tree_graph(
+        kind=kind, nodes_modes=[mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"], post_transform="LOGISTIC",
+        nodes_missing_value_tracks_true=[tracks, 0, 0, tracks, 0, 0], **numbers,
+    )  # fmt: skip
+    exact = hf.Schema(tuple(Feature(name, seen=(-3, 3), missing=True) for name in frame))  # encoded as they are
+    model = check_copy(data, frame, tmp_path, exact, inputs="frame")
+    rows = frame.to_numpy(np.float32 if kind == 1 else np.float64)
+    assert np.abs(torch.softmax(model.judge(frame), 1).numpy() - session(data).run(["y"], {"x": rows})[0]).max() < 1e-6
+
+
+def test_what_has_no_copy_says_why(tmp_path: Path) -> None:
+    def why(data: bytes) -> str:
+        (tmp_path / "m.onnx").write_bytes(data)
+        model = hf.Model.load(tmp_path / "m.onnx", BOX, inputs="frame")
+        assert not model.conversion
+        return model.conversion.text
+
+    same = ["BRANCH_EQ", "LEAF", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF"]
+    assert why(tree_graph(nodes_modes=same)) == "a node asks whether two numbers are the same"
+    mixed = {name: [TREE[name][i] for i in (0, 3, 1, 2, 4, 5)] for name in TREE if name.startswith("nodes_")}
+    assert why(tree_graph(**mixed)) == "the nodes of its trees are not one tree after the other"
+    scaled = make_pipeline(StandardScaler(), DecisionTreeClassifier(max_depth=3))
+    assert why(skl(fitted(scaled, X, TWO), X[:1])) == "the graph is more than trees over columns of the table"
 
 
 # ---- what is refused

@@ -14,6 +14,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -425,7 +426,7 @@ class BlackBox(Model):
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
         self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
         if self.refused:
-            schema = self.schema = schema.change(**{name: {"missing": False} for name in self.refused})
+            schema = self.schema = schema.without_gaps(self.refused)
         self._probe = self._spread_rows()
         raw = self._raw(self._probe)
         self._set_classes(classes, raw.shape[1], said)
@@ -535,6 +536,8 @@ def converted(box: BlackBox) -> BlackBox:
     """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
     try:
         copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded")
+        if box.is_regression:  # trees of a graph do not know that their sum is the estimate
+            copy = replace(copy, outputs="value")
         made = Converted(box, copy)
         rows = probes(box.schema, copy.cuts)
         with made.borrowed():
@@ -573,8 +576,10 @@ def load_model(
         if isinstance(found.model, Model):
             return found.model
         assert schema is not None  # `read` asks for one
-        names = classes or found.classes
-        return Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
+        names, schema = classes or found.classes, schema.without_gaps(found.refused)
+        model = Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
+        model.refused = {**model.refused, **found.refused}
+        return model
     safetensors = untyped("safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 from itertools import product
@@ -86,6 +86,10 @@ class Schema:
             self[name]
             _check_fields(name, entry)
         return replace(self, features=tuple(replace(f, **changes.get(f.name, {})) for f in self.features))
+
+    def without_gaps(self, names: Iterable[str]) -> "Schema":
+        """A copy in which numbers of these columns may not be missing."""
+        return self.change(**{name: {"missing": False} for name in names})
 
     # ---- reading it
 

@@ -3,7 +3,7 @@
 columns    every input of the estimator as a function of one column of the table
 smooth     linear models and networks -> a differentiable torch program
 nodes      the nodes of all trees of a model, whatever library it comes from
-forests    scikit-learn's trees as nodes;  boosters: XGBoost's and LightGBM's
+forests    scikit-learn's trees as nodes;  boosters: XGBoost's and LightGBM's;  graphs: those of ONNX
 blend      all trees at once, over blocks of rows
 match      which of these a model gets, and why another gets none
 """

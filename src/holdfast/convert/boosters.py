@@ -15,18 +15,23 @@ from holdfast.convert.nodes import Nodes
 from holdfast.errors import ModelError, untyped
 from holdfast.feature import Array
 
-# Objectives by which a Booster estimates a number, and those of them that do so without a function at the end.
+# Beginnings of objectives by which a Booster estimates a number; and those that do so without a function at the end.
 NUMBERS = (
     "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
 )  # fmt: skip
+CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
 PLAIN = (
     "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
     "regression", "regression_l1", "huber", "fair", "quantile", "mape",
 )  # fmt: skip
 
 
+def _is_xgboost(booster: Any) -> bool:
+    return type(booster).__module__.startswith("xgboost")
+
+
 def _objective(booster: Any) -> str:
-    if type(booster).__module__.startswith("xgboost"):
+    if _is_xgboost(booster):
         return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
     return str(booster.dump_model(num_iteration=1).get("objective", "none"))
 
@@ -34,6 +39,19 @@ def _objective(booster: Any) -> str:
 def boosted(booster: Any) -> "Boosted | BoostedNumbers":
     """A bare Booster in the manner of an estimator."""
     return BoostedNumbers(booster) if _objective(booster).startswith(NUMBERS) else Boosted(booster)
+
+
+def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
+    """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
+    other ones, as LightGBM has for those of an array."""
+    names: Any = booster.feature_names if _is_xgboost(booster) else booster.feature_name()
+    return list(columns) if names is None or not set(names) <= set(columns) else list(names)
+
+
+def _rows(booster: Any, table: Any) -> Any:
+    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it."""
+    rows = table[as_trained(booster, list(table.columns))] if isinstance(table, pd.DataFrame) else table
+    return untyped("xgboost").DMatrix(rows, enable_categorical=True) if _is_xgboost(booster) else rows
 
 
 class BoostedNumbers:
@@ -45,9 +63,7 @@ class BoostedNumbers:
         self.booster = booster
 
     def predict(self, frame: Any) -> Any:
-        if not type(self.booster).__module__.startswith("xgboost"):
-            return self.booster.predict(frame)
-        return self.booster.predict(untyped("xgboost").DMatrix(frame, enable_categorical=True))
+        return self.booster.predict(_rows(self.booster, frame))
 
 
 class Boosted:
@@ -55,15 +71,14 @@ class Boosted:
 
     def __init__(self, booster: Any) -> None:
         self.booster, self.objective = booster, _objective(booster)
-        self.xgboost = type(booster).__module__.startswith("xgboost")
-        if not self.objective.startswith(("binary", "multi")):
+        if not self.objective.startswith(CLASSES) or self.objective == "cross_entropy_lambda":
             raise ModelError(f"a Booster with objective {self.objective!r} neither classifies nor estimates a number")
 
     def decision_function(self, frame: Any) -> Any:
-        if not self.xgboost:
-            return self.booster.predict(frame, raw_score=True) * _steepness(self.objective)
-        rows = untyped("xgboost").DMatrix(frame, enable_categorical=True)
-        return self.booster.predict(rows, output_margin=True)
+        rows = _rows(self.booster, frame)
+        if _is_xgboost(self.booster):
+            return self.booster.predict(rows, output_margin=True)
+        return self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
 
 
 def is_booster(model: Any) -> bool:
@@ -179,7 +194,7 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     content = booster.dump_model()  # up to the best round, like its predictions
     objective = str(content.get("objective", "none"))
     plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
-    if not plain and objective.partition(" ")[0] not in ("binary", "multiclass"):
+    if not plain and objective.partition(" ")[0] not in ("binary", "multiclass", "cross_entropy"):
         raise RefusedError(f"its objective {objective!r} has no exact copy")
     steep = _steepness(objective)
     per_round = int(content["num_tree_per_iteration"])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert import boosters, forests, smooth
+from holdfast.convert import boosters, forests, graphs, smooth
 from holdfast.convert.blend import Blend, coder
 from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
@@ -74,6 +74,7 @@ TREES: dict[str, tuple[Grower, int]] = {
     "xgboost.XGBRegressor": (boosters.xgboost, 24),
     "xgboost.XGBRFRegressor": (boosters.xgboost, 24),
     "lightgbm.LGBMRegressor": (boosters.lightgbm, 256),
+    "holdfast.FlatGraph": (graphs.graph, 256),
 }
 LINEAR = (
     "LogisticRegression",
@@ -108,9 +109,15 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 
 def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
-    raws = Raw.all_of(schema, encoded)
+    is_graph = kind_of(model) == "holdfast.FlatGraph"
+    raws = Raw.all_of(schema, encoded and not is_graph)  # it puts its inputs into the units of the table by itself
     columns = raw_columns(raws)
-    model = model.booster if isinstance(model, boosters.Boosted | boosters.BoostedNumbers) else model
+    if is_graph:
+        columns = [columns[schema.names.index(name)] for name in model.names]
+    if isinstance(model, boosters.Boosted | boosters.BoostedNumbers):
+        model = model.booster
+        if not encoded:
+            columns = [columns[schema.names.index(name)] for name in boosters.as_trained(model, schema.names)]
     steps, last = list[Any](), model
     while kind_of(last) == "sklearn.Pipeline":
         steps += [step for _, step in last.steps[:-1] if step is not None and not isinstance(step, str)]
@@ -118,7 +125,8 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     for step in steps:
         columns = through(step, columns)
     kind = kind_of(last)
-    _check_names(model, last, schema, encoded)
+    if not encoded:
+        _check_names(model, schema)
     if kind in TREES:
         hollow = kind.startswith("xgboost.") and _is_sparse(steps, schema)
         return _trees(last, kind, columns, raws, hollow, schema)
@@ -146,11 +154,9 @@ def _is_sparse(steps: list[Any], schema: Schema) -> bool:
     return hasattr(rows, "tocsr")
 
 
-def _check_names(model: Any, last: Any, schema: Schema, encoded: bool) -> None:
+def _check_names(model: Any, schema: Schema) -> None:
     names = getattr(model, "feature_names_in_", None)
-    if names is None and kind_of(last).endswith(".Booster"):
-        names = last.feature_names if hasattr(last, "feature_names") else last.feature_name()
-    if names is not None and not encoded and [str(n) for n in names] != schema.names:
+    if names is not None and [str(n) for n in names] != schema.names:
         raise RefusedError("it was trained on other columns, or in another order, than the schema has")
 
 

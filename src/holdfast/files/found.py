@@ -1,13 +1,14 @@
 """What a model file turned out to hold, ready for `Model.of`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
 @dataclass(frozen=True)
 class Found:
-    """A model from a file: the object itself, the names of its classes, what it returns and what it takes.
+    """A model from a file: the object itself, the names of its classes, what it returns and what it takes; and the
+    columns that may be missing by the schema, not here, with the reason, so that it takes rows of the others.
 
     None where the file does not say: `Model.of` then decides as it does for models from elsewhere.
     """
@@ -16,6 +17,7 @@ class Found:
     classes: Sequence[Any] | None = None
     outputs: Literal["logits", "probabilities"] | None = None
     inputs: Literal["frame", "encoded"] | None = None
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError
+from holdfast.files.gaps import Gaps
 from holdfast.files.graph import DTYPES, ELEMENTS, ML, Node, Texts
 from holdfast.files.operators import MOST, Operator, need, numbers, room
 from holdfast.files.trees import check_tree, inside, same_lengths
@@ -210,6 +211,24 @@ def _floats(node: Node, name: str) -> Tensor:
     return given
 
 
+@dataclass(frozen=True)
+class Ensemble:
+    """An operator of trees: what their leaves add up to, and what is made of that."""
+
+    node: Node
+    forest: Forest
+    base: Tensor  # (k,) what the sums begin with
+    share: int  # and are divided by
+    end: Callable[[Tensor], Any]
+
+    def sums(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n, k) in double precision."""
+        return self.forest(self.node, x)[:, : len(self.base)] / self.share + self.base
+
+    def __call__(self, node: Node, x: Tensor) -> Any:
+        return self.end(self.sums(x).float())
+
+
 def tree_classifier(node: Node) -> Operator:
     names = labels(node)
     need(node, len(names) >= 2, "knows fewer than two classes")
@@ -220,13 +239,8 @@ def tree_classifier(node: Node) -> Operator:
     allowed = (0, 1) if single else (0,) if len(names) == 2 else (0, len(names))
     need(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
     need(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
-
-    def run(node: Node, x: Tensor) -> tuple[None, Tensor]:
-        scores = forest(node, x)
-        scores = scores[:, :1] if single else scores
-        return None, after(node, (scores + base if len(base) else scores).float(), forest.all_positive)
-
-    return run
+    base = base if len(base) else torch.zeros(1 if single else len(names), dtype=torch.float64)
+    return Ensemble(node, forest, base, 1, lambda sums: (None, after(node, sums, forest.all_positive)))
 
 
 def tree_regressor(node: Node) -> Operator:
@@ -235,13 +249,8 @@ def tree_regressor(node: Node) -> Operator:
     need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
     forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
     need(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
-
-    def run(node: Node, x: Tensor) -> Tensor:
-        out = forest(node, x)
-        out = out / len(forest.roots) if how == "AVERAGE" else out
-        return (out + base if len(base) else out).float()
-
-    return run
+    base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
+    return Ensemble(node, forest, base, len(forest.roots) if how == "AVERAGE" else 1, lambda sums: sums)
 
 
 # ---- encoders
@@ -263,13 +272,18 @@ def normalizer(node: Node, x: Tensor) -> Tensor:
     return x / torch.where(size == 0, 1.0, size)
 
 
-def imputer(node: Node, x: Tensor) -> Tensor:
-    real = x.is_floating_point()
+def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
+    dtype, shape = (x.value.dtype, x.value.shape) if isinstance(x, Gaps) else (x.dtype, x.shape)
+    real = dtype.is_floating_point
     values = torch.tensor(
-        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=x.dtype
+        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=dtype
     )
-    need(node, len(values) in (1, x.shape[-1]), f"{len(values)} values for {tuple(x.shape)}")
+    need(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
     gap = node.attributes.get("replaced_value_float" if real else "replaced_value_int64", 0.0 if real else 0)
+    if isinstance(x, Gaps):
+        if gap != gap:
+            return x.filled(values)
+        x = x.numbers()
     return torch.where(x.isnan() if gap != gap else x == gap, values, x)
 
 
@@ -351,6 +365,11 @@ def _concat_levels(node: Node, *parts: Any) -> Levels:
     return Levels(tuple(c for p in parts for c in p.columns))
 
 
+def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
+    need(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
+    return pick_columns(node, x, index)
+
+
 def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
     need(node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape")
     return x
@@ -381,6 +400,7 @@ PREPARED: dict[str, Callable[[Node], Operator]] = {
 }  # fmt: skip
 ON_LEVELS: dict[str, Operator] = {
     "Identity": same, "Concat": _concat_levels, "Reshape": _reshape_levels, "Cast": _cast_levels,
+    "Gather": _gather_levels,
     f"{ML}.OneHotEncoder": one_hot, f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
 }  # fmt: skip
 TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")

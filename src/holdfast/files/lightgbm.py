@@ -30,7 +30,11 @@ SETS = ("cat_boundaries", "cat_threshold")
 WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
 MOST_TREES, MOST_COLUMNS = 100_000, 1_000_000
 NAME = re.compile(r"[^\x00-\x20,=\[\]{}:\"]+")
-OBJECTIVES = ("binary", "multiclass", "multiclassova", "cross_entropy")
+CLASSES = ("binary", "multiclass", "multiclassova", "cross_entropy")
+NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
+# What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
+PARAMETERS = ("num_class", "sigmoid", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power")
+ROOTS = "sqrt"  # the trees estimate the square root
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -69,16 +73,19 @@ def parse(data: bytes) -> dict[str, Any]:
 
 def _objective(words: list[str], classes: int) -> list[str]:
     """'multiclass num_class:3', as LightGBM will be told; its numbers must fit the rest."""
-    name = words[0] if words else ""
-    if name not in OBJECTIVES:
-        raise FileError(f"the LightGBM file is no classifier: its objective is {' '.join(words)!r}")
-    parts = [word.partition(":") for word in words[1:]]
-    given = {key: value for key, _, value in parts}
-    steep = _float(given.get("sigmoid", "1"))
-    fits = set(given) <= {"num_class", "sigmoid"} and 0 < steep < math.inf
-    if not fits or given.get("num_class", "1") != str(classes):
+    name = words[0] if words else "none"
+    if name not in (*CLASSES, *NUMBERS):
+        raise FileError(f"the LightGBM file neither classifies nor estimates a number: its objective is {name!r}")
+    roots = [word for word in words[1:] if word == ROOTS and name in NUMBERS]
+    given = {key: value for key, _, value in (word.partition(":") for word in words[1:] if word not in roots)}
+    for key, value in given.items():
+        if key not in PARAMETERS:
+            raise FileError(f"the LightGBM file has an unknown parameter {key!r} of its objective {name!r}")
+        if not 0 < _float(value) < math.inf:
+            raise FileError(f"the LightGBM file has {key} = {value[:40]!r}, expected a positive number")
+    if given.get("num_class", "1") != str(classes):
         raise FileError(f"the LightGBM file has the objective {' '.join(words)[:80]!r} for {classes} classes")
-    return words
+    return [name, *roots[:1], *(f"{key}:{_number(_float(value))}" for key, value in given.items())]
 
 
 def _lines(lines: list[str], bare: tuple[str, ...] = ()) -> dict[str, str]:
@@ -239,31 +246,18 @@ def _number(value: float) -> str:
 def load(data: bytes, schema: Schema) -> Found:
     """LightGBM's own booster, read from text that was checked."""
     model = parse(data)
-    order = columns_of(model["names"], schema, r"Column_\d+")
+    columns_of(model["names"], schema, r"Column_\d+")
     lightgbm = optional("lightgbm", "trees")
     try:
         booster = lightgbm.Booster(model_str=written(model))
     except Exception as error:
         raise FileError(f"LightGBM cannot read the file: {error}") from None
-    return Found(Booster(booster, max(model["classes"], 2), order))
-
-
-class Booster:
-    """LightGBM's booster as a classifier of classes 0, 1, ..: what it predicts are probabilities."""
-
-    def __init__(self, booster: Any, classes: int, names: list[str]) -> None:
-        self.booster_, self.classes_ = booster, np.arange(classes)
-        self.names = names
-
-    def predict_proba(self, frame: Any) -> Any:
-        p = np.asarray(self.booster_.predict(frame[self.names], num_threads=1))
-        return np.stack([1 - p, p], 1) if p.ndim == 1 else p
-
-    def predict(self, frame: Any) -> Any:
-        return self.classes_[self.predict_proba(frame).argmax(1)]
+    return Found(booster, None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
 
 
 def describe(data: bytes) -> Said:
     model = parse(data)
     details = {"trees": len(model["trees"]), "objective": model["objective"][0]}
+    if details["objective"] in NUMBERS:
+        return Said(model["names"], None, "value", False, details)
     return Said(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)

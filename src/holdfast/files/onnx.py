@@ -7,7 +7,8 @@ those that are known (`operators`, `learnt`), and nothing else of it is used. Tw
     over the columns     one input per column, or one for all, in the user's units, as exported from scikit-learn
 
 A graph over columns starts from encoded rows too: numbers are put back into their units, and categories go in as
-weights of their levels, so that it is differentiable by everything a search moves.
+weights of their levels, so that it is differentiable by everything a search moves. Numbers that are missing go in too,
+where the graph takes them (`holdfast.files.gaps`).
 """
 
 import hashlib
@@ -20,14 +21,16 @@ from torch import Tensor, nn
 
 from holdfast.errors import FileError, did_you_mean, listed
 from holdfast.files.found import Found, Said
+from holdfast.files.gaps import ON_GAPS, Gaps
 from holdfast.files.graph import DTYPES, ML, Graph, Node, Slot, Texts, read_graph
-from holdfast.files.learnt import LEARNT, ON_LEVELS, PREPARED, TREES, Levels, labels
+from holdfast.files.learnt import LEARNT, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
 from holdfast.files.operators import OPERATORS, Operator
 from holdfast.schema import Schema
 
 Inputs = Literal["frame", "encoded"]
 REAL = ("float", "double", "float16")
 KNOWN = {**OPERATORS, **LEARNT, **PREPARED}
+Column = Tensor | Levels | Gaps
 WHOLE = 1e-6  # a number this near to a whole one, in a column of whole numbers, is that
 
 
@@ -60,7 +63,7 @@ class Interpreter(nn.Module):
         rows = x.reshape(len(x), *cast(tuple[int, ...], sizes)) if len(sizes) > 1 and None not in sizes else x
         return self.run({slot.name: rows.to(DTYPES.get(slot.element, torch.float32))})
 
-    def run(self, given: dict[str, Tensor | Levels]) -> Tensor:
+    def run(self, given: dict[str, Column]) -> Tensor:
         """The output for these inputs."""
         values: dict[str, Any] = {**self.texts, **{n: getattr(self, own) for n, own in self.names.items()}, **given}
         for node, operator in zip(self.nodes, self.operators, strict=True):
@@ -70,6 +73,7 @@ class Interpreter(nn.Module):
             for name, value in zip(node.outputs, results, strict=False):
                 values[name] = value
         out = values[self.output]
+        out = out.numbers() if isinstance(out, Gaps) else out
         if not isinstance(out, Tensor):
             raise FileError(f"output {self.output!r} of the graph holds no numbers")
         return out
@@ -84,6 +88,10 @@ def _carry_out(node: Node, operator: Operator, parts: list[Any]) -> Any:
             if node.op in ON_LEVELS:
                 return ON_LEVELS[node.op](node, *parts)
             parts = [p.numbers(node) if isinstance(p, Levels) else p for p in parts]
+        if any(isinstance(p, Gaps) for p in parts):
+            if node.op in ON_GAPS:
+                return ON_GAPS[node.op](operator, node, *parts)
+            parts = [p.numbers() if isinstance(p, Gaps) else p for p in parts]
         return operator(node, *parts)
     except FileError:
         raise
@@ -133,16 +141,10 @@ class Columns(nn.Module):
 
     def __init__(self, inner: Interpreter, schema: Schema) -> None:
         super().__init__()
-        gaps = [f.name for f in schema.features if f.has_gaps]
-        if gaps:
-            raise FileError(
-                f"column {gaps[0]!r} may be missing, which a graph over the table is not read with; fill it in, and "
-                "set missing = false in the schema"
-            )
         # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
-        self.center = nn.Parameter(torch.tensor([f.center for f in schema.features]).double(), requires_grad=False)
-        self.scale = nn.Parameter(torch.tensor([f.scale for f in schema.features]).double(), requires_grad=False)
-        self.inner, self.schema = inner, schema
+        units = torch.tensor([(f.center, f.scale) for f in schema.features], dtype=torch.float64)
+        self.center, self.scale = (nn.Parameter(column.clone(), requires_grad=False) for column in units.T)
+        self.inner, self.schema, self.at = inner, schema, schema.layout(torch.float64)
         self.together = len(inner.slots) == 1 and inner.slots[0].name not in schema.names
 
     def forward(self, z: Tensor) -> Tensor:
@@ -152,26 +154,35 @@ class Columns(nn.Module):
             parts = [self.column(z, i, slot) for i in range(len(self.schema.features))]
             if slot.element == "text" or any(isinstance(p, Levels) for p in parts):
                 raise FileError("the graph takes all columns in one input, which cannot hold texts and numbers")
-            return self.inner.run({slot.name: torch.cat(cast(list[Tensor], parts), 1)})
+            return self.inner.run({slot.name: _carry_out(_SIDE_BY_SIDE, OPERATORS["Concat"], parts)})
         return self.inner.run({n: self.column(z, i, slots[n]) for i, n in enumerate(self.schema.names) if n in slots})
 
-    def column(self, z: Tensor, i: int, slot: Slot) -> Tensor | Levels:
+    def column(self, z: Tensor, i: int, slot: Slot) -> Column:
         """(n, 1) the values of a column in the user's units."""
-        f, part = self.schema.features[i], z[:, self.schema.slices[i]]
+        f, s = self.schema.features[i], self.schema.slices[i]
         if f.is_category:
-            levels = Levels(((part, (*f.levels, *(["nan"] * f.missing))),))
+            levels = Levels(((z[:, s], (*f.levels, *(["nan"] * f.missing))),))
             return levels if slot.element == "text" or not self.together else levels.numbers(_HAND_IN)
-        value = part * self.scale[i] + self.center[i]
-        if f.kind != "real":
-            whole = value.round()
-            value = torch.where((value - whole).abs() < WHOLE, value + (whole - value).detach(), value)
+        value = self.in_units(z[:, s.start : s.start + 1], i)
         if f.kind == "ordered":
             return Levels(((hats(value, len(f.levels)), f.levels),))
         if slot.element == "text":
             raise FileError(f"the graph takes texts in {slot.name!r}, where the schema has numbers")
+        if f.has_gaps:
+            if slot.element not in REAL:
+                raise FileError(f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers")
+            parts = value, z[:, s.stop - 1 : s.stop], self.in_units(self.at.stand_in[s.start], i).expand_as(value)
+            return Gaps(*(part.to(DTYPES[slot.element]) for part in parts))
         if slot.element == "bool":
             return value > 0.5
         return value.to(DTYPES[slot.element]) if slot.element in REAL else value  # whole ones stay real, for gradients
+
+    def in_units(self, encoded: Tensor, i: int) -> Tensor:
+        value = encoded * self.scale[i] + self.center[i]
+        if self.schema.features[i].kind == "real":
+            return value
+        whole = value.round()
+        return torch.where((value - whole).abs() < WHOLE, value + (whole - value).detach(), value)
 
 
 def hats(value: Tensor, count: int) -> Tensor:
@@ -188,6 +199,7 @@ def hats(value: Tensor, count: int) -> Tensor:
 
 
 _HAND_IN = Node("input", 1, (), (), {})
+_SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 
 
 # ---- loading
@@ -199,8 +211,11 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
     output, classes = scores_of(graph)
     inner = Interpreter(graph, output, hashlib.sha256(data).hexdigest()[:16])
     inputs = inputs or takes(graph, schema)
+    refused: dict[str, str] = {}
     if inputs == "frame":
-        module: nn.Module = Columns(inner, _check_columns(graph, schema))
+        refused = no_gaps(inner, _check_columns(graph, schema))
+        schema = schema.without_gaps(refused)
+        module: nn.Module = Columns(inner, schema)
     else:
         _check_encoded(graph, schema)
         module = plain(inner, graph) or inner
@@ -219,14 +234,58 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
         probable = probable and _ends_in_sigmoid(inner, output)
     said = "probabilities" if probable else "logits"
     if not flat:
-        return Found(module, classes, said)
+        return Found(module, classes, said, refused=refused)
 
-    def step(z: Any) -> Any:
+    return Found(FlatGraph(module, dtype, said), classes, said, "encoded", refused)
+
+
+class FlatGraph:
+    """A graph without gradients, as a function of encoded rows.
+
+    If it is nothing but trees over columns of the table, they are there for `holdfast.convert` to find thresholds in.
+    """
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
+        self.module, self.dtype = module, dtype
+        self.trees, self.names = trees_alone(module) if isinstance(module, Columns) else (None, [])
+        # What their sums are, and whether they see all digits of the columns.
+        bare = self.trees is None or self.trees.node.text("post_transform", "NONE") == "NONE"
+        self.outputs = outputs if bare else "logits"
+        self.exact = isinstance(module, Columns) and all(s.element == "double" for s in module.inner.slots)
+
+    def __call__(self, z: Any) -> Any:
         with torch.no_grad():
-            return module(torch.as_tensor(z).to(dtype)).double().numpy()
+            return self.module(torch.as_tensor(z).to(self.dtype)).double().numpy()
 
-    step.__name__ = "onnx"
-    return Found(step, classes, said, "encoded")
+
+def trees_alone(module: Columns) -> tuple[Ensemble | None, list[str]]:
+    """The trees of a graph that is nothing else, and the columns that they take, in order."""
+    inner, before = module.inner, module.inner.nodes[:-1]
+    trees = inner.operators[-1] if inner.operators else None
+    if not isinstance(trees, Ensemble) or inner.output not in trees.node.outputs:
+        return None, []
+    if not before and module.together:
+        return trees, module.schema.names
+    side_by_side = len(before) == 1 and before[0].op == "Concat" and set(before[0].inputs) <= set(module.schema.names)
+    return (trees, list(before[0].inputs)) if side_by_side else (None, [])
+
+
+def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
+    """The columns of numbers that may be missing by the schema, where the graph takes none, and why."""
+    gaps, out = [f.name for f in schema.features if f.has_gaps], dict[str, str]()
+    for name in gaps:
+        alone = schema.without_gaps(other for other in gaps if other != name)
+        at, rows = alone.layout(torch.float64), alone.probe.clone()
+        rows[:, at.gaps[1]] = 1.0
+        try:
+            with torch.no_grad():
+                fine = bool(Columns(inner, alone)(at.whole(rows)).isfinite().all())
+        except FileError as error:
+            out[name] = str(error)
+            continue
+        if not fine:
+            out[name] = "the graph then gives scores that are no numbers"
+    return out
 
 
 def _try_out(module: nn.Module, rows: Tensor) -> tuple[Tensor, bool]:

@@ -5,6 +5,7 @@ of a tree without a look, and takes sizes from the file.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,7 +21,25 @@ from holdfast.schema import Schema
 
 MOST_COLUMNS, MOST_CLASSES, MOST_CATEGORIES = 1_000_000, 100_000, 1 << 18
 ROOT, DELETED = 2**31 - 1, 2**31 - 1  # the parent of the root, and the column of a node that was taken out
-OBJECTIVES = ("binary:logistic", "multi:softprob", "multi:softmax")
+# What a model was trained for -> where the file has the parameters of that, and each with what it is if left out.
+LOSS = ("reg_loss_param", {"scale_pos_weight": "1"})
+CLASSES = {
+    "binary:logistic": LOSS,
+    "multi:softprob": ("softmax_multiclass_param", {"num_class": "0"}),
+    "multi:softmax": ("softmax_multiclass_param", {"num_class": "0"}),
+}
+NUMBERS = {
+    "reg:squarederror": LOSS,
+    "reg:squaredlogerror": LOSS,
+    "reg:absoluteerror": LOSS,
+    "reg:logistic": LOSS,
+    "reg:gamma": LOSS,
+    "reg:pseudohubererror": ("pseudo_huber_param", {"huber_slope": "1"}),
+    "reg:quantileerror": ("quantile_loss_param", {"quantile_alpha": "[0.5]"}),
+    "reg:tweedie": ("tweedie_regression_param", {"tweedie_variance_power": "1.5"}),
+    "count:poisson": ("poisson_regression_param", {"max_delta_step": "0.7"}),
+}
+OBJECTIVES = CLASSES | NUMBERS
 NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 Entry = dict[str, Any]
 
@@ -63,22 +82,16 @@ def _learner(learner: Entry) -> Entry:
     base = str(given.get("base_score", "5E-1"))
     if not re.fullmatch(rf"\[?{NUMBER}(?:,{NUMBER})*\]?", base):
         raise FileError(f"the XGBoost file has a strange base score {base[:40]!r}")
-    name = objective.get("name")
-    if name not in OBJECTIVES:
-        raise FileError(f"the XGBoost file is no classifier that gives probabilities: its objective is {name!r}")
-    several = name.startswith("multi:")
+    goal = _objective(objective)
+    several = goal["name"].startswith("multi:")
     if several != (classes >= 2):
-        raise FileError(f"the XGBoost file has the objective {name!r} and {classes} classes")
+        raise FileError(f"the XGBoost file has the objective {goal['name']!r} and {classes} classes")
     if len(base.split(",")) not in (1, max(classes, 1)):
         raise FileError(f"the XGBoost file has {len(base.split(','))} base scores for {classes} classes")
     params = {"num_feature": str(columns), "num_class": str(classes), "num_target": "1", "base_score": base,
               "boost_from_average": "1"}  # fmt: skip
-    goal: Entry = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
-    weight = str(objective.get("reg_loss_param", {}).get("scale_pos_weight", "1"))
-    if not several:
-        if not re.fullmatch(NUMBER, weight):
-            raise FileError("the XGBoost file has a weight that is no number")
-        goal = {"name": name, "reg_loss_param": {"scale_pos_weight": weight}}
+    if several:  # also of a model that would only name the class
+        goal = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
     return {
         "attributes": _texts(learner.get("attributes", {})),
         "feature_names": _names(learner.get("feature_names", []), columns),
@@ -87,6 +100,28 @@ def _learner(learner: Entry) -> Entry:
         "learner_model_param": params,
         "objective": goal,
     }
+
+
+def _objective(objective: Entry) -> Entry:
+    """What the model was trained for, as XGBoost will be told: with all of its parameters, each of them a number."""
+    name = objective.get("name")
+    if name not in OBJECTIVES:
+        raise FileError(
+            f"the XGBoost file neither gives probabilities of classes nor estimates a number: its objective is {name!r}"
+        )
+    place, known = OBJECTIVES[name]
+    given = _entry(objective, place) if place in objective else {}
+    strange = [key for key in (*objective, *given) if key not in ("name", place, *known)]
+    if strange:
+        raise FileError(f"the XGBoost file has an unknown parameter {strange[0]!r} of its objective {name!r}")
+    return {"name": name, place: {key: _parameter(key, given.get(key, usual)) for key, usual in known.items()}}
+
+
+def _parameter(key: str, value: Any) -> str:
+    word = str(value)
+    if not re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) or not math.isfinite(float(word.strip("[]"))):
+        raise FileError(f"the XGBoost file has {key} = {word[:40]!r}, expected a number")
+    return word
 
 
 def _count(given: Entry, key: str, most: int, default: str | None = None) -> int:
@@ -261,21 +296,48 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
 
 
 def load(data: bytes, schema: Schema) -> Found:
-    """XGBoost's own classifier, read from JSON that was checked."""
+    """XGBoost's own classifier or regressor, read from JSON that was checked."""
     model = parse(data)
     learner = model["learner"]
     count = int(learner["learner_model_param"]["num_feature"])
     names = learner["feature_names"] or [f"f{i}" for i in range(count)]
     order = columns_of(names, schema, r"f\d+")
+    if order != schema.names:
+        _put_in_order(learner, [order.index(name) for name in schema.names])
+    if learner["feature_names"]:
+        learner["feature_names"] = schema.names
     xgboost = optional("xgboost", "trees")
-    classifier = xgboost.XGBClassifier(n_jobs=1)
+    estimates = learner["objective"]["name"] in NUMBERS
+    estimator = xgboost.XGBRegressor(n_jobs=1) if estimates else xgboost.XGBClassifier(n_jobs=1)
     try:
-        classifier.load_model(bytearray(json.dumps(model).encode()))
+        estimator.load_model(bytearray(json.dumps(model).encode()))
     except Exception as error:
         raise FileError(f"XGBoost cannot read the file: {str(error).splitlines()[0]}") from None
-    if order != schema.names:
-        raise FileError(f"the model takes its columns in the order {order[:6]}..; put the schema's in that order")
-    return Found(classifier)
+    return Found(estimator)
+
+
+def _put_in_order(learner: Entry, order: list[int]) -> None:
+    """The same model over its columns in another order: the first of them is now the one at place order[0], and so on.
+
+    XGBoost itself refuses a table whose columns are not in the order it knows.
+    """
+    if learner["feature_types"]:
+        learner["feature_types"] = [learner["feature_types"][i] for i in order]
+    booster = learner["gradient_booster"]
+    model: Entry = booster.get("gbtree", booster)["model"]
+    if booster["name"] == "gblinear":
+        weights = np.reshape(model["weights"], (len(order) + 1, -1))  # the last row belongs to no column
+        model["weights"] = weights[[*order, len(order)]].ravel().tolist()
+        return
+    place = {was: now for now, was in enumerate(order)} | {DELETED: DELETED}
+    for tree in model["trees"]:
+        tree["split_indices"] = [place[i] for i in tree["split_indices"]]
+    if model.get("cats", {}).get("enc"):
+        cats = model["cats"]
+        parts = np.split(np.asarray(cats["sorted_idx"], np.int64), cats["feature_segments"][1:-1])
+        cats["enc"], parts = [cats["enc"][i] for i in order], [parts[i] for i in order]
+        cats["sorted_idx"] = np.concatenate(parts).tolist()
+        cats["feature_segments"] = np.cumsum([0, *map(len, parts)]).tolist()
 
 
 def describe(data: bytes) -> Said:
@@ -283,5 +345,8 @@ def describe(data: bytes) -> Said:
     classes, booster = int(learner["learner_model_param"]["num_class"]), learner["gradient_booster"]
     trees = booster.get("gbtree", booster).get("model", {}).get("trees", [])
     inputs = learner["feature_names"] or [f"{learner['learner_model_param']['num_feature']} columns"]
-    details = {"booster": booster["name"], "trees": len(trees), "objective": learner["objective"]["name"]}
+    name = learner["objective"]["name"]
+    details = {"booster": booster["name"], "trees": len(trees), "objective": name}
+    if name in NUMBERS:
+        return Said(inputs, None, "value", False, details)
     return Said(inputs, list(range(max(classes, 2))), "probabilities", False, details)

@@ -1,0 +1,54 @@
+"""The trees of an ONNX graph that is nothing else, as `holdfast.files.onnx` has read and checked them."""
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from holdfast.convert.columns import RefusedError
+from holdfast.convert.forests import Kernel
+from holdfast.convert.nodes import Nodes
+from holdfast.feature import Array
+
+LT, GTE, GT = 1, 2, 3  # tests of a node; 0 is <=, and what comes after asks whether two numbers are the same
+
+
+def graph(model: Any) -> tuple[Nodes, Kernel]:
+    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it asks for the higher values."""
+    if model.trees is None:
+        raise RefusedError("the graph is more than trees over columns of the table")
+    trees, forest = model.trees, model.trees.forest
+    test, tracks, roots, yes, no, threshold = (
+        cast(npt.NDArray[Any], table.numpy())
+        for table in (forest.mode, forest.missing, forest.roots, forest.left, forest.right, forest.values)
+    )
+    here = np.arange(len(test))
+    inner = yes != here
+    if (test[inner] > GT).any():
+        raise RefusedError("a node asks whether two numbers are the same")
+    tree = np.searchsorted(roots, here, "right")
+    if (tree[yes] != tree).any() or (tree[no] != tree).any():
+        raise RefusedError("the nodes of its trees are not one tree after the other")
+    turned = (test == GTE) | (test == GT)
+    below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)  # v < t is v <= the number next to t
+    exact = threshold.dtype == np.float64 and model.exact
+    nodes = Nodes(
+        roots=roots,
+        left=np.where(inner, np.where(turned, no, yes), -1),
+        right=np.where(inner, np.where(turned, yes, no), -1),
+        column=forest.feature.numpy(),
+        threshold=np.where((test == LT) | (test == GTE), below, threshold).astype(np.float64),
+        missing_left=tracks != turned,
+        value=forest.leaf[:, : len(trees.base)].numpy(),
+        adds_to=np.full(len(roots), -1),
+        start=trees.base.numpy(),
+        precision=np.float64 if exact else np.float32,
+        share=float(trees.share),
+        outputs=model.outputs,
+    )
+
+    def kernel(inputs: Any) -> Array:
+        return trees.sums(torch.as_tensor(inputs)).numpy()
+
+    return nodes, kernel
