@@ -304,7 +304,7 @@ def test_functions_and_modules_say_that_they_estimate() -> None:
 
     assert not is_regressor(Bare())
     assert hf.Model.of(Bare(), schema, outputs="value").is_regression
-    with pytest.raises(ModelError, match="no torch module and no regressor"):
+    with pytest.raises(ModelError, match="has `predict` and nothing else"):
         hf.Model.of(Bare(), schema)
 
 

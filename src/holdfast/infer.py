@@ -1,7 +1,7 @@
 """Reading a schema off a table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
@@ -116,17 +116,21 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
     raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or text")
 
 
+def _distinct(column: "pd.Series[Any]", name: str) -> list[Any]:
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return list(dtype.categories)
+    try:
+        return list(column.dropna().unique())
+    except TypeError:  # lists and the like have no hash to tell them apart by
+        odd = next(type(v).__name__ for v in column if not isinstance(v, Hashable))
+        fix = "give each of their parts a column of its own, or drop it"
+        raise SchemaError(f"column {name!r} holds {odd} values; {fix}") from None
+
+
 def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     dtype = column.dtype
-    listed = column.map(
-        lambda v: isinstance(v, list | dict | set | np.ndarray)
-    )  # these have no hash to tell them apart by
-    if listed.any():
-        odd = type(column[listed].iloc[0]).__name__
-        raise SchemaError(
-            f"column {name!r} holds {odd} values; give each of their parts a column of its own, or drop it"
-        )
-    found: list[Any] = list(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else column.dropna().unique())
+    found = _distinct(column, name)
     levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:

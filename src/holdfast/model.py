@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from holdfast.convert.boosters import boosted, has_margins, is_booster
 from holdfast.convert.columns import RefusedError
-from holdfast.convert.decision import core, decided, decision, lead, name_of, voice
+from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, voice
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
 from holdfast.errors import FileError, HoldfastError, ModelError, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
@@ -511,19 +511,16 @@ class BlackBox(Model):
         scores = to_scores(self._raw(x, frame), self.outputs)
         return scores + torch.tensor(self.offset, dtype=scores.dtype) if any(self.offset) else scores
 
-    def _decided(self, scores: Tensor, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
-        """The scores with the class in front that the estimator itself predicts."""
-        return decided(scores, self._asked(self.decision, x, frame)) if self.decision else scores
-
     def __call__(self, x: Tensor) -> Tensor:
         scores = self._scores(x)
-        return self._decided(scores, x) if self.asks else scores
+        return decided(scores, self._asked(self.decision, x), CLEARLY) if self.decision and self.asks else scores
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
-        return self._decided(self._scores(x, frame), x, frame)
+        scores = self._scores(x, frame)
+        return decided(scores, self._asked(self.decision, x, frame)) if self.decision else scores
 
     def contradicts_itself(self) -> bool:
         """Does `predict` give other classes than the scores do? Rows all over the data's range are looked at, and pairs

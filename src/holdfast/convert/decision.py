@@ -26,7 +26,8 @@ from holdfast.feature import Array
 
 Outputs = Literal["logits", "probabilities", "value"]
 
-LEAD = 1e-4  # by which a predicted class is put ahead; more than a search has to spare
+# By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more than they must spare.
+HARDLY, CLEARLY = 1e-9, 1e-4
 FARTHEST = 700.0  # the largest offset: its exponential is still a number
 THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassifierCV")
 
@@ -229,10 +230,10 @@ def lead(scores: Tensor, labels: Tensor) -> Tensor:
     return scores[own] - scores.masked_fill(own, -torch.inf).amax(1)
 
 
-def decided(scores: Tensor, labels: Tensor) -> Tensor:
+def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
     """The scores (n, k) with the predicted class (n,) in front: where another is, or is level, it is put just ahead."""
-    behind = lead(scores, labels) <= 0
-    front = torch.where(behind, scores.amax(1) + LEAD, scores.gather(1, labels[:, None]).squeeze(1))
+    best, own = scores.amax(1), scores.gather(1, labels[:, None]).squeeze(1)
+    front = torch.where(lead(scores, labels) > 0, own, best + by * best.abs().clamp_min(1.0))
     return scores.scatter(1, labels[:, None], front[:, None])
 
 
