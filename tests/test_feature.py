@@ -109,7 +109,10 @@ def refused(feature: Feature, values: Any, dtype: Any = None) -> str:
 
 def test_missing_numbers() -> None:
     message = refused(Feature("age"), [1.0, None, None])
-    assert message == "column 'age' has 2 missing numbers (first at row 1); fill them in or drop those rows"
+    assert message == (
+        "column 'age' has 2 missing numbers (first at row 1); fill them in or drop those rows; if they belong there, "
+        "infer the schema from data that has gaps too, or allow them: schema.change(**{'age': {'missing': True}})"
+    )
     assert "1 missing numbers" in refused(Feature("age", "integer"), [1, pd.NA], "Int64")
     assert "2 missing values" in refused(Feature("own", "boolean"), [None, None, True], "boolean")
 

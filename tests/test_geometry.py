@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from holdfast.geometry import RowRandom, clip_norm, pad_rows, per_row, row_norm, unit
+from holdfast.geometry import ROW_BLOCK, RowRandom, clip_norm, pad_rows, per_row, row_norm, unit
 
 
 def test_row_norms_by_hand() -> None:
@@ -25,9 +25,9 @@ def test_unit_and_clip_keep_zero_rows_and_work_per_row() -> None:
 
 
 def test_pad_rows() -> None:
-    assert pad_rows(torch.ones(1, 3)).shape == (8, 3)
-    assert pad_rows(torch.ones(9, 3)).shape == (16, 3)
-    x = torch.ones(8, 3)
+    assert pad_rows(torch.ones(1, 3)).shape == (ROW_BLOCK, 3)
+    assert pad_rows(torch.ones(ROW_BLOCK + 1, 3)).shape == (2 * ROW_BLOCK, 3)
+    x = torch.ones(ROW_BLOCK, 3)
     assert pad_rows(x) is x
 
 

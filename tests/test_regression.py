@@ -29,9 +29,10 @@ from torch import nn
 import holdfast as hf
 from conftest import points, seeded
 from holdfast import cli
+from holdfast.convert.decision import is_regressor
 from holdfast.errors import ModelError, SettingError, TargetError
 from holdfast.methods import METHODS
-from holdfast.model import BlackBox, is_regressor
+from holdfast.model import BlackBox
 from holdfast.network import mlp
 from holdfast.status import Status
 from holdfast.target import Span
@@ -303,7 +304,7 @@ def test_functions_and_modules_say_that_they_estimate() -> None:
 
     assert not is_regressor(Bare())
     assert hf.Model.of(Bare(), schema, outputs="value").is_regression
-    with pytest.raises(ModelError, match="no torch module and no regressor"):
+    with pytest.raises(ModelError, match="has `predict` and nothing else"):
         hf.Model.of(Bare(), schema)
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.feature import a_kind
 from holdfast.geometry import ROW_BLOCK, RowRandom, chunks, limited_threads
 from holdfast.methods import for_regression, without_gradients
 from holdfast.model import Model
@@ -317,4 +318,4 @@ def _as_frame(model: Model, X: Any) -> pd.DataFrame:
         if X.ndim != 2:
             raise SchemaError(f"expected encoded rows of shape (n, {model.schema.width}), got {tuple(X.shape)}")
         return model.schema.decode(X)
-    raise SchemaError(f"expected a pandas DataFrame or a tensor of encoded rows, got {type(X).__name__}")
+    raise SchemaError(f"expected a pandas DataFrame or a tensor of encoded rows, got {a_kind(X)}")

@@ -207,8 +207,12 @@ class Feature:
             )
         values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         fix = "fill them in or drop those rows"
-        if not self.missing:
-            self._refuse(np.isnan(values), "missing numbers" if wanted == "numbers" else "missing values", fix)
+        if not self.missing and self.kind == "boolean":
+            self._refuse(np.isnan(values), "missing values", fix)
+        elif not self.missing:
+            so = f"**{{{self.name!r}: {{'missing': True}}}}"
+            more = f"infer the schema from data that has gaps too, or allow them: schema.change({so})"
+            self._refuse(np.isnan(values), "missing numbers", f"{fix}; if they belong there, {more}")
         self._refuse(np.isinf(values), "infinite values", fix)
         if self.kind == "boolean":
             self._refuse(~np.isin(values, (0, 1)), "values that are neither True nor False", "recode them")
@@ -310,8 +314,16 @@ def differ(a: Array, b: Array) -> Mask:
     return (a != b) & ~(np.isnan(a) & np.isnan(b))
 
 
+def a_kind(thing: object) -> str:
+    """What something is that is no table; of one row of a table, also how to get it as a table."""
+    advice = "; one row of a table is X.loc[[i]], with two brackets" if isinstance(thing, pd.Series) else ""
+    return f"{type(cast(object, thing)).__name__}{advice}"
+
+
 def column_names(frame: pd.DataFrame) -> list[str]:
     """The names of a table's columns, which must be texts and all different."""
+    if not isinstance(frame, pd.DataFrame):
+        raise SchemaError(f"expected a pandas DataFrame, got {a_kind(frame)}")
     names: list[Any] = list(frame.columns)
     strange = [name for name in names if not isinstance(name, str)]
     if strange:

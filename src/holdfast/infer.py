@@ -1,14 +1,14 @@
 """Reading a schema off a table."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
 import pandas as pd
 
 from holdfast.errors import SchemaError, did_you_mean
-from holdfast.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
+from holdfast.feature import Change, Feature, Kind, Level, Rule, a_kind, column_names, dtype_name
 
 MOST_LEVELS = 1000  # a text column with more distinct values is a name or an id, not a category
 
@@ -39,7 +39,7 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
         raise SchemaError(f"unknown setting {unknown[0]!r}; {did_you_mean(unknown[0], Settings.__annotations__)}")
     scaling = settings.get("scaling", "standard")
     if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"expected a pandas DataFrame, got {type(frame).__name__}")
+        raise SchemaError(f"expected a pandas DataFrame, got {a_kind(frame)}")
     if len(frame) == 0:
         raise SchemaError("cannot infer a schema from a table without rows")
     if scaling not in ("standard", "minmax", "none"):
@@ -116,9 +116,21 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
     raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or text")
 
 
+def _distinct(column: "pd.Series[Any]", name: str) -> list[Any]:
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return list(dtype.categories)
+    try:
+        return list(column.dropna().unique())
+    except TypeError:  # lists and the like have no hash to tell them apart by
+        odd = next(type(v).__name__ for v in column if not isinstance(v, Hashable))
+        fix = "give each of their parts a column of its own, or drop it"
+        raise SchemaError(f"column {name!r} holds {odd} values; {fix}") from None
+
+
 def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     dtype = column.dtype
-    found: list[Any] = list(dtype.categories if isinstance(dtype, pd.CategoricalDtype) else column.dropna().unique())
+    found = _distinct(column, name)
     levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:

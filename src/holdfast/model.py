@@ -4,6 +4,9 @@ Scores are logits: softmax of a row of scores gives the probabilities, whatever 
 one-column output f becomes (0, f); probabilities become their logarithms. A regression model has no classes, and its
 one score is the number that it estimates. What a model returns is decided once, in `Model.of`.
 
+The largest score is the class that the model gives. Of an estimator that is for its own `predict` to say, and where
+its scores say otherwise, as behind a threshold, they are put right (see `convert.decision`).
+
 A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
 possible. `model.judge(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
 that decides whether an answer counts.
@@ -12,7 +15,7 @@ that decides whether an answer counts.
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +27,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert.boosters import boosted, is_booster
+from holdfast.convert.boosters import boosted, has_margins, is_booster
 from holdfast.convert.columns import RefusedError
+from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, voice
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
 from holdfast.errors import FileError, HoldfastError, ModelError, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
@@ -39,6 +43,8 @@ Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
 PROBE_ROWS = 16
+# Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is brought closer.
+ASKED_ROWS, ASKED_PAIRS, HALVINGS = 256, 64, 8
 
 
 class Model(ABC):
@@ -51,6 +57,10 @@ class Model(ABC):
     dtype: torch.dtype
     spread: float = 1.0  # of the numbers that a regression model estimates
     refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
+    conversion = Conversion(True, "none needed: searches use the model itself")
+    decides = False  # by a `predict` of its own?
+    labels_only = False  # does it give classes and no scores?
+    offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
 
     @staticmethod
     def of(
@@ -69,15 +79,19 @@ class Model(ABC):
             model: a `torch.nn.Module` over encoded rows (one logit, one per class, or a number); a fitted classifier or
                 regressor over the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
             schema: the columns of the table the model was trained on.
-            classes: names of the classes in the order of the scores; an estimator knows its own.
+            classes: names of the classes in the order of the scores; an estimator knows its own, which can be renamed
+                here, not reordered.
             outputs: "logits", "probabilities", or "value" for a number that is estimated. Left out: what the last layer
                 of a module says, else logits; `predict_proba` or `decision_function` of an estimator, or `predict` of
-                one that says it is a regressor; probabilities for a function. An output that contradicts this is an
-                error, not a guess.
+                one that says it is a regressor, or has nothing else (its classes then have the probabilities 0 and 1);
+                probabilities for a function. An output that contradicts this is an error, not a guess. A Booster with
+                an objective of your own needs "logits": XGBoost takes it for a regression otherwise.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
             convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
                 linear models and networks, fast for trees. Whether there is one, and if not, why, is in
-                `model.conversion`. What counts is always decided by the estimator itself.
+                `model.conversion`. What counts is always decided by the estimator itself, by its `predict` if it has
+                one. Where that contradicts its own scores, as that of SVC(probability=True) does near the boundary, the
+                predicted class is put just ahead, and its probability is no more than that.
             missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
                 is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
                 sees a number in their place and a column that says so.
@@ -90,16 +104,15 @@ class Model(ABC):
             raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
         if inputs not in (None, "frame", "encoded"):
             raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
-        if classes is None:
-            own = getattr(model, "classes", getattr(model, "classes_", None))
-            classes = None if own is None else list(own)
+        own = getattr(model, "classes", getattr(model, "classes_", None))
+        classes = names_of(classes, own)
         if isinstance(model, nn.Module):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
-        model = boosted(model) if is_booster(model) else model
+        model = boosted(model, outputs) if is_booster(model) else model
         box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)
-        return converted(box) if convert else box
+        return checked(converted(box) if convert else box, box)
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -145,7 +158,8 @@ class Model(ABC):
         """A short hash of what the model computes, for provenance."""
 
     def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
-        """The class of each row of a table, or the number that a regression model estimates."""
+        """The class of each row of a table, by the `predict` of an estimator that has one; or the number that a
+        regression model estimates."""
         with self.borrowed():
             scores = self.judge(frame)
         if self.is_regression:
@@ -185,17 +199,39 @@ class Model(ABC):
             if columns != 1:
                 raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
             if classes:
-                raise ModelError(f"a regression model has no classes, got {list(classes)}; leave classes out")
+                raise ModelError(
+                    f"a regression model has no classes, got {list(classes)}; leave classes out, or pass "
+                    "outputs='logits' if what it gives is the score of a class"
+                )
             self.classes = ()
             return
         k = max(columns, 2)
-        if classes is None:
-            classes = list(range(k))
-        if len(classes) != k:
-            raise ModelError(f"the model has {k} classes, but {len(classes)} names were given: {list(classes)}")
-        if len(set(classes)) != k:
-            raise ModelError(f"class names must differ, got {list(classes)}")
-        self.classes = tuple(cast(Any, c).item() if isinstance(c, np.generic) else c for c in classes)
+        names = _plain_names(range(k) if classes is None else classes)
+        if len(names) == 1:
+            raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
+        if len(names) != k:
+            raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
+        if len(set(names)) != k:
+            raise ModelError(f"class names must differ, got {names}")
+        self.classes = tuple(names)
+
+
+def _plain_names(classes: Iterable[Any]) -> list[Any]:
+    return [cast(Any, c).item() if isinstance(c, np.generic) else c for c in classes]
+
+
+def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any] | None:
+    """The names of the classes: those given, or the model's own. Its own in another order would turn it around."""
+    if given is None or own is None:
+        found = own if given is None else given
+        return None if found is None else list(found)
+    names, known = _plain_names(given), _plain_names(own)
+    if names != known and len(names) == len(known) and set(names) == set(known):
+        raise ModelError(
+            f"classes={names} has the model's own classes in another order: its scores come as {known}; leave classes "
+            "out"
+        )
+    return names
 
 
 def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
@@ -223,15 +259,6 @@ def spread_of(values: Tensor) -> float:
     v = values.double()
     spread = float(v.std()) if bool(v.isfinite().all()) else 0.0
     return spread if 1e-12 * float(v.abs().max()) < spread < float("inf") else float(v.abs().max()) or 1.0
-
-
-def is_regressor(model: Any) -> bool:
-    """Does an estimator in the manner of scikit-learn say that it estimates a number?"""
-    if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
-        return False
-    if hasattr(model, "__sklearn_tags__"):
-        return model.__sklearn_tags__().estimator_type == "regressor"
-    return getattr(model, "_estimator_type", None) == "regressor"
 
 
 class TorchModel(Model):
@@ -383,16 +410,12 @@ class TorchModel(Model):
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
 
-def _only_predicts(model: Any) -> bool:
-    """An estimator that does not say what it is, and has nothing but `predict`."""
-    return hasattr(model, "predict") and not (hasattr(model, "predict_proba") or hasattr(model, "decision_function"))
-
-
 class BlackBox(Model):
     """An estimator or a function: scores and nothing else."""
 
     has_grad = False
     conversion = Conversion(False, "not asked for")
+    asks = False  # do searches ask `predict` too?
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
@@ -405,31 +428,18 @@ class BlackBox(Model):
         missing: bool | None = None,
     ) -> None:
         self.schema, self.wrapped, self.inputs = schema, model, inputs
-        if is_regressor(model) or (outputs == "value" and _only_predicts(model)):
-            self.call: Callable[[Any], Any] = model.predict
-            said: Outputs = "value"
-        elif hasattr(model, "predict_proba"):
-            self.call, said = model.predict_proba, "probabilities"
-        elif hasattr(model, "decision_function"):
-            self.call, said = model.decision_function, "logits"
-        elif callable(model):
-            self.call, said = model, outputs or "probabilities"
-        else:
-            raise ModelError(
-                f"cannot use a {type(model).__name__}: it is no torch module and no regressor, has neither "
-                "predict_proba nor decision_function, and cannot be called"
-            )
-        if outputs and outputs != said:
-            what = "a value" if said == "value" else said
-            raise ModelError(f"{type(model).__name__} returns {what}, not {outputs}")
-        self.outputs: Outputs = said
+        said = voice(model, classes, outputs)
+        self.call, self.offset, self.labels_only = said.call, said.offset, said.labels_only
+        self.outputs: Outputs = said.outputs
+        self.decision = None if said.labels_only else decision(model)
+        self.decides = self.decision is not None or said.labels_only
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
         self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
         if self.refused:
             schema = self.schema = schema.without_gaps(self.refused)
         self._probe = self._spread_rows()
         raw = self._raw(self._probe)
-        self._set_classes(classes, raw.shape[1], said)
+        self._set_classes(classes, raw.shape[1], self.outputs)
         if self.is_regression:
             self.spread = spread_of(self._raw(schema.probe))
 
@@ -462,13 +472,19 @@ class BlackBox(Model):
                 out[name] = str(error).partition("\n")[0].rstrip(".")
         return out
 
-    def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+    def _asked(self, call: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
+        """What a function of the model says of encoded rows, which it gets as it wants them."""
         rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
         try:
-            raw = np.asarray(self.call(rows), dtype=np.float64)
+            return call(rows)
+        except ModelError:
+            raise
         except Exception as error:
-            name = type(self.wrapped).__name__
+            name = name_of(self.wrapped)
             raise ModelError(f"the model ({name}) failed on the table: {type(error).__name__}: {error}") from error
+
+    def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+        raw = np.asarray(self._asked(self.call, x, frame), dtype=np.float64)
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
             raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
@@ -478,25 +494,59 @@ class BlackBox(Model):
             inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
                 raise ModelError(
-                    "expected probabilities (between 0 and 1, rows adding up to 1), got other values; "
-                    "pass outputs='logits' if these are scores, outputs='value' if they are estimates"
+                    f"expected probabilities (between 0 and 1, rows adding up to 1), {self._other_values()}"
                 )
         return torch.tensor(raw)
 
+    def _other_values(self) -> str:
+        """What to do about probabilities that are none."""
+        if self.call is self.wrapped:
+            fix = "pass outputs='logits' if these are scores, outputs='value' if they are estimates"
+            return f"got other values; {fix}"
+        got = f"got other values from {name_of(self.wrapped)}"
+        if has_margins(core(self.wrapped)) or hasattr(self.wrapped, "decision_function"):
+            return f"{got}; pass outputs='logits' to go by its scores"
+        return f"{got}; wrap a function of the table that returns such ones"
+
+    def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+        scores = to_scores(self._raw(x, frame), self.outputs)
+        return scores + torch.tensor(self.offset, dtype=scores.dtype) if any(self.offset) else scores
+
     def __call__(self, x: Tensor) -> Tensor:
-        return to_scores(self._raw(x), self.outputs)
+        scores = self._scores(x)
+        return decided(scores, self._asked(self.decision, x), CLEARLY) if self.decision and self.asks else scores
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
-        return to_scores(self._raw(x, frame), self.outputs)
+        scores = self._scores(x, frame)
+        return decided(scores, self._asked(self.decision, x, frame)) if self.decision else scores
+
+    def contradicts_itself(self) -> bool:
+        """Does `predict` give other classes than the scores do? Rows all over the data's range are looked at, and pairs
+        of rows on either side of where the predicted class changes, found by bisection."""
+        assert self.decision is not None
+        rows = probes(self.schema, [], ASKED_ROWS)
+        try:
+            said = self._asked(self.decision, rows)
+            pairs = (said != said.roll(1)).nonzero().squeeze(1)[:ASKED_PAIRS]
+            a, b = rows[pairs], rows.roll(1, 0)[pairs]
+            for _ in range(HALVINGS if len(pairs) else 0):
+                middle = (a + b) / 2
+                same = (self._asked(self.decision, middle) == said[pairs])[:, None]
+                a, b = torch.where(same, middle, a), torch.where(same, b, middle)
+            rows = torch.cat([rows, a, b])
+            scores = self._scores(rows)
+            behind = lead(scores, self._asked(self.decision, rows)) < -1e-6 * scores.abs().amax(1).clamp_min(1.0)
+        except ModelError:  # rows that nobody has: only what it says of the caller's own counts
+            return False
+        return bool(behind.any())
 
     def fingerprint(self) -> str:
         scores = self._raw(self._probe).numpy().round(10)
-        return hashlib.sha256(f"{type(self.wrapped).__name__} {self.classes}".encode() + scores.tobytes()).hexdigest()[
-            :16
-        ]
+        what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
+        return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
 
 class Converted(BlackBox):
@@ -535,7 +585,7 @@ class Converted(BlackBox):
 def converted(box: BlackBox) -> BlackBox:
     """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
     try:
-        copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded")
+        copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded", offset=box.offset)
         if box.is_regression:  # trees of a graph do not know that their sum is the estimate
             copy = replace(copy, outputs="value")
         made = Converted(box, copy)
@@ -549,6 +599,20 @@ def converted(box: BlackBox) -> BlackBox:
     except Exception as error:  # an estimator of another version, or taught new tricks, is still a black box
         why = f"{type(error).__name__}: {error}"
     box.conversion = Conversion(False, why)
+    return box
+
+
+def checked(model: BlackBox, box: BlackBox) -> BlackBox:
+    """The model, if its largest score is the class that it predicts; else the bare one, whose searches ask `predict`.
+
+    Models of which exact copies are known predict by the largest score, unless there is a threshold.
+    """
+    known = model.decision is None or (model.conversion and not any(model.offset))
+    if known or not model.contradicts_itself():
+        return model
+    why = "its predict does not go by the largest of its scores, so searches ask both"
+    box.asks, box.offset = True, ()
+    box.conversion = Conversion(False, why if model.conversion else f"{model.conversion}; {why}")
     return box
 
 
@@ -576,7 +640,7 @@ def load_model(
         if isinstance(found.model, Model):
             return found.model
         assert schema is not None  # `read` asks for one
-        names, schema = classes or found.classes, schema.without_gaps(found.refused)
+        names, schema = names_of(classes, found.classes), schema.without_gaps(found.refused)
         model = Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
         model.refused = {**model.refused, **found.refused}
         return model
@@ -593,7 +657,9 @@ def load_model(
         raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
     try:
         content = json.loads(metadata["holdfast"])
-        return _from_parts(path, content if classes is None else content | {"classes": [*classes]}, tensors, schema)
+        if classes is not None:
+            content |= {"classes": names_of(classes, content.get("classes"))}
+        return _from_parts(path, content, tensors, schema)
     except HoldfastError:
         raise
     except Exception as error:  # the text in the file may say anything

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from holdfast.errors import SettingError, listed, optional
 from holdfast.target import Goal, Span
@@ -50,8 +49,11 @@ def _fit(how: str) -> dict[str, str]:
 
 def decision_level(goal: Goal) -> float | None:
     """The probability from which the outcome counts as reached; with more than two classes only a target
-    with a probability has one."""
-    return torch.tensor(goal.margin, dtype=torch.float64).sigmoid().item() if goal.k == 2 or goal.soft else None
+    with a probability has one, and behind a threshold only a single class."""
+    if goal.k > 2 and not goal.soft:
+        return None
+    levels: list[float] = (goal.margin - goal.ahead).sigmoid().numpy().tolist()
+    return levels[0] if len(set(levels)) == 1 else None
 
 
 def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:

@@ -17,7 +17,8 @@ _MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
 
 def blocked(schema: Schema, numbers: Array) -> Any:
     """(n, features) rows of people -> for each why nothing can be reached at all, or ''."""
-    reason = np.full(len(numbers), "", dtype=object)
+    fixed = all(f.change == "fixed" for f in schema.features)
+    reason = np.full(len(numbers), "every column is fixed, so nothing may change" if fixed else "", dtype=object)
     forced = np.zeros(len(numbers), dtype=np.int64)
     low, high = schema.room(numbers)
     for i, f in enumerate(schema.features):

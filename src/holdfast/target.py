@@ -5,6 +5,7 @@ Everything is told from one number per row, the gap: by how much the wanted clas
     reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
     leave class y:     gap = max_{j != y} s_j - s_y
     with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
+    of an estimator:   the class must be the predicted one too, that is, the gap of the maximum must be positive
     a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
 
 The unit of the last is half the interval or the spread of the model's estimates, whichever is less: gaps are then of
@@ -14,7 +15,7 @@ a search and its judge cannot disagree.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.convert.decision import probabilities
 from holdfast.errors import TargetError, did_you_mean, listed
 from holdfast.model import Model
 
@@ -35,8 +37,9 @@ class Target:
 
     Args:
         label: a class for all rows, or one per row; None asks for any class but the present one.
-        probability: how likely the model must find that outcome, between 0 and 1.
-        margin: by how much its score must lead the next best.
+        probability: how likely the model must find that outcome, between 0 and 1. An estimator with a `predict` of its
+            own must predict the class as well.
+        margin: by how much its score must lead the next best, likewise.
         span: lowest and highest estimate that is wanted of a regression model; see `between`.
     """
 
@@ -88,7 +91,13 @@ class Target:
             labels, sign = self._labels(model.classes, len(now)), 1.0
         soft = self.probability is not None
         margin = math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
-        return Goal(labels, sign, margin, soft, now.shape[1])
+        if (soft or margin) and model.labels_only:
+            raise TargetError(
+                "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
+                "for the class alone"
+            )
+        goal = Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, predicted=model.decides)
+        return _as_predicted(goal) if model.decides and goal.k == 2 and (soft or margin) else goal
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -110,6 +119,18 @@ class Target:
         if self.probability is not None:
             return f"{what} with probability {self.probability:g}"
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
+
+
+def _as_predicted(goal: "Goal") -> "Goal":
+    """Of two classes, the lead that makes a class the predicted one and that gives it what is asked for, by scores with
+    an offset."""
+    leads: list[float] = (goal.margin + goal.ahead).clamp_min(0.0).numpy().tolist()
+    if len(set(leads)) > 1:
+        raise TargetError(
+            "the model has a threshold of its own, so how far it is to a probability or margin depends on the class; "
+            "ask for one class at a time"
+        )
+    return replace(goal, margin=leads[0] if leads else goal.margin)
 
 
 def _end(name: str, value: Any) -> float:
@@ -159,9 +180,11 @@ class Goal:
     margin: float
     soft: bool
     k: int
+    offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
+    predicted: bool = field(default=False, kw_only=True)  # must the class have the largest score in any case?
 
     def __getitem__(self, rows: Tensor | slice) -> "Goal":
-        return Goal(self.label[rows], self.sign, self.margin, self.soft, self.k)
+        return replace(self, label=self.label[rows])
 
     @cached_property
     def direction(self) -> float:
@@ -169,6 +192,14 @@ class Goal:
         if self.k != 2 or not len(self.label) or bool((self.label != self.label[0]).any()):
             return 0.0
         return self.sign if int(self.label[0]) == 1 else -self.sign
+
+    @cached_property
+    def ahead(self) -> Tensor:
+        """(n,), or (1,) if there is none: what the offset of two classes adds to the gap."""
+        if not any(self.offset):
+            return torch.zeros(1, dtype=torch.float64)
+        first, second = self.offset
+        return (second - first) * self._two_sided[:, 1].double()
 
     @cached_property
     def _two_sided(self) -> Tensor:
@@ -195,7 +226,8 @@ class Goal:
 
     def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
         """(n,) is the outcome reached?"""
-        return self.gap(scores) > self.margin + slack
+        met = self.gap(scores) > self.margin + slack
+        return met & (self.gap(scores, soft=False) > 0) if self.predicted and self.margin < 0 else met
 
     def wanted(self, scores: Tensor) -> Tensor:
         """(n,) the class to reach; where any but one will do, the likeliest by the scores (n, k)."""
@@ -206,7 +238,7 @@ class Goal:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = torch.softmax(scores.double(), 1).gather(1, self.label[:, None]).squeeze(1)
+        p = probabilities(scores, self.offset).gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
 
 
@@ -217,9 +249,6 @@ class Span(Goal):
     low: float
     high: float
     unit: float
-
-    def __getitem__(self, rows: Tensor | slice) -> "Span":
-        return replace(self, label=self.label[rows])
 
     def gap_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
         above, below = scores - self.low, self.high - scores  # (n, 1)

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from holdfast.convert.columns import Column, RefusedError
+from holdfast.convert.columns import Column, RefusedError, kind_of
 from holdfast.convert.forests import Kernel, stacked
 from holdfast.convert.nodes import Nodes
 from holdfast.errors import ModelError, untyped
@@ -20,38 +20,51 @@ NUMBERS = (
     "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
 )  # fmt: skip
 CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
+ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")  # LightGBM's names for one and the same
+MARGINS = ("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", "lightgbm.LGBMClassifier")
 PLAIN = (
     "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
     "regression", "regression_l1", "huber", "fair", "quantile", "mape",
 )  # fmt: skip
 
 
-def _is_xgboost(booster: Any) -> bool:
+def is_xgboost(booster: Any) -> bool:
     return type(booster).__module__.startswith("xgboost")
 
 
 def _objective(booster: Any) -> str:
-    if _is_xgboost(booster):
+    if is_xgboost(booster):
         return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
     return str(booster.dump_model(num_iteration=1).get("objective", "none"))
 
 
-def boosted(booster: Any) -> "Boosted | BoostedNumbers":
-    """A bare Booster in the manner of an estimator."""
-    return BoostedNumbers(booster) if _objective(booster).startswith(NUMBERS) else Boosted(booster)
+def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbers":
+    """A bare Booster in the manner of an estimator. What the user says of its outputs goes before its objective: of one
+    of the user's own XGBoost notes its default, which is about numbers, and LightGBM nothing."""
+    if outputs == "logits":
+        return Boosted(booster)
+    objective = _objective(booster)
+    if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
+        return BoostedNumbers(booster)
+    if not objective.startswith(CLASSES) or objective == "cross_entropy_lambda":
+        raise ModelError(
+            f"a Booster with objective {objective!r} neither classifies nor estimates a number by itself; if its sum "
+            "of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate, outputs='value'"
+        )
+    return Boosted(booster)
 
 
 def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
     """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
     other ones, as LightGBM has for those of an array."""
-    names: Any = booster.feature_names if _is_xgboost(booster) else booster.feature_name()
+    names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
     return list(columns) if names is None or not set(names) <= set(columns) else list(names)
 
 
 def _rows(booster: Any, table: Any) -> Any:
     """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it."""
     rows = table[as_trained(booster, list(table.columns))] if isinstance(table, pd.DataFrame) else table
-    return untyped("xgboost").DMatrix(rows, enable_categorical=True) if _is_xgboost(booster) else rows
+    return untyped("xgboost").DMatrix(rows, enable_categorical=True) if is_xgboost(booster) else rows
 
 
 class BoostedNumbers:
@@ -71,18 +84,55 @@ class Boosted:
 
     def __init__(self, booster: Any) -> None:
         self.booster, self.objective = booster, _objective(booster)
-        if not self.objective.startswith(CLASSES) or self.objective == "cross_entropy_lambda":
-            raise ModelError(f"a Booster with objective {self.objective!r} neither classifies nor estimates a number")
 
     def decision_function(self, frame: Any) -> Any:
         rows = _rows(self.booster, frame)
-        if _is_xgboost(self.booster):
+        if is_xgboost(self.booster):
             return self.booster.predict(rows, output_margin=True)
-        return self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
+        scores = self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
+        # Each class against all others: the shares of their sigmoids are the softmax of the logarithms of these.
+        return -np.logaddexp(0, -scores) if self.objective.startswith(ONE_AGAINST_ALL) else scores
 
 
 def is_booster(model: Any) -> bool:
     return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm")
+
+
+# ---- classifiers whose scores are not what they seem
+
+
+def has_margins(model: Any) -> bool:
+    """Is it a classifier of XGBoost or LightGBM, which can give the sums of its trees?"""
+    return kind_of(model) in MARGINS
+
+
+def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
+    """The sums of the trees by `model`, whose last step is the classifier `inner`."""
+    if kind_of(inner).startswith("xgboost."):
+        return lambda rows: model.predict(rows, output_margin=True)
+    return lambda rows: model.predict_proba(rows, raw_score=True)
+
+
+def is_raw(model: Any) -> bool:
+    """An XGBoost classifier whose `predict_proba` gives the sums of its trees instead."""
+    return kind_of(model).startswith("xgboost.") and model.objective == "binary:logitraw"
+
+
+def is_own(model: Any) -> bool:
+    """A classifier whose objective is a function of the user's."""
+    return has_margins(model) and callable(model.objective)
+
+
+def half(model: Any) -> tuple[float, ...]:
+    """XGBoost takes what a classifier gives for a probability and predicts class 1 above one half, even where it is a
+    sum of trees: then this is to be added to the scores."""
+    raw = kind_of(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
+    return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
+
+
+def is_one_against_all(model: Any) -> bool:
+    """A LightGBM classifier whose probabilities do not add up to 1."""
+    return kind_of(model).startswith("lightgbm.") and getattr(model, "objective_", None) in ONE_AGAINST_ALL
 
 
 # ---- XGBoost
@@ -221,7 +271,7 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
 
 def _steepness(objective: str) -> float:
     """'binary sigmoid:2': the probability is the sigmoid of twice the sum of the leaves."""
-    found = re.search(r"^binary .*sigmoid:(\S+)", objective)
+    found = re.search(r"^(?:binary|multiclassova) .*sigmoid:(\S+)", objective)
     return float(found[1]) if found else 1.0
 
 

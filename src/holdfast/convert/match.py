@@ -1,6 +1,6 @@
 """Which exact copy a model gets, checked against the model itself, and why another gets none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert import boosters, forests, graphs, smooth
+from holdfast.convert import boosters, decision, forests, graphs, smooth
 from holdfast.convert.blend import Blend, coder
 from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
@@ -107,8 +107,9 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 )
 
 
-def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
-    """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
+def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> Copy:
+    """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none. The offset of
+    two classes, see `decision`, goes into its last layer or its leaves."""
     is_graph = kind_of(model) == "holdfast.FlatGraph"
     raws = Raw.all_of(schema, encoded and not is_graph)  # it puts its inputs into the units of the table by itself
     columns = raw_columns(raws)
@@ -119,7 +120,10 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
         if not encoded:
             columns = [columns[schema.names.index(name)] for name in boosters.as_trained(model, schema.names)]
     steps, last = list[Any](), model
-    while kind_of(last) == "sklearn.Pipeline":
+    while kind_of(last) in ("sklearn.Pipeline", *decision.THRESHOLDS):
+        if kind_of(last) != "sklearn.Pipeline":
+            last = decision.unwrapped(last)
+            continue
         steps += [step for _, step in last.steps[:-1] if step is not None and not isinstance(step, str)]
         last = last.steps[-1][1]
     for step in steps:
@@ -129,17 +133,17 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
         _check_names(model, schema)
     if kind in TREES:
         hollow = kind.startswith("xgboost.") and _is_sparse(steps, schema)
-        return _trees(last, kind, columns, raws, hollow, schema)
+        return _trees(last, kind, columns, raws, hollow, schema, offset)
     library, _, name = kind.partition(".")
     if library == "sklearn" and name in LINEAR:
-        return _linear(last, name, columns, raws, schema.width)
+        return _linear(last, name, columns, raws, schema.width, offset)
     if library == "sklearn" and name in STRAIGHT:
         net = smooth.program(smooth.linear_layers(last), columns, raws, schema.width)
         return Copy(net, "value", "the linear model as a differentiable program", [])
     if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
         if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
             raise RefusedError("it gives several labels at once")
-        layers, act = smooth.mlp_layers(last), smooth.ACTIVATIONS[last.activation]
+        layers, act = smooth.shifted(smooth.mlp_layers(last), offset), smooth.ACTIVATIONS[last.activation]
         net = smooth.program(layers, columns, raws, schema.width, act)
         outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
         return Copy(net, outputs, "the network as a differentiable program", [])
@@ -160,7 +164,7 @@ def _check_names(model: Any, schema: Schema) -> None:
         raise RefusedError("it was trained on other columns, or in another order, than the schema has")
 
 
-def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int) -> Copy:
+def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]) -> Copy:
     end = None
     if name == "SVC":
         if model.kernel != "linear":
@@ -172,11 +176,19 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
             raise RefusedError("SGDClassifier with loss 'modified_huber' cuts its probabilities off")
         if model.loss == "log_loss" and len(model.classes_) > 2:
             end = smooth.LogSigmoids()
-    net = smooth.program(smooth.linear_layers(model), columns, raws, width, end=end)
+    net = smooth.program(smooth.shifted(smooth.linear_layers(model), offset), columns, raws, width, end=end)
     return Copy(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool, schema: Schema) -> Copy:
+def _trees(
+    model: Any,
+    kind: str,
+    columns: list[Column],
+    raws: list[Raw],
+    hollow: bool,
+    schema: Schema,
+    offset: Sequence[float],
+) -> Copy:
     grower, most = TREES[kind]
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))
@@ -185,7 +197,7 @@ def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow
         columns = boosters.coded(columns, booster.pandas_categorical or [])
     if kind.startswith("sklearn.Hist"):
         columns = _native_categories(model, columns)
-    nodes, kernel = grower(model)
+    nodes, kernel = _shifted(*grower(model), offset)
     if hollow:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
     if nodes.column.max(initial=0) >= len(columns):
@@ -203,6 +215,20 @@ def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow
         return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
     run = Compiled(columns, raws, nodes.precision, kernel, hollow)
     return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
+
+
+def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tuple[Nodes, Kernel | None]:
+    """The same trees with an offset of two classes: added to what they start from, or, as a factor of probabilities,
+    whose logarithms are the scores, taken into the leaves."""
+    if not any(offset):
+        return nodes, kernel
+    if nodes.outputs == "probabilities":
+        factor = np.exp(np.array(offset))
+        nodes = replace(nodes, value=nodes.value * factor, start=nodes.start * factor)
+        return nodes, None if kernel is None else lambda inputs: kernel(inputs) * factor
+    more = smooth.per_output(offset, len(nodes.start))
+    nodes = replace(nodes, start=nodes.start + more * nodes.share)
+    return nodes, None if kernel is None else lambda inputs: kernel(inputs) + more
 
 
 def _native_categories(model: Any, columns: list[Column]) -> list[Column]:
@@ -271,12 +297,12 @@ def _is_plain(raw: Raw, column: Column) -> bool:
 # ---- the check
 
 
-def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
-    """Encoded rows: spread over the data's range, every level of every category, at thresholds and next to them."""
+def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
+    """Encoded rows: `count` spread over the data's range, every level of every category, at thresholds and beside."""
     random = np.random.default_rng(0)
     at = schema.layout(torch.float64)
     low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-    spread = low + torch.tensor(random.random((PROBES, schema.width))) * (high - low)
+    spread = low + torch.tensor(random.random((count, schema.width))) * (high - low)
     numbers = schema.decode_numbers(spread)
     for i, f in enumerate(schema.features):
         numbers[:, i] = f.stored(numbers[:, i])
@@ -284,14 +310,14 @@ def probes(schema: Schema, cuts: list[tuple[int, Array]]) -> Tensor:
     parts = [rows]
     for s, f in zip(schema.slices, schema.features, strict=True):
         if f.is_category:
-            some = rows[np.arange(f.width) % PROBES].copy()
+            some = rows[np.arange(f.width) % count].copy()
             some[:, s] = np.eye(f.width)
             parts.append(some)
     places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
     if places:
         chosen = random.permutation(len(places))[:CUTS]
         for side in (0.0, np.inf):
-            some = rows[random.integers(0, PROBES, len(chosen))].copy()
+            some = rows[random.integers(0, count, len(chosen))].copy()
             for i, p in enumerate(chosen):
                 column, cut = places[int(p)]
                 some[i, column] = np.nextafter(cut, side) if side else cut

@@ -164,6 +164,17 @@ def linear_layers(model: Any) -> list[Layer]:
     return [(coef, bias)]
 
 
+def per_output(offset: Sequence[float], outputs: int) -> Array:
+    """Offsets of two classes as those of a model's outputs: of one alone, it is the difference."""
+    return np.diff(offset) if outputs == 1 else np.array(offset)
+
+
+def shifted(layers: list[Layer], offset: Sequence[float]) -> list[Layer]:
+    """The same layers with an offset of two classes in the last bias."""
+    *first, (w, b) = layers
+    return [*first, (w, b + per_output(offset, len(w)))] if any(offset) else layers
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module] | None] = {
     "identity": None,
     "relu": nn.ReLU,
