@@ -261,13 +261,17 @@ def test_a_probability_is_asked_for_beside_the_threshold() -> None:
         hf.MinCost().explain(model, ROWS, hf.Target(probability=0.95))
 
 
-def test_no_probability_below_the_estimators_own_cutoff_counts() -> None:
-    X, y = TABLES[3]
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_probability_below_one_half_is_what_is_asked_for(count: int) -> None:
+    """And not replaced by one that makes the class the predicted one."""
+    X, y = TABLES[count]
     estimator = LogisticRegression().fit(X, y)
     model = hf.Model.of(estimator, hf.Schema.infer(X))
-    cfs = hf.GrowingSpheres().explain(model, ROWS[estimator.predict(ROWS) != 1], hf.Target(1, probability=0.35))
-    assert cfs.found.any()
-    assert (estimator.predict(cfs.to_frame()[cfs.found]) == 1).all()
+    asked = ROWS[estimator.predict_proba(ROWS)[:, 1] < 0.25]
+    cfs = hf.MinCost().explain(model, asked, hf.Target(1, probability=0.3))
+    assert cfs.found.all()
+    assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(np.full(len(asked), 0.3), abs=5e-3)
+    assert (estimator.predict(cfs.to_frame()) != 1).any()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ Everything is told from one number per row, the gap: by how much the wanted clas
     reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
     leave class y:     gap = max_{j != y} s_j - s_y
     with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
-    of an estimator:   the class must be the predicted one too, that is, the gap of the maximum must be positive
+    behind a threshold of the model's own:  the gap must make the class the predicted one, and reach what is asked for
     a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
 
 The unit of the last is half the interval or the spread of the model's estimates, whichever is less: gaps are then of
@@ -37,9 +37,9 @@ class Target:
 
     Args:
         label: a class for all rows, or one per row; None asks for any class but the present one.
-        probability: how likely the model must find that outcome, between 0 and 1. An estimator with a `predict` of its
-            own must predict the class as well.
-        margin: by how much its score must lead the next best, likewise.
+        probability: how likely the model must find that outcome, between 0 and 1. From one half on an estimator must
+            predict the class as well, if it has a `predict` of its own; below, the probability alone is asked for.
+        margin: by how much its score must lead the next best; below 0 likewise.
         span: lowest and highest estimate that is wanted of a regression model; see `between`.
     """
 
@@ -96,8 +96,8 @@ class Target:
                 "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
                 "for the class alone"
             )
-        goal = Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, predicted=model.decides)
-        return _as_predicted(goal) if model.decides and goal.k == 2 and (soft or margin) else goal
+        goal = Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset)
+        return _behind_threshold(goal) if any(model.offset) and (soft or margin) else goal
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -121,10 +121,10 @@ class Target:
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
 
 
-def _as_predicted(goal: "Goal") -> "Goal":
-    """Of two classes, the lead that makes a class the predicted one and that gives it what is asked for, by scores with
-    an offset."""
-    leads: list[float] = (goal.margin + goal.ahead).clamp_min(0.0).numpy().tolist()
+def _behind_threshold(goal: "Goal") -> "Goal":
+    """Of two classes, the lead by scores with an offset that gives a class what is asked for, and, unless less than
+    that is asked for, makes it the predicted one."""
+    leads: list[float] = (goal.margin + goal.ahead).clamp_min(0.0 if goal.margin >= 0 else -math.inf).numpy().tolist()
     if len(set(leads)) > 1:
         raise TargetError(
             "the model has a threshold of its own, so how far it is to a probability or margin depends on the class; "
@@ -181,7 +181,6 @@ class Goal:
     soft: bool
     k: int
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
-    predicted: bool = field(default=False, kw_only=True)  # must the class have the largest score in any case?
 
     def __getitem__(self, rows: Tensor | slice) -> "Goal":
         return replace(self, label=self.label[rows])
@@ -226,8 +225,7 @@ class Goal:
 
     def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
         """(n,) is the outcome reached?"""
-        met = self.gap(scores) > self.margin + slack
-        return met & (self.gap(scores, soft=False) > 0) if self.predicted and self.margin < 0 else met
+        return self.gap(scores) > self.margin + slack
 
     def wanted(self, scores: Tensor) -> Tensor:
         """(n,) the class to reach; where any but one will do, the likeliest by the scores (n, k)."""

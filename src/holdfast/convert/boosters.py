@@ -26,6 +26,7 @@ PLAIN = (
     "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
     "regression", "regression_l1", "huber", "fair", "quantile", "mape",
 )  # fmt: skip
+ENDLESS = 1e300  # stands for infinity in LightGBM's trees, and for all numbers beyond it
 
 
 def is_xgboost(booster: Any) -> bool:
@@ -299,7 +300,7 @@ def _lightgbm_tree(
         if n["decision_type"] == "==":
             sets[count + i] = np.array([float(v) for v in str(n["threshold"]).split("||")])
             continue  # missing ones go right
-        threshold[i] = n["threshold"]
+        threshold[i] = n["threshold"] if n["threshold"] < ENDLESS else np.inf
         zeros[i] = n["missing_type"] == "Zero"
         # Where nothing is missing, a missing value counts as zero.
         missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
