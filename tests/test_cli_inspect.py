@@ -15,9 +15,11 @@ import pytest
 import skops.io
 import xgboost
 from onnx import helper, numpy_helper
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import holdfast as hf
 from conftest import seeded
@@ -98,6 +100,17 @@ def test_a_skops_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert found["inputs"] == ["a", "b", "c"]
     assert found["classes"] == ["no", "yes"]
     assert found["details"]["types"] == ["LogisticRegression", "Pipeline", "StandardScaler"]
+    assert (found["gradients"], found["outputs"]) == (True, "probabilities")
+    assert "min-cost" in found["methods"]
+    skops.io.dump(RandomForestClassifier(2, max_depth=2).fit(TABLE, Y), path)
+    found = inspected(path, capsys)
+    assert (found["gradients"], found["outputs"], sorted(found["methods"])) == (False, "probabilities", BLIND)
+    skops.io.dump(LinearSVC().fit(TABLE, Y), path)
+    assert inspected(path, capsys)["outputs"] == "scores"
+    skops.io.dump(make_pipeline(StandardScaler(), Ridge()).fit(TABLE, TABLE["a"]), path)
+    found = inspected(path, capsys)
+    assert (found["gradients"], found["outputs"], found["classes"]) == (True, "value", None)
+    assert "descent" in found["methods"]
 
 
 def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
