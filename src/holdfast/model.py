@@ -462,8 +462,11 @@ class BlackBox(Model):
                 out[name] = str(error).partition("\n")[0].rstrip(".")
         return out
 
+    def _table(self, x: Tensor, frame: pd.DataFrame | None) -> pd.DataFrame:
+        return self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
-        rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
+        rows: Any = x.numpy() if self.inputs == "encoded" else self._table(x, frame)
         try:
             raw = np.asarray(self.call(rows), dtype=np.float64)
         except Exception as error:
