@@ -88,8 +88,8 @@ CLASSIFIERS = [
     RandomizedSearchCV(LogisticRegression(), {"C": loguniform(0.1, 1)}, n_iter=2, cv=3, random_state=0),
 ]  # fmt: skip
 OF_THREE = [
-    svm.SVC(), svm.SVC(kernel="linear"), ensemble.GradientBoostingClassifier(**FEW), ensemble.HistGradientBoostingClassifier(**QUICK),
-    linear_model.SGDClassifier(loss="log_loss", random_state=0),
+    svm.SVC(), svm.SVC(kernel="linear"), ensemble.GradientBoostingClassifier(**FEW),
+    ensemble.HistGradientBoostingClassifier(**QUICK), linear_model.SGDClassifier(loss="log_loss", random_state=0),
 ]  # fmt: skip
 REGRESSORS = [
     LinearRegression(), linear_model.Ridge(), linear_model.RidgeCV(cv=KFold(3)), linear_model.Lasso(),
