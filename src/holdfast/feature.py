@@ -277,9 +277,8 @@ class Feature:
         if not self.dtype or not (self.levels or pd.api.types.is_numeric_dtype(column.dtype)):
             return column
         dtype = self._own_dtype()
-        if isinstance(dtype, pd.CategoricalDtype) and not column.dropna().isin(dtype.categories).all():
-            return column
-        return _as_dtype(column, dtype)
+        strange = isinstance(dtype, pd.CategoricalDtype) and not column.dropna().isin(dtype.categories).all()
+        return column if strange or column.dtype == dtype else _as_dtype(column, dtype)
 
     @property
     def has_levels_of_pandas(self) -> bool:
