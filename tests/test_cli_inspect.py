@@ -15,9 +15,11 @@ import pytest
 import skops.io
 import xgboost
 from onnx import helper, numpy_helper
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import holdfast as hf
 from conftest import seeded
@@ -98,6 +100,17 @@ def test_a_skops_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert found["inputs"] == ["a", "b", "c"]
     assert found["classes"] == ["no", "yes"]
     assert found["details"]["types"] == ["LogisticRegression", "Pipeline", "StandardScaler"]
+    assert (found["gradients"], found["outputs"]) == (True, "probabilities")
+    assert "min-cost" in found["methods"]
+    skops.io.dump(RandomForestClassifier(2, max_depth=2).fit(TABLE, Y), path)
+    found = inspected(path, capsys)
+    assert (found["gradients"], found["outputs"], sorted(found["methods"])) == (False, "probabilities", BLIND)
+    skops.io.dump(LinearSVC().fit(TABLE, Y), path)
+    assert inspected(path, capsys)["outputs"] == "scores"
+    skops.io.dump(make_pipeline(StandardScaler(), Ridge()).fit(TABLE, TABLE["a"]), path)
+    found = inspected(path, capsys)
+    assert (found["gradients"], found["outputs"], found["classes"]) == (True, "value", None)
+    assert "descent" in found["methods"]
 
 
 def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,3 +222,61 @@ def test_explain_takes_these_files_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(words) == 2
     assert "--trust-model-code" in capsys.readouterr().err
     assert not (tmp_path / "boom").exists()
+
+
+def lightgbm_file(path: Path, table: pd.DataFrame, y: np.ndarray) -> lightgbm.LGBMClassifier:
+    grown = lightgbm.LGBMClassifier(n_estimators=9, num_leaves=4, min_child_samples=3, verbose=-1, n_jobs=1)
+    grown.fit(table, y).booster_.save_model(path)
+    return grown
+
+
+def test_models_without_gradients_get_a_tree_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = lightgbm_file(tmp_path / "m.txt", TABLE, (Y == "yes").astype(int))
+    hf.Schema.infer(TABLE).save(tmp_path / "schema.toml")
+    refused = TABLE[model.predict(TABLE) == 0]
+    refused.to_csv(tmp_path / "people.csv", index=False)
+    words = ["explain", str(tmp_path / "people.csv"), "--model", str(tmp_path / "m.txt")]
+    assert main([*words, "--target", "1"]) == 2
+    assert "--schema FILE" in capsys.readouterr().err
+    words += ["--schema", str(tmp_path / "schema.toml")]
+    assert main([*words, "--target", "yes"]) == 2
+    assert "--classes LIST" in capsys.readouterr().err
+    assert main([*words, "--target", "yes", "--classes", "no,yes"]) == 0
+    ran = capsys.readouterr()
+    assert f"{len(refused)} found (TreeSearch()" in ran.err
+    assert {row["status"] for row in json.loads(ran.out)} == {"found"}
+    assert main([*words, "--target", "yes", "--classes", "no,maybe,yes"]) == 2
+    assert "3 names were given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["m.txt", "m.json"])
+@pytest.mark.parametrize("file", ["people.csv", "people.json"])
+def test_models_with_categories_of_their_own_take_tables_of_texts(
+    name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = TABLE.assign(job=RNG.choice(["x", "y", "z"], len(TABLE)), floor=RNG.choice([1, 2, 10], len(TABLE)))
+    levels = ["job", "floor"] if name == "m.txt" else ["job"]
+    table, y = texts.astype(dict.fromkeys(levels, "category")), (texts["job"] == "y").to_numpy().astype(int)
+    if name == "m.txt":
+        model = lightgbm_file(tmp_path / name, table, y)
+    else:
+        model = xgboost.XGBClassifier(n_estimators=9, max_depth=2, n_jobs=1, enable_categorical=True).fit(table, y)
+        model.save_model(tmp_path / name)
+    schema = hf.Schema.infer(table)
+    schema.save(tmp_path / "schema.toml")
+    refused = texts[y == 0].reset_index(drop=True)
+    hf.data.write_table(refused, tmp_path / file)
+    read = hf.data.read_table(tmp_path / file, schema)
+    pd.testing.assert_frame_equal(read, table[y == 0].reset_index(drop=True))
+    words = ["explain", str(tmp_path / file), "--model", str(tmp_path / name), "--target", "1"]
+    assert main([*words, "--schema", str(tmp_path / "schema.toml"), "--quiet"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["status"] for row in rows} == {"found"}
+    assert {row["job"] for row in rows} == {"y"}
+    # In Python too, whatever the table holds them as.
+    judge = hf.Model.load(tmp_path / name, schema)
+    for other in (refused, refused.astype({"job": "category"}), refused.astype({"job": object})):
+        assert judge.predict(other).tolist() == model.predict(read).tolist()
+    hf.data.write_table(refused.assign(job="w"), tmp_path / file)
+    assert main([*words, "--schema", str(tmp_path / "schema.toml")]) == 2
+    assert "unknown level(s): 'w'" in capsys.readouterr().err

@@ -28,6 +28,7 @@ from holdfast.cli_common import printable as printable
 from holdfast.cli_common import wanted as wanted
 from holdfast.cli_inspect import inspect
 from holdfast.cli_settings import configured as configured
+from holdfast.cli_settings import listed_names
 from holdfast.cli_settings import parsed as parsed
 from holdfast.cli_tradeoff import tradeoff
 from holdfast.cli_train import train
@@ -233,6 +234,12 @@ def explain(
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What may change (TOML); left out: the one in the model file.")
     ] = None,
+    classes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIST", help="Names of the model's classes in the order of its scores, such as denied,approved."
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -245,7 +252,8 @@ def explain(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="How to search; left out: min-cost, or the recourse network in the model file; for images deduce.",
+            help="How to search; left out: the recourse network in the model file, else min-cost, or tree-search if "
+            "the model has no gradients; for images deduce.",
         ),
     ] = None,
     settings: Annotated[
@@ -274,7 +282,7 @@ def explain(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 3 if some row has no answer.")] = False,
     trust_model_code: Annotated[
-        bool, typer.Option("--trust-model-code", help="Load pickle, joblib, torch and .pt2 files, which run code.")
+        bool, typer.Option("--trust-model-code", help="Load files that can run code; only your own.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
     grid: Annotated[
@@ -289,7 +297,8 @@ def explain(
     if quiet:
         warnings.simplefilter("ignore")
     if cli_images.wants_images(table, model):
-        refuse({"--schema": schema, "--trust-model-code": trust_model_code}, "is for models of tables, not of images")
+        of_tables = {"--schema": schema, "--classes": classes, "--trust-model-code": trust_model_code}
+        refuse(of_tables, "is for models of tables, not of images")
         unanswered = cli_images.explain(
             table, model, method=method or "deduce", settings=settings or [], target=target, any_other=any_other,
             probability=probability, data=data, locked=locked, first=first, out=out, report=report, grid=grid,
@@ -304,11 +313,14 @@ def explain(
     import holdfast as hf
 
     check_outputs(out, report)
-    method = usual_method(model, quiet) if method is None else method
-    explainer = configured(method, settings or [])
+    # What is wrong with a method is told before the model is loaded, on which the usual one depends.
+    asked = None if method is None else configured(method, settings or [])
+    names = listed_names(classes) or None
+    judge = hf.Model.load(model, hf.Schema.load(schema) if schema else None, trust=trust_model_code, classes=names)
+    method = usual_method(model, judge, quiet) if method is None else method
+    explainer = configured(method, settings or []) if asked is None else asked
     if isinstance(explainer, hf.LearnedRecourse) and not explainer.path:
         explainer.path = str(model)
-    judge = hf.Model.load(model, hf.Schema.load(schema) if schema else None, trust=trust_model_code)
     wish = wanted(judge.classes, target, any_other, probability)
     people = hf.data.read_table(table, judge.schema)
     _learn(explainer, method, data, judge)
@@ -325,12 +337,12 @@ def explain(
         raise typer.Exit(UNANSWERED)
 
 
-def usual_method(model: Path, quiet: bool) -> str:
-    """The recourse network that was trained with the model, if its file has one."""
+def usual_method(model: Path, judge: "hf.Model", quiet: bool) -> str:
+    """The recourse network that was trained with the model, if its file has one; else what suits the model."""
     from holdfast.train.counternet import holds_recourse
 
     if not holds_recourse(model):
-        return "min-cost"
+        return "min-cost" if judge.has_grad else "tree-search"
     if not quiet:
         say(f"note: {str(model)!r} holds a recourse network, which answers; --method NAME searches instead")
     return "learned-recourse"

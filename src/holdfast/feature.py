@@ -275,6 +275,20 @@ class Feature:
         wide.iloc[rows] = new.array
         return wide
 
+    def held(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
+        """The column in the dtype of the table that the schema was read off; as it is, where that cannot hold it, and
+        where it would make numbers of texts."""
+        if not self.dtype or not (self.levels or pd.api.types.is_numeric_dtype(column.dtype)):
+            return column
+        dtype = self._own_dtype()
+        strange = isinstance(dtype, pd.CategoricalDtype) and not column.dropna().isin(dtype.categories).all()
+        return column if strange or column.dtype == dtype else _as_dtype(column, dtype)
+
+    @property
+    def has_levels_of_pandas(self) -> bool:
+        """Did the table hold it as a category? Some models know levels by their place in its list."""
+        return _CATEGORY.fullmatch(self.dtype) is not None
+
     def _own_dtype(self) -> Any:
         category = _CATEGORY.fullmatch(self.dtype)
         if category:

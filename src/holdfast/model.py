@@ -472,9 +472,12 @@ class BlackBox(Model):
                 out[name] = str(error).partition("\n")[0].rstrip(".")
         return out
 
+    def _table(self, x: Tensor, frame: pd.DataFrame | None) -> pd.DataFrame:
+        return self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+
     def _asked(self, call: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
         """What a function of the model says of encoded rows, which it gets as it wants them."""
-        rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
+        rows: Any = x.numpy() if self.inputs == "encoded" else self._table(x, frame)
         try:
             return call(rows)
         except ModelError:

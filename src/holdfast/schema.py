@@ -211,6 +211,11 @@ class Schema:
         """(n, features) numbers -> n rows, with the dtypes of the table that the schema was read off."""
         return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
 
+    def with_levels(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with texts, and categories of other levels, as the categories that the schema was read off."""
+        features = [f for f in self.features if f.has_levels_of_pandas]
+        return frame.assign(**{f.name: f.held(frame[f.name]) for f in features}) if features else frame
+
     def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
         """The rows that people starting from `before` would hand in to get to `z`."""
         numbers, changed = self.settle(z, self.read(before))

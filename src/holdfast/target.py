@@ -166,7 +166,7 @@ def _place(label: Any, classes: tuple[Any, ...]) -> int:
         if known == label and isinstance(known, str) == isinstance(label, str):
             return i
     if all(isinstance(c, int) for c in classes) and isinstance(label, str):
-        numbers = f"only numbers {list(classes)}; pass classes=[...] to Model.of"
+        numbers = f"only numbers {list(classes)}; pass classes=[...] to Model.of (--classes LIST)"
         raise TargetError(f"the model has no class {label!r}, {numbers}")
     raise TargetError(f"the model has no class {label!r}; {did_you_mean(label, classes)}")
 

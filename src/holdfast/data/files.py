@@ -23,8 +23,9 @@ MISSING_WORDS = {"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", 
 def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     """A CSV, JSON (list of records) or Parquet file, by its extension.
 
-    With a schema, text columns are read as the schema means them: "NA" or an empty cell is missing only where
-    it is no level of the column, codes keep their type, and a table without rows gets the schema's types.
+    With a schema, columns are read as the schema means them: "NA" or an empty cell is missing only where it is no level
+    of the column, codes keep their type, and each column gets the type that the schema's own table had, unless that
+    cannot hold it: then it stays as it is, and whoever encodes it says which value does not fit.
     """
     path = Path(path)
     reader = READERS[known_extension(path, "read")]
@@ -35,7 +36,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     except Exception as error:  # parsers raise whatever they like about a file that is not what it claims to be
         raise FileError(f"cannot read {str(path)!r}: {error}") from None
     table.columns = pd.Index([str(name) for name in table.columns])  # Parquet keeps names that are no texts
-    return table if len(table) or schema is None else _typed(table, schema)
+    return table if schema is None else _typed(table, schema)
 
 
 def known_extension(path: Path, doing: str) -> str:
@@ -106,10 +107,17 @@ READERS: dict[str, Callable[[Path, Schema | None], pd.DataFrame]] = {
 
 
 def _typed(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """A table without rows says nothing about types; a JSON list without records not even about columns."""
-    names = [str(name) for name in table.columns] or schema.names
+    """The table with the types of the schema, as far as they can hold it."""
+    names = [str(name) for name in table.columns]
     if len(set(names)) < len(names):
         return table
+    if not len(table):
+        return _without_rows(names or schema.names, schema)
+    return table.assign(**{f.name: f.held(table[f.name]) for f in schema.features if f.name in names})
+
+
+def _without_rows(names: list[str], schema: Schema) -> pd.DataFrame:
+    """A table without rows says nothing about types; a JSON list without records not even about columns."""
     typed = {f.name: f.values(np.zeros(0), None) for f in schema.features if f.name in names}
     return pd.DataFrame({name: typed.get(name, pd.Series(dtype=object)) for name in names})
 

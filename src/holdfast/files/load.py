@@ -21,7 +21,7 @@ def read(
     if kind.loading == "unknown" and not (trust and kind.name == "unknown"):
         raise FileError(f"{str(path)!r} is {kind.title}; models are read from {KNOWN}")
     if schema is None:
-        raise FileError(f"{str(path)!r} does not hold a schema; pass one")
+        raise FileError(f"{str(path)!r} does not hold a schema; pass one (--schema FILE)")
     if kind.loading != "data":
         return Found(trusted.load(path, kind), inputs=inputs)
     try:

@@ -1,95 +1,100 @@
 """skops files: scikit-learn estimators as data, of types on a short list, checked before and after they are made.
 
-Three steps, each of which refuses: (1) `schema.json` names every type in the file; all of them must be on the list,
-with the loader they belong to, before skops sees the file; (2) skops loads it in a child process with limits on time
-and memory, where a crash harms nobody; (3) the estimator is made here, and every index in its trees is checked.
+Three steps, each of which refuses: (1) `schema.json` names every type in the file; all of them must be on the list
+(`holdfast.files.allowed`), with the loader they belong to, before skops sees the file; (2) skops loads it in a child
+process with limits on time and memory, where a crash harms nobody; (3) the estimator is made here, and whatever
+compiled code would follow without looking is checked (`holdfast.files.estimators`).
+
+Of a search over settings (`GridSearchCV` and the like) only the model that it found is read.
 """
 
 import io
+import json
 import warnings
+import zipfile
 from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 
 from holdfast.errors import FileError, UnsafeFileError, listed, optional, untyped
+from holdfast.files.allowed import ALLOWED, check_type
 from holdfast.files.bounded import parse_json, unzip
+from holdfast.files.estimators import check_estimator
 from holdfast.files.found import Found, Said
-from holdfast.files.trees import check_tree, inside, same_lengths
 
-_SCALARS = (
-    "bool_", "str_", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
-    "float32", "float64",
-)  # fmt: skip
-# Type -> the loaders that skops writes for it. `JsonNode` is a plain value, `TypeNode` the type itself.
-PLAIN: dict[str, tuple[str, ...]] = {
-    "builtins.dict": ("DictNode",), "builtins.list": ("ListNode",), "builtins.tuple": ("TupleNode",),
-    "builtins.set": ("SetNode",), "builtins.slice": ("SliceNode",),
-    **{f"builtins.{t}": ("JsonNode", "TypeNode") for t in ("str", "int", "float", "bool", "NoneType")},
-    "numpy.ndarray": ("NdArrayNode",), "numpy.dtype": ("DTypeNode",),
-    **{f"numpy.{t}": ("NdArrayNode", "TypeNode") for t in _SCALARS},
-    "numpy.random.mtrand.RandomState": ("RandomStateNode",),
-    "numpy.random._generator.Generator": ("RandomGeneratorNode",),
-}  # fmt: skip
-_LOSSES = ("HalfBinomialLoss", "HalfMultinomialLoss", "ExponentialLoss")
-_OBJECTS = {
-    "sklearn.pipeline": "Pipeline FeatureUnion",
-    "sklearn.compose._column_transformer": "ColumnTransformer _RemainderColsList",
-    "sklearn.impute._base": "SimpleImputer",
-    "sklearn.preprocessing._data": "StandardScaler MinMaxScaler RobustScaler MaxAbsScaler Normalizer PowerTransformer",
-    "sklearn.preprocessing._encoders": "OneHotEncoder OrdinalEncoder",
-    "sklearn.preprocessing._label": "LabelEncoder LabelBinarizer",
-    "sklearn.preprocessing._polynomial": "PolynomialFeatures",
-    "sklearn.linear_model._logistic": "LogisticRegression LogisticRegressionCV",
-    "sklearn.linear_model._ridge": "RidgeClassifier RidgeClassifierCV",
-    "sklearn.linear_model._stochastic_gradient": "SGDClassifier",
-    "sklearn.linear_model._perceptron": "Perceptron",
-    "sklearn.discriminant_analysis": "LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
-    "sklearn.naive_bayes": "GaussianNB BernoulliNB",
-    "sklearn.dummy": "DummyClassifier",
-    "sklearn.neural_network._multilayer_perceptron": "MLPClassifier",
-    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
-    "sklearn.tree._classes": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor",
-    "sklearn.ensemble._forest": "RandomForestClassifier ExtraTreesClassifier",
-    "sklearn.ensemble._gb": "GradientBoostingClassifier",
-    "sklearn.ensemble._voting": "VotingClassifier",
-    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": "HistGradientBoostingClassifier",
-    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
-    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
-    "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
-    "sklearn._loss.link": "Interval LogitLink HalfLogitLink IdentityLink LogLink MultinomialLogit",
-    "sklearn._loss.loss": "HalfBinomialLoss HalfMultinomialLoss ExponentialLoss",
-    "sklearn.utils._bunch": "Bunch",
-}
-ALLOWED: dict[str, tuple[str, ...]] = {
-    **PLAIN,
-    **{f"{module}.{name}": ("ObjectNode",) for module, names in _OBJECTS.items() for name in names.split()},
-    **{f"sklearn._loss._loss.Cy{name}": ("LossNode",) for name in _LOSSES},
-    "sklearn.linear_model._sgd_fast.Hinge": ("LossNode",),
-    "sklearn.tree._tree.Tree": ("TreeNode",),
-}  # fmt: skip
-TRUSTED = [name for name in ALLOWED if name.startswith(("sklearn.", "numpy."))]
+TRUSTED = list(ALLOWED)  # by name only, which is all that skops asks; the loaders are compared here
 MOST_DEPTH = 200
 
 
 def check_file(data: bytes) -> dict[str, Any]:
     """The schema of a skops file all of whose types are on the list; anything else is refused."""
     entries = unzip(data, "the skops file")
+    schema = _schema(entries)
+    protocol = schema.get("protocol")
+    if not isinstance(protocol, int) or protocol < 1:  # in the first one, functions were named in another place
+        raise FileError(f"the skops file has protocol {protocol!r}, which is too old; save it again with skops 0.12")
+    for name, loader in _types(schema):
+        check_type(name, loader)
+    _check_twins(schema, entries)
+    for tree in (e for e in _entries(schema) if e.get("__loader__") == "TreeNode"):
+        _check_tree_entry(tree, entries)
+    return schema
+
+
+def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
     if "schema.json" not in entries:
         raise FileError("the zip file has no schema.json, so it is no skops file")
     schema = parse_json(entries["schema.json"], "schema.json")
     if not isinstance(schema, dict):
         raise FileError("schema.json holds no object")
-    for name, loader in _types(cast(dict[str, Any], schema)):
-        if loader not in ALLOWED.get(name, ()):
-            raise UnsafeFileError(
-                f"the skops file holds a {name} (loaded by {loader}), which is not among the types that are known to "
-                "be safe, so it is refused. If you made it and trust it, pass trust=True (--trust-model-code)"
-            )
-    _check_twins(cast(dict[str, Any], schema), entries)
-    for tree in (e for e in _entries(schema) if e.get("__loader__") == "TreeNode"):
-        _check_tree_entry(tree, entries)
     return cast(dict[str, Any], schema)
+
+
+def without_searches(data: bytes) -> bytes:
+    """The file with, in place of every search over settings, the model that it found; as it is, if there is none."""
+    entries = unzip(data, "the skops file")
+    schema = _schema(entries)
+    best = _best(schema)
+    if best is schema:
+        return data
+    head = {key: schema[key] for key in ("protocol", "_skops_version") if key in schema}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, json.dumps({**best, **head}) if name == "schema.json" else content)
+    return out.getvalue()
+
+
+def _best(value: Any, depth: int = 0) -> Any:
+    """The same value if there is no search in it."""
+    if depth > MOST_DEPTH:
+        raise FileError("schema.json is nested too deeply")
+    if isinstance(value, list):
+        items = cast(list[Any], value)
+        new = [_best(item, depth + 1) for item in items]
+        return items if all(a is b for a, b in zip(new, items, strict=True)) else new
+    if not isinstance(value, dict):
+        return value
+    entry = cast(dict[str, Any], value)
+    if _is_search(entry):
+        found = entry["content"]["content"].get("best_estimator_")
+        return _best(found, depth + 1) if isinstance(found, dict) else entry
+    changed = {key: _best(inner, depth + 1) for key, inner in entry.items()}
+    return entry if all(changed[key] is entry[key] for key in entry) else changed
+
+
+def _is_search(entry: dict[str, Any]) -> bool:
+    place, name = str(entry.get("__module__")), str(entry.get("__class__"))
+    inside = place.startswith("sklearn.model_selection._search") and name.endswith("SearchCV")
+    return inside and entry.get("__loader__") == "ObjectNode" and _content(entry) is not None
+
+
+def _content(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The attributes of an object, each an entry."""
+    inner = entry.get("content")
+    found = cast(dict[str, Any], inner).get("content") if isinstance(inner, dict) else None
+    return cast(dict[str, Any], found) if isinstance(found, dict) else None
 
 
 def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
@@ -174,6 +179,7 @@ def load(data: bytes, *, trust: bool = False) -> Found:
     from holdfast.files.child import try_in_child
 
     if not trust:
+        data = without_searches(data)
         check_file(data)
         optional("skops.io", "files")
         try_in_child(data)
@@ -181,7 +187,7 @@ def load(data: bytes, *, trust: bool = False) -> Found:
 
 
 def made(data: bytes, *, trust: bool = False) -> Any:
-    """The estimator, made in this process, its trees checked."""
+    """The estimator, made in this process and, unless it is trusted, checked."""
     skops = optional("skops.io", "files")
     try:
         trusted = skops.get_untrusted_types(data=data) if trust else TRUSTED
@@ -195,7 +201,8 @@ def made(data: bytes, *, trust: bool = False) -> Any:
         raise FileError(f"skops cannot load the file: {type(error).__name__}: {error}") from None
     if not hasattr(estimator, "predict"):
         raise FileError(f"the skops file holds a {type(estimator).__name__}, which is no estimator that predicts")
-    check_estimator(estimator)
+    if not trust:
+        check_estimator(estimator)
     return estimator
 
 
@@ -208,127 +215,98 @@ def exercise(estimator: Any) -> None:
         call(np.zeros((2, int(last.n_features_in_))))
 
 
-# ---- the trees in an estimator
-
-
-def check_estimator(estimator: Any) -> None:
-    """Every index in every tree of an estimator, however deep inside it the tree is."""
-    try:
-        for part in _parts(estimator):
-            _check_part(part)
-    except FileError:
-        raise
-    except Exception as error:  # an attribute may be missing or anything
-        raise FileError(f"the estimator in the file is damaged: {type(error).__name__}: {error}") from None
-
-
-def _parts(root: Any) -> Iterator[Any]:
-    """The objects that an object is made of, each once."""
-    seen, todo = set[int](), [root]
-    while todo:
-        at = todo.pop()
-        if id(at) in seen or at is None or isinstance(at, str | bytes | int | float | complex | type):
-            continue
-        seen.add(id(at))
-        if isinstance(at, dict):
-            todo += [*cast(dict[Any, Any], at).keys(), *cast(dict[Any, Any], at).values()]
-        elif isinstance(at, list | tuple | set):
-            todo += list(cast(list[Any], at))
-        elif isinstance(at, np.ndarray):
-            todo += cast(Any, at).ravel().tolist() if at.dtype == object else []
-        else:
-            yield at
-            todo.append(getattr(at, "__dict__", None))
-
-
-def _check_part(part: Any) -> None:
-    name = type(part).__name__
-    if name in ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"):
-        if "tree_" in vars(part):
-            _check_sklearn_tree(part.tree_, int(part.n_features_in_))
-    elif name in ("RandomForestClassifier", "ExtraTreesClassifier", "GradientBoostingClassifier"):
-        if "estimators_" in vars(part):
-            _check_forest(part, name)
-    elif name == "HistGradientBoostingClassifier" and "_predictors" in vars(part):
-        _check_histogram(part)
-
-
-def _check_sklearn_tree(tree: Any, columns: int) -> None:
-    if type(tree) is not untyped("sklearn.tree._tree").Tree:
-        raise FileError(f"a tree of the file is a {type(tree).__name__}")
-    # The count decides how much memory scikit-learn reads: ask before looking at any of it.
-    if not 1 <= tree.node_count <= tree.capacity:
-        raise FileError(f"a tree says it has {tree.node_count} nodes, and has {tree.capacity}")
-    if tree.n_features != columns:
-        raise FileError(f"a tree splits {tree.n_features} columns, its model has {columns}")
-    left, right = tree.children_left, tree.children_right
-    inner = left != -1
-    check_tree(left, right, inner, "a tree of the file")
-    inside(tree.feature[inner], 0, columns, "a tree of the file: a column")
-    if len(tree.value) != tree.node_count or not np.isfinite(tree.value).all():
-        raise FileError("a tree of the file has values that are no numbers")
-
-
-def _check_forest(part: Any, name: str) -> None:
-    trees = np.asarray(part.estimators_, dtype=object)
-    for tree in trees.ravel().tolist():
-        if not type(tree).__module__.startswith("sklearn.tree") or tree.n_features_in_ != part.n_features_in_:
-            raise FileError(f"the {name} holds a {type(tree).__name__} that does not fit it")
-        if "tree_" not in vars(tree):
-            raise FileError(f"the {name} holds a tree that is not fitted")
-    if name == "GradientBoostingClassifier":
-        # Its predictions are added up, without a look, in a table as wide as the first guess.
-        k = int(part.n_classes_)
-        wide = 1 if k == 2 else k
-        first = part.init_
-        guess = (
-            first == "zero"
-            if isinstance(first, str)
-            else getattr(first, "n_classes_", k) == k == len(first.class_prior_)
-        )
-        fits = trees.ndim == 2 and trees.shape[1] == wide == part.n_trees_per_iteration_ == part._loss.n_classes - (
-            k == 2
-        )
-        if not fits or not guess or len(part.classes_) != k:
-            raise FileError(f"the {name} has trees of shape {trees.shape} for {k} classes")
-
-
-def _check_histogram(part: Any) -> None:
-    columns, mapper = int(part._n_features), part._bin_mapper
-    if columns != part.n_features_in_ or len(mapper.is_categorical_) != columns:
-        raise FileError(
-            f"the HistGradientBoostingClassifier is about {columns} columns in one place and not in another"
-        )
-    for predictor in (p for step in part._predictors for p in step):
-        nodes, sets = predictor.nodes, predictor.raw_left_cat_bitsets
-        inner = nodes["is_leaf"] == 0
-        check_tree(nodes["left"].astype(np.int64), nodes["right"].astype(np.int64), inner, "a tree of the file")
-        inside(nodes["feature_idx"][inner], 0, columns, "a tree of the file: a column")
-        inside(nodes["bitset_idx"][inner & (nodes["is_categorical"] != 0)], 0, len(sets), "a tree of the file: a set")
-        same_lengths("a tree of the file", sets=sets, binned=predictor.binned_left_cat_bitsets)
-        if sets.ndim != 2 or sets.shape[1] != 8:
-            raise FileError(f"a tree of the file has sets of shape {sets.shape}")
-
-
 # ---- saying what is in it
 
 
 def describe(data: bytes) -> Said:
     """The type of the estimator and what it says of its columns and classes, from the schema alone."""
+    data = without_searches(data)
     schema, entries = check_file(data), unzip(data, "the skops file")
-    steps = [entry for entry in _attributes(schema, "classes_")]
-    classes = next((v for v in (_values(e, entries) for e in steps) if v is not None), None)
-    names = next(
-        (v for v in (_values(e, entries) for e in _attributes(schema, "feature_names_in_")) if v is not None), None
-    )
+    before, last = _steps(schema)
+    outputs = _outputs(last)
+    classes = _first(schema, "classes_", entries) if outputs != "value" else None
+    names = _first(schema, "feature_names_in_", entries)
     count = next((e.get("content") for e in _attributes(schema, "n_features_in_")), None)
     inputs = [str(n) for n in names] if names else [f"{count} columns"] if count is not None else []
     held = {
-        name.rpartition(".")[2] for name, _ in _types(schema) if name.startswith("sklearn.") and "._loss" not in name
+        name.rpartition(".")[2]
+        for name, loader in _types(schema)
+        if name.startswith("sklearn.") and loader == "ObjectNode" and "._loss" not in name
     }
-    return Said(
-        inputs, classes, "probabilities or scores", False, {"estimator": schema["__class__"], "types": sorted(held)}
+    details = {"estimator": schema["__class__"], "types": sorted(held)}
+    return Said(inputs, classes, outputs, _is_smooth(before, last, len(classes or [])), details)
+
+
+def _steps(entry: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The entries of the steps of a pipeline before the model, those of inner ones too, and that of the model."""
+    inner, before = _content(entry) or {}, list[dict[str, Any]]()
+    if entry.get("__class__") == "Pipeline":
+        steps = [step["content"][1] for step in inner["steps"]["content"]]
+        for step in steps[:-1]:
+            more, last = _steps(step)
+            before += [*more, last]
+        more, last = _steps(steps[-1])
+        return [*before, *more], last
+    if entry.get("__class__") == "ColumnTransformer":
+        for fitted in inner["transformers_"]["content"]:
+            more, last = _steps(fitted["content"][1])
+            before += [*more, last]
+    return before, entry
+
+
+def _outputs(model: dict[str, Any]) -> str:
+    """What `Model.of` will make of a model: probabilities, scores, or a number."""
+    cls = getattr(untyped(model["__module__"]), model["__class__"])
+    if issubclass(cls, untyped("sklearn.base").RegressorMixin):
+        return "value"
+    if not hasattr(cls, "predict_proba") or not _has_probabilities(model):
+        return "scores"
+    return "probabilities"
+
+
+def _has_probabilities(model: dict[str, Any]) -> bool:
+    """Some only have them by a setting."""
+    name = model["__class__"]
+    if name == "SGDClassifier":
+        return _setting(model, "loss") in ("log_loss", "modified_huber")
+    if name in ("SVC", "NuSVC"):
+        return _setting(model, "probability") is True
+    return True
+
+
+def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int) -> bool:
+    """Will there be a differentiable copy? By the classes of the model and of the steps before it; see
+    `holdfast.convert`, which looks at the model itself."""
+    from holdfast.convert.columns import STEPS
+    from holdfast.convert.match import LINEAR, STRAIGHT
+
+    name = model["__class__"]
+    if name == "SVC" and (_setting(model, "kernel") != "linear" or _has_probabilities(model) or classes > 2):
+        return False
+    if name == "SGDClassifier" and _setting(model, "loss") == "modified_huber":
+        return False
+    known = {step.partition(".")[2] for step in STEPS} | {"str", "NoneType"}  # "passthrough" and "drop" are texts
+    smooth = name in (*LINEAR, *STRAIGHT, "MLPClassifier", "MLPRegressor")
+    return smooth and all(step["__class__"] in known and _is_plain(step) for step in before)
+
+
+def _is_plain(step: dict[str, Any]) -> bool:
+    """Without the settings that have no copy."""
+    func = (_content(step) or {}).get("func", {})
+    return (
+        func.get("__loader__") != "FunctionNode" and not _setting(step, "add_indicator") and not _setting(step, "clip")
     )
+
+
+def _setting(entry: dict[str, Any], name: str) -> Any:
+    """A plain value among the attributes of an object."""
+    found = (_content(entry) or {}).get(name, {})
+    return json.loads(found["content"]) if found.get("__loader__") == "JsonNode" else None
+
+
+def _first(schema: dict[str, Any], name: str, entries: dict[str, bytes]) -> list[Any] | None:
+    """The values of the outermost attribute of this name."""
+    return next((v for v in (_values(e, entries) for e in _attributes(schema, name)) if v is not None), None)
 
 
 def _attributes(value: Any, name: str) -> Iterator[dict[str, Any]]:
