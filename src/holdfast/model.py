@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from holdfast.convert.boosters import boosted, is_booster
 from holdfast.convert.columns import RefusedError
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
-from holdfast.errors import FileError, HoldfastError, ModelError, untyped
+from holdfast.convert.names import handed, lacking
+from holdfast.errors import FileError, HoldfastError, ModelError, listed, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
 from holdfast.schema import Schema
@@ -422,6 +423,7 @@ class BlackBox(Model):
             what = "a value" if said == "value" else said
             raise ModelError(f"{type(model).__name__} returns {what}, not {outputs}")
         self.outputs: Outputs = said
+        self.columns = handed(model, schema.names)
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
         self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
         if self.refused:
@@ -462,12 +464,10 @@ class BlackBox(Model):
         return out
 
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
-        rows: Any = x.numpy() if self.inputs == "encoded" else self.schema.decode(x) if frame is None else frame
         try:
-            raw = np.asarray(self.call(rows), dtype=np.float64)
+            raw = np.asarray(self.call(self._rows(x, frame)), dtype=np.float64)
         except Exception as error:
-            name = type(self.wrapped).__name__
-            raise ModelError(f"the model ({name}) failed on the table: {type(error).__name__}: {error}") from error
+            raise ModelError(self._why_it_failed(error)) from error
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
             raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
@@ -481,6 +481,22 @@ class BlackBox(Model):
                     "pass outputs='logits' if these are scores, outputs='value' if they are estimates"
                 )
         return torch.tensor(raw)
+
+    def _rows(self, x: Tensor, frame: pd.DataFrame | None) -> Any:
+        """The rows as the model takes them: it may have been trained on some of the columns, in an order of its own."""
+        if self.inputs == "encoded":
+            return x.numpy()
+        frame = self.schema.decode(x) if frame is None else frame
+        return frame if self.columns == list(frame.columns) else frame[self.columns]
+
+    def _why_it_failed(self, error: Exception) -> str:
+        name, gone = type(self.wrapped).__name__, lacking(self.wrapped, self.schema.names)
+        if self.inputs == "encoded" or not gone:
+            return f"the model ({name}) failed on the table: {type(error).__name__}: {error}"
+        return (
+            f"the model ({name}) needs {len(gone)} column(s) that the schema lacks: {listed(gone)}; infer the schema "
+            "from the table that the model was trained on, or train it without them"
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         return to_scores(self._raw(x), self.outputs)

@@ -41,11 +41,17 @@ def boosted(booster: Any) -> "Boosted | BoostedNumbers":
     return BoostedNumbers(booster) if _objective(booster).startswith(NUMBERS) else Boosted(booster)
 
 
+def booster_names(booster: Any) -> list[str] | None:
+    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up for an array."""
+    names: Any = booster.feature_names if _is_xgboost(booster) else booster.feature_name()
+    return None if names is None else list(names)
+
+
 def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
     """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
     other ones, as LightGBM has for those of an array."""
-    names: Any = booster.feature_names if _is_xgboost(booster) else booster.feature_name()
-    return list(columns) if names is None or not set(names) <= set(columns) else list(names)
+    names = booster_names(booster)
+    return list(columns) if names is None or not set(names) <= set(columns) else names
 
 
 def _rows(booster: Any, table: Any) -> Any:

@@ -85,6 +85,7 @@ class Column:
     table: "pd.Series[Any] | None"  # its value for each level, or, of numbers,
     dtype: Any  # the precision it is held in, and
     steps: tuple[Step, ...] = ()  # what was done to it
+    sparse: bool = False  # is it part of a sparse matrix?
 
     def then(self, f: Callable[..., Any], *constants: Any) -> "Column":
         return replace(self, steps=(*self.steps, (f, constants)))
@@ -106,7 +107,7 @@ class Column:
 
     @property
     def affine(self) -> tuple[float, float]:
-        """The chain of steps as value = a * number + b."""
+        """The chain of steps as value = a * number + b, within the `span`."""
         a, b = 1.0, 0.0
         for f, constants in self.steps:
             c = float(constants[0]) if f is not np.asarray else 0.0
@@ -114,9 +115,13 @@ class Column:
                 b += c if f is np.add else -c
             elif f is np.multiply or f is np.divide:
                 a, b = (a * c, b * c) if f is np.multiply else (a / c, b / c)
-            elif f is not np.asarray and f is not impute:
-                raise RefusedError("a scaler that clips has no gradient outside its range")
         return a, b
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The lowest and the highest value: those of a scaler that clips, else there is no end to them."""
+        low, high = self.number(np.array([-np.inf, np.inf]))
+        return float(low), float(high)
 
     def values(self) -> Array:
         """(levels,) the table as floats, missing ones as NaN."""
@@ -140,9 +145,14 @@ def kind_of(thing: Any) -> str:
 # ---- transformers
 
 
+def is_passed(step: Any) -> bool:
+    """Is it a step of a pipeline that does nothing?"""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
 def through(step: Any, columns: list[Column]) -> list[Column]:
     """The columns behind a fitted transformer."""
-    if step is None or (isinstance(step, str) and step == "passthrough"):
+    if is_passed(step):
         return columns
     kind = kind_of(step)
     if kind not in STEPS:
@@ -163,7 +173,7 @@ def _column_transformer(step: Any, columns: list[Column]) -> list[Column]:
     width = max((s.stop for s in step.output_indices_.values()), default=0)
     out: list[Column | None] = [None] * width
     for name, inner, chosen in step.transformers_:
-        at = _positions(chosen, names, len(columns))
+        at = positions(chosen, names, len(columns))
         if not at or (isinstance(inner, str) and inner == "drop"):
             continue
         made = through(inner, [columns[i] for i in at])
@@ -173,10 +183,11 @@ def _column_transformer(step: Any, columns: list[Column]) -> list[Column]:
         out[place] = made
     if any(c is None for c in out):
         raise RefusedError("its ColumnTransformer makes columns of unknown origin")
-    return cast(list[Column], out)
+    return [replace(c, sparse=bool(step.sparse_output_)) for c in cast(list[Column], out)]
 
 
-def _positions(chosen: Any, names: list[str], width: int) -> list[int]:
+def positions(chosen: Any, names: list[str], width: int) -> list[int]:
+    """The columns that a part of a ColumnTransformer was given, by name or by place."""
     if isinstance(chosen, str | int | np.integer):
         chosen = [chosen]
     if isinstance(chosen, slice):
@@ -211,19 +222,28 @@ def _scaled(columns: list[Column], parts: Sequence[tuple[Any, Any]], *, early: b
             values = column.values()
             for f, constants in c.steps[len(column.steps) :]:
                 values = f(values, *constants)
-            c = Column(column.raw, pd.Series(values), dtype)
+            c = replace(column, table=pd.Series(values), dtype=dtype)
         out.append(c)
     return out
 
 
+def _is_sparse(columns: list[Column]) -> bool:
+    return any(c.sparse for c in columns)
+
+
+def _over(scale: Any, columns: list[Column]) -> tuple[Any, Any]:
+    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may differ."""
+    return (np.multiply, 1.0 / scale) if scale is not None and _is_sparse(columns) else (np.divide, scale)
+
+
 def _standard(step: Any, columns: list[Column]) -> list[Column]:
     mean, scale = step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None
-    return _scaled(columns, [(np.subtract, mean), (np.divide, scale)], early=True)
+    return _scaled(columns, [(np.subtract, mean), _over(scale, columns)], early=not _is_sparse(columns))
 
 
 def _robust(step: Any, columns: list[Column]) -> list[Column]:
     center, scale = step.center_ if step.with_centering else None, step.scale_ if step.with_scaling else None
-    return _scaled(columns, [(np.subtract, center), (np.divide, scale)])
+    return _scaled(columns, [(np.subtract, center), _over(scale, columns)])
 
 
 def _minmax(step: Any, columns: list[Column]) -> list[Column]:
@@ -233,7 +253,7 @@ def _minmax(step: Any, columns: list[Column]) -> list[Column]:
 
 def _maxabs(step: Any, columns: list[Column]) -> list[Column]:
     clip = (-1.0, 1.0) if getattr(step, "clip", False) else None
-    return _scaled(columns, [(np.divide, step.scale_), (np.clip, clip)])
+    return _scaled(columns, [_over(step.scale_, columns), (np.clip, clip)])
 
 
 def _encoder(step: Any, columns: list[Column]) -> list[Column]:
@@ -255,13 +275,15 @@ def _encoder(step: Any, columns: list[Column]) -> list[Column]:
             made: Any = step.transform(block)
     except Exception as error:
         raise RefusedError(f"{type(step).__name__} does not know all levels of the schema: {error}") from None
-    made = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+    sparse = hasattr(made, "toarray")
+    made = np.asarray(made.toarray() if sparse else made)
     counts = getattr(step, "_n_features_outs", [1] * len(columns)) if hasattr(step, "drop_idx_") else [1] * len(columns)
     owner = np.repeat(np.arange(len(columns)), counts)
     if len(owner) != made.shape[1]:
         raise RefusedError(f"{type(step).__name__} makes another number of columns than it says")
     return [
-        Column(columns[i].raw, pd.Series(made[: len(tables[i]), j]), made.dtype) for j, i in enumerate(owner.tolist())
+        Column(columns[i].raw, pd.Series(made[: len(tables[i]), j]), made.dtype, sparse=sparse)
+        for j, i in enumerate(owner.tolist())
     ]
 
 
@@ -297,6 +319,10 @@ def _function(step: Any, columns: list[Column]) -> list[Column]:
     return columns
 
 
+def _frozen(step: Any, columns: list[Column]) -> list[Column]:
+    return through(step.estimator, columns)
+
+
 def _selector(step: Any, columns: list[Column]) -> list[Column]:
     return [c for c, kept in zip(columns, step.get_support(), strict=True) if kept]
 
@@ -312,6 +338,7 @@ STEPS: dict[str, Callable[[Any, list[Column]], list[Column]]] = {
     "sklearn.OrdinalEncoder": _encoder,
     "sklearn.SimpleImputer": _imputer,
     "sklearn.FunctionTransformer": _function,
+    "sklearn.FrozenEstimator": _frozen,
     "sklearn.VarianceThreshold": _selector,
     "sklearn.SelectKBest": _selector,
     "sklearn.SelectPercentile": _selector,

@@ -13,6 +13,7 @@ from holdfast.convert.blend import Blend, coder
 from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
 from holdfast.convert.leaves import Grown
+from holdfast.convert.names import found_among, lacking, trained_on, unwrapped
 from holdfast.convert.nodes import Nodes, grow_codes, level_codes
 from holdfast.feature import Array
 from holdfast.schema import Schema
@@ -20,6 +21,7 @@ from holdfast.schema import Schema
 CLOSE = 1e-6  # how far scores may differ
 PROBES = 64  # rows spread over the data's range
 CUTS = 256  # rows at a threshold, and as many next to it
+NOWHERE = -1  # the place of a column that the schema lacks
 
 Outputs = Literal["logits", "probabilities", "value"]
 
@@ -110,21 +112,19 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
     raws = Raw.all_of(schema, encoded)
     columns = raw_columns(raws)
-    if isinstance(model, boosters.Boosted | boosters.BoostedNumbers):
-        model = model.booster
-        if not encoded:
-            columns = [columns[schema.names.index(name)] for name in boosters.as_trained(model, schema.names)]
-    steps, last = list[Any](), model
-    while kind_of(last) == "sklearn.Pipeline":
-        steps += [step for _, step in last.steps[:-1] if step is not None and not isinstance(step, str)]
-        last = last.steps[-1][1]
-    for step in steps:
-        columns = through(step, columns)
-    kind = kind_of(last)
     if not encoded:
-        _check_names(model, schema)
+        columns = _as_trained(model, columns, schema)
+    last = unwrapped(model)
+    while kind_of(last) == "sklearn.Pipeline":
+        for _, step in last.steps[:-1]:
+            columns = through(step, columns)
+        last = unwrapped(last.steps[-1][1])
+    if isinstance(last, boosters.Boosted | boosters.BoostedNumbers):
+        last = last.booster
+    kind = kind_of(last)
     if kind in TREES:
-        hollow = kind.startswith("xgboost.") and _is_sparse(steps, schema)
+        # For XGBoost the zeros that a sparse matrix leaves out are missing.
+        hollow = kind.startswith("xgboost.") and any(c.sparse for c in columns)
         return _trees(last, kind, columns, raws, hollow, schema)
     library, _, name = kind.partition(".")
     if library == "sklearn" and name in LINEAR:
@@ -142,18 +142,14 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     raise RefusedError(f"no exact copy of a {name} is known")
 
 
-def _is_sparse(steps: list[Any], schema: Schema) -> bool:
-    """Does the pipeline hand on a sparse matrix? For XGBoost the zeros it leaves out are missing."""
-    rows: Any = schema.decode(schema.probe)
-    for step in steps:
-        rows = step.transform(rows)
-    return hasattr(rows, "tocsr")
-
-
-def _check_names(model: Any, schema: Schema) -> None:
-    names = getattr(model, "feature_names_in_", None)
-    if names is not None and [str(n) for n in names] != schema.names:
-        raise RefusedError("it was trained on other columns, or in another order, than the schema has")
+def _as_trained(model: Any, columns: list[Column], schema: Schema) -> list[Column]:
+    """The columns in the model's order; what it was trained on but does not read may come from nowhere."""
+    names = trained_on(model)
+    if names is None or lacking(model, schema.names):
+        return columns
+    found = [found_among(schema.names, name) for name in names]
+    nowhere = Column(NOWHERE, None, np.dtype(np.float64))
+    return [nowhere if name is None else columns[schema.names.index(name)] for name in found]
 
 
 def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int) -> Copy:
