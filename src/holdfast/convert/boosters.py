@@ -247,6 +247,8 @@ def _lightgbm_tree(
             links[parent] = (place, pair[1]) if side == 0 else (pair[0], place)
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
+    if any("leaf_coeff" in n for n in found):
+        raise RefusedError("its leaves hold linear models (linear_tree=True), which have no exact copy")
     inner = np.array(["split_feature" in n for n in found])
     zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
     threshold = np.zeros(len(found))
@@ -288,5 +290,5 @@ def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
         if listed is None:
             raise RefusedError("it was trained on fewer columns of categories than the schema has")
         place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
-        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place)), np.dtype(np.float64)))
+        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place))))
     return out

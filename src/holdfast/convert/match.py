@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from holdfast.convert import boosters, forests, smooth
 from holdfast.convert.blend import Blend, coder
-from holdfast.convert.columns import Column, Raw, RefusedError, kind_of, raw_columns, through
+from holdfast.convert.columns import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.convert.forests import Kernel
 from holdfast.convert.leaves import Grown
-from holdfast.convert.names import found_among, lacking, trained_on, unwrapped
+from holdfast.convert.names import found_among, handed, lacking, trained_on, unwrapped
 from holdfast.convert.nodes import Nodes, grow_codes, level_codes
 from holdfast.feature import Array
 from holdfast.schema import Schema
@@ -112,20 +112,18 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none."""
     raws = Raw.all_of(schema, encoded)
     columns = raw_columns(raws)
-    if not encoded:
-        columns = _as_trained(model, columns, schema)
+    block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
     last = unwrapped(model)
     while kind_of(last) == "sklearn.Pipeline":
         for _, step in last.steps[:-1]:
-            columns = through(step, columns)
+            block = through(step, block)
         last = unwrapped(last.steps[-1][1])
     if isinstance(last, boosters.Boosted | boosters.BoostedNumbers):
         last = last.booster
     kind = kind_of(last)
     if kind in TREES:
-        # For XGBoost the zeros that a sparse matrix leaves out are missing.
-        hollow = kind.startswith("xgboost.") and any(c.sparse for c in columns)
-        return _trees(last, kind, columns, raws, hollow, schema)
+        return _trees(last, kind, block, raws, schema)
+    columns = block.columns
     library, _, name = kind.partition(".")
     if library == "sklearn" and name in LINEAR:
         return _linear(last, name, columns, raws, schema.width)
@@ -142,14 +140,14 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False) -> Copy:
     raise RefusedError(f"no exact copy of a {name} is known")
 
 
-def _as_trained(model: Any, columns: list[Column], schema: Schema) -> list[Column]:
+def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
     """The columns in the model's order; what it was trained on but does not read may come from nowhere."""
-    names = trained_on(model)
+    names, rows = trained_on(model), schema.decode(schema.probe)[handed(model, schema.names)]
     if names is None or lacking(model, schema.names):
-        return columns
+        return Block(columns, rows)
     found = [found_among(schema.names, name) for name in names]
-    nowhere = Column(NOWHERE, None, np.dtype(np.float64))
-    return [nowhere if name is None else columns[schema.names.index(name)] for name in found]
+    nowhere = Column(NOWHERE, None)
+    return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
 
 
 def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int) -> Copy:
@@ -168,15 +166,17 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
     return Copy(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow: bool, schema: Schema) -> Copy:
+def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema) -> Copy:
     grower, most = TREES[kind]
+    columns = block.columns
+    hollow = kind.startswith("xgboost.") and block.is_sparse  # what a sparse matrix leaves out is missing for it
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))
     if kind.startswith("lightgbm."):
         booster = model if kind.endswith(".Booster") else model.booster_
         columns = boosters.coded(columns, booster.pandas_categorical or [])
     if kind.startswith("sklearn.Hist"):
-        columns = _native_categories(model, columns)
+        columns = through(getattr(model, "_preprocessor", None), block).columns
     nodes, kernel = grower(model)
     if hollow:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
@@ -195,11 +195,6 @@ def _trees(model: Any, kind: str, columns: list[Column], raws: list[Raw], hollow
         return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
     run = Compiled(columns, raws, nodes.precision, kernel, hollow)
     return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
-
-
-def _native_categories(model: Any, columns: list[Column]) -> list[Column]:
-    prepare = getattr(model, "_preprocessor", None)
-    return columns if prepare is None else through(prepare, columns)
 
 
 class Compiled:
