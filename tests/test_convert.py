@@ -232,7 +232,8 @@ def check(model: hf.Model, table: pd.DataFrame) -> None:
         assert (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs().max() < 1e-6
     else:
         assert ((mine - theirs).abs() / theirs.abs().clamp_min(1)).max() < 1e-6
-    assert torch.equal(mine.argmax(1), theirs.argmax(1))
+    chosen = theirs.gather(1, mine.argmax(1, keepdim=True)).squeeze(1)
+    assert (chosen >= theirs.amax(1) - 1e-12 * theirs.abs().amax(1).clamp_min(1)).all()  # classes may be level
 
 
 @pytest.mark.parametrize("name", SMOOTH)
