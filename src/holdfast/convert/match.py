@@ -242,7 +242,7 @@ class Compiled:
 
     def _write(self, columns: Array, inputs: Any) -> None:
         """Encoded columns (d, n) -> the model's inputs (n, m)."""
-        positions = {raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders}
+        positions: dict[int, Any] = {raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders}
         for raw, write in self.coders.items():
             write(columns, positions[raw])
         numbers = {raw: self._numbers(self.raws[raw], columns) for raw in self.of_numbers}
