@@ -31,7 +31,8 @@ from holdfast.convert.boosters import boosted, has_margins, is_booster
 from holdfast.convert.columns import RefusedError
 from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, voice
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
-from holdfast.errors import FileError, HoldfastError, ModelError, untyped
+from holdfast.convert.names import handed, lacking
+from holdfast.errors import FileError, HoldfastError, ModelError, listed, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
 from holdfast.schema import Schema
@@ -58,7 +59,6 @@ class Model(ABC):
     spread: float = 1.0  # of the numbers that a regression model estimates
     refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
     conversion = Conversion(True, "none needed: searches use the model itself")
-    decides = False  # by a `predict` of its own?
     labels_only = False  # does it give classes and no scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
 
@@ -432,7 +432,7 @@ class BlackBox(Model):
         self.call, self.offset, self.labels_only = said.call, said.offset, said.labels_only
         self.outputs: Outputs = said.outputs
         self.decision = None if said.labels_only else decision(model)
-        self.decides = self.decision is not None or said.labels_only
+        self.columns = handed(model, schema.names)
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
         self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
         if self.refused:
@@ -472,19 +472,30 @@ class BlackBox(Model):
                 out[name] = str(error).partition("\n")[0].rstrip(".")
         return out
 
-    def _table(self, x: Tensor, frame: pd.DataFrame | None) -> pd.DataFrame:
-        return self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+    def _rows(self, x: Tensor, frame: pd.DataFrame | None) -> Any:
+        """The rows as the model takes them: it may have been trained on some of the columns, in an order of its own."""
+        if self.inputs == "encoded":
+            return x.numpy()
+        table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+        return table if self.columns == list(table.columns) else table[self.columns]
 
     def _asked(self, call: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
         """What a function of the model says of encoded rows, which it gets as it wants them."""
-        rows: Any = x.numpy() if self.inputs == "encoded" else self._table(x, frame)
         try:
-            return call(rows)
+            return call(self._rows(x, frame))
         except ModelError:
             raise
         except Exception as error:
-            name = name_of(self.wrapped)
-            raise ModelError(f"the model ({name}) failed on the table: {type(error).__name__}: {error}") from error
+            raise ModelError(self._why_it_failed(error)) from error
+
+    def _why_it_failed(self, error: Exception) -> str:
+        name, gone = name_of(self.wrapped), lacking(self.wrapped, self.schema.names)
+        if self.inputs == "encoded" or not gone:
+            return f"the model ({name}) failed on the table: {type(error).__name__}: {error}"
+        return (
+            f"the model ({name}) needs {len(gone)} column(s) that the schema lacks: {listed(gone)}; infer the schema "
+            "from the table that the model was trained on, or train it without them"
+        )
 
     def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         raw = np.asarray(self._asked(self.call, x, frame), dtype=np.float64)

@@ -1,5 +1,6 @@
 """Exact copies of fitted scikit-learn, XGBoost and LightGBM models that score encoded rows fast.
 
+names      which columns of a table a model was trained on
 columns    every input of the estimator as a function of one column of the table
 smooth     linear models and networks -> a differentiable torch program
 nodes      the nodes of all trees of a model, whatever library it comes from

@@ -12,7 +12,7 @@ A program is a list of operations (function, first, second, result) on numbered 
 constants.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from holdfast.convert.nodes import Codes, Nodes
 from holdfast.feature import Array, Mask
 
 BLOCK = 1 << 15  # rows: registers stay in the second-level cache
+PIECE = 1 << 12  # rows that are turned into columns at a time
 MANY = 12  # levels from which on a set is looked up rather than compared with one by one
 
 Op = tuple[Callable[..., Any], Any, Any, Any]
@@ -76,10 +77,10 @@ class Blend:
 
     def _block(self, rows: Array, total: Array) -> None:
         n = len(rows)
-        columns = np.ascontiguousarray(rows.T)  # (d, n)
         codes = np.empty((len(self.coders), n), dtype=self.code_dtype)
-        for coder, out in zip(self.coders, codes, strict=True):
-            coder(columns, out)
+        for at, columns in pieces(rows):
+            for coder, out in zip(self.coders, codes, strict=True):
+                coder(columns, out[at])
         registers = np.empty((self.registers, n), dtype=np.uint8)
         views = [view for r in registers for view in (r, r.view(np.bool_))]
         slots: list[Any] = [*codes, *views, *self.constants]
@@ -185,6 +186,16 @@ class _Lookup:
         np.take(self.right, code, out=out, mode="clip")
 
 
+def pieces(rows: Array) -> Iterator[tuple[slice, Array]]:
+    """Columns (d, n) of a few rows (n, d) at a time, in the same memory, which stays in the cache."""
+    turned = np.empty((rows.shape[1], min(PIECE, len(rows))))
+    for begin in range(0, len(rows), PIECE):
+        piece = rows[begin : begin + PIECE]
+        columns = turned[:, : len(piece)]
+        columns[:] = piece.T
+        yield slice(begin, begin + PIECE), columns
+
+
 def coder(codes: Codes, dtype: Any) -> "Ranks | Levels | Gaps":
     """Writes the codes of encoded columns (d, n) into an array (n,) of that dtype."""
     if codes.cuts is None:
@@ -197,14 +208,14 @@ class Levels:
     """The position of the largest of the one-hot columns, the first if there are several."""
 
     def __init__(self, at: slice) -> None:
-        self.at = at
+        self.at, count = at, at.stop - at.start
+        # The first level weighs most: among the largest columns, the heaviest is the first.
+        self.weights = np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None]
 
     def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
-        best, out[:] = columns[self.at.start].copy(), 0
-        for k, column in enumerate(columns[self.at][1:], 1):
-            higher = column > best
-            np.maximum(out, higher * out.dtype.type(k), out=out)
-            np.maximum(best, column, out=best)
+        mine = columns[self.at]
+        heaviest = ((mine == mine.max(axis=0)) * self.weights).max(axis=0)
+        np.subtract(len(mine), heaviest, out=out, casting="unsafe")
 
 
 class Gaps:

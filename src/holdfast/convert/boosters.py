@@ -55,11 +55,17 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
     return Boosted(booster)
 
 
+def booster_names(booster: Any) -> list[str] | None:
+    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up for an array."""
+    names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
+    return None if names is None else list(names)
+
+
 def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
     """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
     other ones, as LightGBM has for those of an array."""
-    names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
-    return list(columns) if names is None or not set(names) <= set(columns) else list(names)
+    names = booster_names(booster)
+    return list(columns) if names is None or not set(names) <= set(columns) else names
 
 
 def _rows(booster: Any, table: Any) -> Any:
@@ -292,6 +298,8 @@ def _lightgbm_tree(
             links[parent] = (place, pair[1]) if side == 0 else (pair[0], place)
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
+    if any("leaf_coeff" in n for n in found):
+        raise RefusedError("its leaves hold linear models (linear_tree=True), which have no exact copy")
     inner = np.array(["split_feature" in n for n in found])
     zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
     threshold = np.zeros(len(found))
@@ -333,5 +341,5 @@ def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
         if listed is None:
             raise RefusedError("it was trained on fewer columns of categories than the schema has")
         place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
-        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place)), np.dtype(np.float64)))
+        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place))))
     return out

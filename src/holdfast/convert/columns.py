@@ -51,12 +51,6 @@ class Raw:
         return self.at.stop - 1 if self.feature is not None and self.feature.has_gaps else None
 
     @property
-    def dtype(self) -> Any:
-        if self.feature is not None and self.feature.kind == "boolean":
-            return np.dtype(np.bool_)
-        return np.dtype(np.float64) if self.feature is None else self.feature.storage
-
-    @property
     def affine(self) -> tuple[float, float]:
         """value = a * encoded + b, for all but categories."""
         return (1.0, 0.0) if self.feature is None else (self.feature.scale, self.feature.center)
@@ -83,14 +77,13 @@ class Column:
 
     raw: int  # of which column of the table, and
     table: "pd.Series[Any] | None"  # its value for each level, or, of numbers,
-    dtype: Any  # the precision it is held in, and
     steps: tuple[Step, ...] = ()  # what was done to it
 
     def then(self, f: Callable[..., Any], *constants: Any) -> "Column":
         return replace(self, steps=(*self.steps, (f, constants)))
 
     def cast(self, dtype: Any) -> "Column":
-        return replace(self, dtype=np.dtype(dtype)).then(np.asarray, dtype)
+        return self.then(np.asarray, dtype)
 
     def number(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """(n,) numbers of the table -> values of the input."""
@@ -106,7 +99,7 @@ class Column:
 
     @property
     def affine(self) -> tuple[float, float]:
-        """The chain of steps as value = a * number + b."""
+        """The chain of steps as value = a * number + b, within the `span`."""
         a, b = 1.0, 0.0
         for f, constants in self.steps:
             c = float(constants[0]) if f is not np.asarray else 0.0
@@ -114,22 +107,59 @@ class Column:
                 b += c if f is np.add else -c
             elif f is np.multiply or f is np.divide:
                 a, b = (a * c, b * c) if f is np.multiply else (a / c, b / c)
-            elif f is not np.asarray and f is not impute:
-                raise RefusedError("a scaler that clips has no gradient outside its range")
         return a, b
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The lowest and the highest value: those of a scaler that clips, else there is no end to them."""
+        low, high = self.number(np.array([-np.inf, np.inf]))
+        return float(low), float(high)
+
+    @property
+    def levels(self) -> int:
+        """How many there are; none of a number."""
+        return 0 if self.table is None else len(self.table)
 
     def values(self) -> Array:
         """(levels,) the table as floats, missing ones as NaN."""
         assert self.table is not None
+        table = self.table.astype(object)
         try:
-            return np.array(self.table.astype(object).tolist(), dtype=np.float64)
+            return np.array(table.where(table.notna(), np.nan).tolist(), dtype=np.float64)
         except (TypeError, ValueError):
             raise RefusedError("a text reaches the model without an encoder") from None
 
 
 def raw_columns(raws: Sequence[Raw]) -> list[Column]:
     """The table itself."""
-    return [Column(i, r.levels, r.dtype) for i, r in enumerate(raws)]
+    return [Column(i, r.levels) for i, r in enumerate(raws)]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns between two steps of a pipeline, and a few rows of them as scikit-learn holds them there: their
+    precision, and whether they are sparse, decide over last digits."""
+
+    columns: list[Column]
+    rows: Any
+
+    @property
+    def is_sparse(self) -> bool:
+        return hasattr(self.rows, "tocsr")
+
+    def part(self, at: list[int], names: list[str]) -> "Block":
+        """Some of the columns; those of a frame go by their names."""
+        if isinstance(self.rows, pd.DataFrame):
+            rows: Any = self.rows[[names[i] for i in at]]
+        else:
+            rows = self.rows[:, at]
+        return Block([self.columns[i] for i in at], rows)
+
+
+def precision(rows: Any) -> Any:
+    """Single where every column has it, else double, in which numbers of all other kinds are calculated with."""
+    held = list(rows.dtypes) if isinstance(rows, pd.DataFrame) else [rows.dtype]
+    return np.dtype(np.float32 if all(dtype == np.float32 for dtype in held) else np.float64)
 
 
 def kind_of(thing: Any) -> str:
@@ -140,33 +170,45 @@ def kind_of(thing: Any) -> str:
 # ---- transformers
 
 
-def through(step: Any, columns: list[Column]) -> list[Column]:
+def is_passed(step: Any) -> bool:
+    """Is it a step of a pipeline that does nothing?"""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def through(step: Any, block: Block) -> Block:
     """The columns behind a fitted transformer."""
-    if step is None or (isinstance(step, str) and step == "passthrough"):
-        return columns
+    if is_passed(step):
+        return block
     kind = kind_of(step)
     if kind not in STEPS:
         raise RefusedError(f"{kind.partition('.')[2]} in its pipeline has no exact copy")
-    return STEPS[kind](step, columns)
+    rows = _asked(step, block.rows)
+    return Block(STEPS[kind](step, block, rows), rows)
 
 
-def _pipeline(step: Any, columns: list[Column]) -> list[Column]:
+def _asked(step: Any, rows: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was told
+        return step.transform(rows)
+
+
+def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
     for _, inner in step.steps:
-        columns = through(inner, columns)
-    return columns
+        block = through(inner, block)
+    return block.columns
 
 
-def _column_transformer(step: Any, columns: list[Column]) -> list[Column]:
+def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
     if step.transformer_weights:
         raise RefusedError("a ColumnTransformer with transformer_weights has no exact copy")
     names = [str(n) for n in getattr(step, "feature_names_in_", [])]
     width = max((s.stop for s in step.output_indices_.values()), default=0)
     out: list[Column | None] = [None] * width
     for name, inner, chosen in step.transformers_:
-        at = _positions(chosen, names, len(columns))
+        at = positions(chosen, names, len(block.columns))
         if not at or (isinstance(inner, str) and inner == "drop"):
             continue
-        made = through(inner, [columns[i] for i in at])
+        made = through(inner, block.part(at, names)).columns
         place = step.output_indices_[name]
         if place.stop - place.start != len(made):
             raise RefusedError(f"the part {name!r} of its ColumnTransformer makes another number of columns")
@@ -176,7 +218,8 @@ def _column_transformer(step: Any, columns: list[Column]) -> list[Column]:
     return cast(list[Column], out)
 
 
-def _positions(chosen: Any, names: list[str], width: int) -> list[int]:
+def positions(chosen: Any, names: list[str], width: int) -> list[int]:
+    """The columns that a part of a ColumnTransformer was given, by name or by place."""
     if isinstance(chosen, str | int | np.integer):
         chosen = [chosen]
     if isinstance(chosen, slice):
@@ -189,11 +232,11 @@ def _positions(chosen: Any, names: list[str], width: int) -> list[int]:
     return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in chosen]
 
 
-def _scaled(columns: list[Column], parts: Sequence[tuple[Any, Any]], *, early: bool = False) -> list[Column]:
-    """Columns after `block = f(block, constants)` for each of the parts, in the precision scikit-learn uses: that of
-    the whole block. `early`: the constants are brought to it first."""
-    held = np.result_type(*[c.dtype for c in columns])
-    dtype: Any = held if held.name in ("float32", "float64") else np.dtype(np.float64)
+def _scaled(
+    columns: list[Column], dtype: Any, parts: Sequence[tuple[Any, Any]], *, early: bool = False
+) -> list[Column]:
+    """Columns after `block = f(block, constants)` for each of the parts, in the precision scikit-learn uses.
+    `early`: the constants are brought to it first."""
     out: list[Column] = []
     for j, column in enumerate(columns):
         c = column.cast(dtype)
@@ -211,76 +254,90 @@ def _scaled(columns: list[Column], parts: Sequence[tuple[Any, Any]], *, early: b
             values = column.values()
             for f, constants in c.steps[len(column.steps) :]:
                 values = f(values, *constants)
-            c = Column(column.raw, pd.Series(values), dtype)
+            c = replace(column, table=pd.Series(values))
         out.append(c)
     return out
 
 
-def _standard(step: Any, columns: list[Column]) -> list[Column]:
+def _over(scale: Any, block: Block) -> tuple[Any, Any]:
+    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may differ."""
+    return (np.multiply, 1.0 / scale) if scale is not None and block.is_sparse else (np.divide, scale)
+
+
+def _standard(step: Any, block: Block, rows: Any) -> list[Column]:
     mean, scale = step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None
-    return _scaled(columns, [(np.subtract, mean), (np.divide, scale)], early=True)
+    parts = [(np.subtract, mean), _over(scale, block)]
+    return _scaled(block.columns, precision(rows), parts, early=not block.is_sparse)
 
 
-def _robust(step: Any, columns: list[Column]) -> list[Column]:
+def _robust(step: Any, block: Block, rows: Any) -> list[Column]:
     center, scale = step.center_ if step.with_centering else None, step.scale_ if step.with_scaling else None
-    return _scaled(columns, [(np.subtract, center), (np.divide, scale)])
+    return _scaled(block.columns, precision(rows), [(np.subtract, center), _over(scale, block)])
 
 
-def _minmax(step: Any, columns: list[Column]) -> list[Column]:
+def _minmax(step: Any, block: Block, rows: Any) -> list[Column]:
     clip = step.feature_range if step.clip else None
-    return _scaled(columns, [(np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip)])
+    parts = [(np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip)]
+    return _scaled(block.columns, precision(rows), parts)
 
 
-def _maxabs(step: Any, columns: list[Column]) -> list[Column]:
+def _maxabs(step: Any, block: Block, rows: Any) -> list[Column]:
     clip = (-1.0, 1.0) if getattr(step, "clip", False) else None
-    return _scaled(columns, [(np.divide, step.scale_), (np.clip, clip)])
+    return _scaled(block.columns, precision(rows), [_over(step.scale_, block), (np.clip, clip)])
 
 
-def _encoder(step: Any, columns: list[Column]) -> list[Column]:
-    """The encoder itself, asked about every level of every column."""
-    if any(c.table is None for c in columns):
-        raise RefusedError("it encodes a column of numbers level by level; declare that column a category")
-    tables = [cast("pd.Series[Any]", c.table) for c in columns]
-    rows = max(len(t) for t in tables)
-    names = getattr(step, "feature_names_in_", None)
-    cells = [t.take((np.arange(rows) % len(t)).tolist()).reset_index(drop=True) for t in tables]
-    block: Any = pd.concat(cells, axis=1)
-    if names is not None:
-        block.columns = list(names)
+def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
+    """What the step itself makes of every level: row i has the i-th of each column, from the first again where it has
+    fewer, and beside them some numbers of the other columns."""
+    tables = [c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)]
+    count = max(len(t) for t in tables)
+    cells = [t.take((np.arange(count) % len(t)).tolist()).reset_index(drop=True) for t in tables]
+    asked: Any = pd.concat(cells, axis=1)
+    if isinstance(block.rows, pd.DataFrame):
+        asked.columns = block.rows.columns
     else:
-        block = block.to_numpy(dtype=object)
+        asked = asked.to_numpy(dtype=block.rows.dtype if block.rows.dtype.kind in "biuf" else object)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was told
-            made: Any = step.transform(block)
+        made = _asked(step, asked)
     except Exception as error:
         raise RefusedError(f"{type(step).__name__} does not know all levels of the schema: {error}") from None
-    made = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+    return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+
+
+def _numbers(block: Block, j: int) -> "pd.Series[Any]":
+    if isinstance(block.rows, pd.DataFrame):
+        return block.rows.iloc[:, j]
+    column = block.rows[:, [j]]
+    return pd.Series((column.toarray() if block.is_sparse else column).ravel())
+
+
+def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
+    columns = block.columns
+    if any(c.table is None for c in columns):
+        raise RefusedError("it encodes a column of numbers level by level; declare that column a category")
+    made = _of_levels(step, block)
     counts = getattr(step, "_n_features_outs", [1] * len(columns)) if hasattr(step, "drop_idx_") else [1] * len(columns)
     owner = np.repeat(np.arange(len(columns)), counts)
     if len(owner) != made.shape[1]:
         raise RefusedError(f"{type(step).__name__} makes another number of columns than it says")
-    return [
-        Column(columns[i].raw, pd.Series(made[: len(tables[i]), j]), made.dtype) for j, i in enumerate(owner.tolist())
-    ]
+    of = [columns[i] for i in owner.tolist()]
+    return [replace(c, table=pd.Series(made[: c.levels, j])) for j, c in enumerate(of)]
 
 
-def _imputer(step: Any, columns: list[Column]) -> list[Column]:
+def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
     if step.add_indicator:
         raise RefusedError("SimpleImputer with add_indicator has no exact copy")
     gap: Any = step.missing_values
     fill: list[Any] = list(step.statistics_)
     if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
         raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
-    held = np.result_type(np.float16, *[c.dtype for c in columns if c.table is None])  # the precision of the block
+    single, made = precision(rows) == np.float32, _of_levels(step, block)
     out: list[Column] = []
-    for j, c in enumerate(columns):
+    for j, c in enumerate(block.columns):
         if c.table is not None:
-            values = c.table.astype(object)
-            c = replace(c, table=values.where(~values.isna(), fill[j]))
+            out.append(replace(c, table=pd.Series(made[: c.levels, j])))
         else:
-            c = c.then(impute, np.float32(fill[j]) if held == np.float32 else fill[j])
-        out.append(c)
+            out.append(c.then(impute, np.float32(fill[j]) if single else fill[j]))
     return out
 
 
@@ -289,19 +346,24 @@ def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
     return np.where(np.isnan(values), np.float64(fill), values)
 
 
-def _function(step: Any, columns: list[Column]) -> list[Column]:
+def _function(step: Any, block: Block, _: Any) -> list[Column]:
     run: Any = step.func
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"  # that of gradient boosting
     if cast(Any, run) is not None and not checks:
         raise RefusedError("FunctionTransformer runs a function of your own, which has no exact copy")
-    return columns
+    return block.columns
 
 
-def _selector(step: Any, columns: list[Column]) -> list[Column]:
-    return [c for c, kept in zip(columns, step.get_support(), strict=True) if kept]
+def _frozen(step: Any, block: Block, _: Any) -> list[Column]:
+    return through(step.estimator, block).columns
 
 
-STEPS: dict[str, Callable[[Any, list[Column]], list[Column]]] = {
+def _selector(step: Any, block: Block, _: Any) -> list[Column]:
+    return [c for c, kept in zip(block.columns, step.get_support(), strict=True) if kept]
+
+
+# (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
+STEPS: dict[str, Callable[[Any, Block, Any], list[Column]]] = {
     "sklearn.Pipeline": _pipeline,
     "sklearn.ColumnTransformer": _column_transformer,
     "sklearn.StandardScaler": _standard,
@@ -312,6 +374,7 @@ STEPS: dict[str, Callable[[Any, list[Column]], list[Column]]] = {
     "sklearn.OrdinalEncoder": _encoder,
     "sklearn.SimpleImputer": _imputer,
     "sklearn.FunctionTransformer": _function,
+    "sklearn.FrozenEstimator": _frozen,
     "sklearn.VarianceThreshold": _selector,
     "sklearn.SelectKBest": _selector,
     "sklearn.SelectPercentile": _selector,

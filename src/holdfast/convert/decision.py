@@ -21,6 +21,7 @@ from torch import Tensor
 
 from holdfast.convert import boosters
 from holdfast.convert.columns import kind_of
+from holdfast.convert.names import unwrapped
 from holdfast.errors import ModelError, listed
 from holdfast.feature import Array
 
@@ -34,13 +35,8 @@ THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassif
 
 def core(model: Any) -> Any:
     """The estimator that gives the scores: the last of a pipeline, the best of a search."""
-    while True:
-        if kind_of(model) == "sklearn.Pipeline":
-            model = model.steps[-1][1]
-        elif hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
-        else:
-            return model
+    model = unwrapped(model)
+    return core(model.steps[-1][1]) if kind_of(model) == "sklearn.Pipeline" else model
 
 
 def name_of(model: Any) -> str:
@@ -119,18 +115,13 @@ def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> Voice:
             "the score of a class, pass outputs='logits'"
         )
     if outputs == "logits" or boosters.is_raw(inner):
-        return Voice(boosters.margins(_opened(model), inner), "logits", boosters.half(inner))
+        return Voice(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
     alone = boosters.is_one_against_all(inner)
     return Voice(_shares(model.predict_proba) if alone else model.predict_proba, "probabilities")
 
 
 def _has_scores(model: Any) -> bool:
     return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
-
-
-def _opened(model: Any) -> Any:
-    """The best model of a search, which takes arguments that the search itself does not hand on."""
-    return _opened(model.best_estimator_) if hasattr(model, "best_estimator_") else model
 
 
 def _shares(call: Callable[[Any], Any]) -> Callable[[Any], Array]:
@@ -172,7 +163,7 @@ def offset_of(model: Any) -> tuple[float, ...]:
     others."""
     if kind_of(model) not in THRESHOLDS:
         return ()
-    inner = unwrapped(model)
+    inner = behind(model)
     at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
     if at == "auto":
         return ()
@@ -182,7 +173,7 @@ def offset_of(model: Any) -> tuple[float, ...]:
     return (0.0, -shift if first else shift)
 
 
-def unwrapped(model: Any) -> Any:
+def behind(model: Any) -> Any:
     """The fitted estimator inside one with a threshold."""
     return getattr(model, "estimator_", model.estimator)
 

@@ -2,9 +2,10 @@
 
 Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (those that are missing too, if
 an imputer fills them in), booleans and one-hot categories; the table of an ordered column is a straight line with bends
-at its ranks,
+at its ranks, and a scaler that clips holds a number between two ends,
 
-    t(r) = t_0 + (t_1 - t_0) r + sum_k (t_{k+1} - 2 t_k + t_{k-1}) max(0, r - k).
+    t(r) = t_0 + (t_1 - t_0) r + sum_k (t_{k+1} - 2 t_k + t_{k-1}) max(0, r - k)
+    clip(v) = low + min(max(0, v - low), high - low).
 
 So the first layer takes A and c in, W (A z + c) + b, and what comes out is the model's own network over z, which
 every gradient method can use.
@@ -21,23 +22,27 @@ from holdfast.convert.columns import Column, Raw, RefusedError
 from holdfast.feature import Array
 
 Layer = tuple[Array, Array]
+Bend = tuple[int, float, float, float]  # encoded column, scale, shift, most
 
 
 class Bends(nn.Module):
-    """z -> (z, max(0, r - k) for some ranks r and steps k, zeros up to a multiple of 4)."""
+    """z -> (z, min(max(0, scale * z + shift), most) of some of its columns, zeros up to a multiple of 4)."""
 
     scale: Tensor
     shift: Tensor
+    most: Tensor
 
-    def __init__(self, column: list[int], scale: list[float], shift: list[float], width: int) -> None:
+    def __init__(self, bends: Sequence[Bend], width: int) -> None:
         super().__init__()
+        column, scale, shift, most = zip(*bends, strict=True)
         self.column = torch.tensor(column)
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.float64))
+        self.register_buffer("most", torch.tensor(most, dtype=torch.float64))
         self.rest = -(width + len(column)) % 4
 
     def forward(self, z: Tensor) -> Tensor:
-        bent = torch.relu(z[:, self.column] * self.scale + self.shift)
+        bent = torch.relu(z[:, self.column] * self.scale + self.shift).clamp_max(self.most)
         return torch.cat([z, bent, z.new_zeros(len(z), self.rest)], 1)
 
 
@@ -71,46 +76,56 @@ class LogSigmoids(nn.Module):
         return nn.functional.logsigmoid(z)
 
 
-def inputs(columns: Sequence[Column], raws: Sequence[Raw], width: int) -> tuple[Array, Array, Bends | None]:
-    """The model's inputs u = A (z, bends) + c."""
-    bends: dict[tuple[int, int], int] = {}
-    entries: list[tuple[int, int, float]] = []
-    c = np.zeros(len(columns))
-    for j, column in enumerate(columns):
-        raw = raws[column.raw]
+class Inputs:
+    """The model's inputs u = A (z, bends) + c, put together column by column."""
+
+    def __init__(self, columns: Sequence[Column], raws: Sequence[Raw], width: int) -> None:
+        self.width = width
+        self.places: dict[Bend, int] = {}
+        self.entries: list[tuple[int, int, float]] = []
+        self.c = np.zeros(len(columns))
+        for j, column in enumerate(columns):
+            (self._number if column.table is None else self._levels)(j, column, raws[column.raw])
+        self.bends = Bends(list(self.places), width) if self.places else None
+        self.A = np.zeros((len(columns), width + len(self.places) + (self.bends.rest if self.bends else 0)))
+        for j, place, v in self.entries:
+            self.A[j, place] += v
+
+    def _bend(self, bend: Bend) -> int:
+        return self.places.setdefault(bend, self.width + len(self.places))
+
+    def _number(self, j: int, column: Column, raw: Raw) -> None:
         start, (scale, center) = raw.at.start, raw.affine
-        if column.table is None:
-            a, b = column.affine
-            entries.append((j, start, a * scale))
-            c[j] = a * center + b
-            if raw.says is not None:  # while it is missing, the column holds what stands for it
-                assert raw.feature is not None
-                if np.isnan(column.of_missing):
-                    raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
-                entries.append((j, raw.says, column.of_missing - (a * raw.feature.stand_in + b)))
-            continue
+        (a, b), (low, high) = column.affine, column.span
+        if low > -np.inf:
+            self.entries.append((j, self._bend((start, a * scale, a * center + b - low, high - low)), 1.0))
+            self.c[j] = low
+        else:
+            self.entries.append((j, start, a * scale))
+            self.c[j] = a * center + b
+        if raw.says is None:
+            return
+        assert raw.feature is not None
+        if np.isnan(column.of_missing):
+            raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
+        # While it is missing, the column holds what stands for it.
+        stands = min(max(a * raw.feature.stand_in + b, low), high)
+        self.entries.append((j, raw.says, column.of_missing - stands))
+
+    def _levels(self, j: int, column: Column, raw: Raw) -> None:
+        start, (scale, center) = raw.at.start, raw.affine
         t = column.values()
         if np.isnan(t).any():
             raise RefusedError(f"a missing value in column {raw.name!r} reaches the model")
         if raw.at.stop - start > 1 or (raw.feature is not None and raw.feature.is_category):
-            entries += [(j, start + k, v) for k, v in enumerate(t.tolist())]
-            continue
+            self.entries += [(j, start + k, v) for k, v in enumerate(t.tolist())]
+            return
         slope = float(t[1] - t[0]) if len(t) > 1 else 0.0
-        entries.append((j, start, slope * scale))
-        c[j] = t[0] + slope * center
+        self.entries.append((j, start, slope * scale))
+        self.c[j] = t[0] + slope * center
         for k in (1 + np.flatnonzero(np.diff(t, 2))).tolist():
-            place = bends.setdefault((start, k), width + len(bends))
-            entries.append((j, place, float(t[k + 1] - 2 * t[k] + t[k - 1])))
-    layer = None
-    if bends:
-        by_start = {r.at.start: r.affine for r in raws}
-        at = [s for s, _ in bends]
-        layer = Bends(at, [by_start[s][0] for s in at], [by_start[s][1] - k for s, k in bends], width)
-    wide = width + len(bends) + (layer.rest if layer else 0)
-    A = np.zeros((len(columns), wide))
-    for j, place, v in entries:
-        A[j, place] += v
-    return A, c, layer
+            place = self._bend((start, scale, center - k, np.inf))
+            self.entries.append((j, place, float(t[k + 1] - 2 * t[k] + t[k - 1])))
 
 
 def program(
@@ -122,9 +137,10 @@ def program(
     end: nn.Module | None = None,
 ) -> nn.Module:
     """The network u -> W_l ... act(W_1 u + b_1) ... + b_l over encoded rows; without activation, one layer."""
-    A, c, bends = inputs(columns, raws, width)
+    inputs = Inputs(columns, raws, width)
+    bends = inputs.bends
     (w, b), *rest = layers
-    made = [(w @ A, w @ c + b), *rest]
+    made = [(w @ inputs.A, w @ inputs.c + b), *rest]
     if activation is None:
         while len(made) > 1:
             (w1, b1), (w2, b2), *rest = made

@@ -247,7 +247,7 @@ class FlatGraph:
 
     def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
         self.module, self.dtype = module, dtype
-        self.trees, self.names = trees_alone(module) if isinstance(module, Columns) else (None, [])
+        self.trees, self.feature_names_in_ = trees_alone(module) if isinstance(module, Columns) else (None, [])
         # What their sums are, and whether they see all digits of the columns.
         bare = self.trees is None or self.trees.node.text("post_transform", "NONE") == "NONE"
         self.outputs = outputs if bare else "logits"
