@@ -780,6 +780,7 @@ TABLES = {
     "gaps": holes(TABLE),
     "categories": CATEGORIES,
     "two lists": CATEGORIES.assign(place=pd.Categorical(RNG.choice(["n", "s", "w"], len(TABLE)))),
+    "whole numbers as categories": TABLE.assign(job=pd.Categorical(RNG.choice([1, 2, 10, -4], len(TABLE)))),
     "all": holes(CATEGORIES),
     "array": TABLE,
 }

@@ -415,7 +415,7 @@ def test_messages_name_the_estimator_in_a_pipeline() -> None:
     assert name_of(pipeline) == "RidgeClassifier in a Pipeline"
     with pytest.raises(ModelError, match="RidgeClassifier in a Pipeline returns logits, not probabilities"):
         hf.Model.of(pipeline, hf.Schema.infer(X), outputs="probabilities")
-    with pytest.raises(ModelError, match=r"the model \(RidgeClassifier in a Pipeline\) failed"):
+    with pytest.raises(ModelError, match=r"the model \(RidgeClassifier in a Pipeline\) needs 2 column"):
         hf.Model.of(pipeline, hf.Schema.infer(X[["a", "b"]]))
 
 

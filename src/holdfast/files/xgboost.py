@@ -219,9 +219,11 @@ def _encoded(entry: Any) -> Entry:
     values: list[Any] = given.get("values", [])
     if "offsets" not in given:  # numbers
         kind = int(whole([given.get("type", 0)], "the type of categories")[0])
-        inside([kind], 0, 16, "the type of categories")
+        inside([kind], 0, 17, "the type of categories")
         return {
-            "values": finite(values, "categories").tolist() if kind > 8 else whole(values, "categories").tolist(),
+            "values": (whole if kind > 8 else finite)(
+                values, "categories"
+            ).tolist(),  # 9 and on: int8, uint8, .. uint64
             "type": kind,
         }
     offsets, letters = whole(given["offsets"], "offsets"), whole(values, "categories")
