@@ -438,7 +438,8 @@ class BlackBox(Model):
         if self.refused:
             schema = self.schema = schema.without_gaps(self.refused)
         self._probe = self._spread_rows()
-        raw = self._raw(self._probe)
+        self._probe_table = None if inputs == "encoded" else schema.decode(self._probe)
+        raw = self._raw(self._probe, self._probe_table)
         self._set_classes(classes, raw.shape[1], self.outputs)
         if self.is_regression:
             self.spread = spread_of(self._raw(schema.probe))
@@ -558,7 +559,7 @@ class BlackBox(Model):
         return bool(behind.any())
 
     def fingerprint(self) -> str:
-        scores = self._raw(self._probe).numpy().round(10)
+        scores = self._raw(self._probe, self._probe_table).numpy().round(10)
         what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
