@@ -45,11 +45,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
+from holdfast.black_box import BlackBox
 from holdfast.convert.blend import Blend, Ranks
 from holdfast.convert.columns import Column, Raw
 from holdfast.convert.match import probes
 from holdfast.convert.nodes import Nodes, bisect, grow_codes
-from holdfast.model import BlackBox
 
 torch.set_num_threads(1)
 Maker = Callable[[], Any]

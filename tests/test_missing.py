@@ -22,9 +22,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import holdfast as hf
 from conftest import seeded
+from holdfast.black_box import BlackBox
 from holdfast.errors import ModelError, SchemaError
 from holdfast.feature import Feature, differ
-from holdfast.model import BlackBox
 from holdfast.network import mlp
 from holdfast.promises import blocked, violations
 from holdfast.search.space import Space

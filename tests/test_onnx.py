@@ -35,12 +35,12 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
+from holdfast.black_box import Converted
 from holdfast.errors import FileError, SchemaError
 from holdfast.feature import Feature
 from holdfast.files import onnx as interpreter
 from holdfast.files import operators
 from holdfast.files.graph import read_graph
-from holdfast.model import Converted
 from holdfast.network import describe
 
 RNG = np.random.default_rng(0)

@@ -29,10 +29,10 @@ from torch import nn
 import holdfast as hf
 from conftest import points, seeded
 from holdfast import cli
+from holdfast.black_box import BlackBox
 from holdfast.convert.decision import is_regressor
 from holdfast.errors import ModelError, SettingError, TargetError
 from holdfast.methods import METHODS
-from holdfast.model import BlackBox
 from holdfast.network import mlp
 from holdfast.status import Status
 from holdfast.target import Span

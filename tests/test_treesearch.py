@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import query_of
+from holdfast.black_box import Converted
 from holdfast.feature import differ
-from holdfast.model import Converted
 from holdfast.promises import violations
 from holdfast.search.moves import Moves, Offers
 from holdfast.search.profile import ByLeaves, ByModel, Table

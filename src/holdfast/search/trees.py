@@ -26,11 +26,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast.black_box import Converted
 from holdfast.convert.leaves import Cells, Leaves
 from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.feature import Array
 from holdfast.geometry import chunks
-from holdfast.model import Converted, Model
+from holdfast.model import Model
 from holdfast.reach import Layout
 from holdfast.search.moves import Moves, Offers, mended, whole
 from holdfast.search.neighbors import NearestNeighbor

@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
+from holdfast.black_box import Converted
 from holdfast.errors import ModelError, SettingError
-from holdfast.model import Converted, Model, TorchModel
+from holdfast.model import Model, TorchModel
 from holdfast.network import flat_layers
 from holdfast.stack import Members, Stack, stack_of
 from holdfast.train.recipe import class_names, class_numbers, outcomes

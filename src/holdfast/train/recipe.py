@@ -19,8 +19,9 @@ import tomli_w
 import torch
 from torch import Tensor, nn
 
+from holdfast.black_box import BlackBox
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
-from holdfast.model import BlackBox, Inputs, Model, TorchModel
+from holdfast.model import Inputs, Model, TorchModel
 from holdfast.network import build, describe, flat_layers, mlp
 from holdfast.progress import Progress
 from holdfast.schema import Schema
