@@ -1,7 +1,7 @@
 """Models that are not torch modules: estimators and functions of the table, and exact copies of them to search on.
 
-`BlackBox` asks the model itself, about rows as they would be handed in. `Converted` judges in the same way, and searches
-on a copy over encoded rows (see `holdfast.convert`), which has gradients or is fast.
+`BlackBox` asks the model itself, about rows as they would be handed in. `Converted` judges likewise, and searches on a
+copy over encoded rows (see `holdfast.convert`), which has gradients or is fast.
 """
 
 import hashlib
