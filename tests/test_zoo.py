@@ -1,5 +1,6 @@
 """Classifiers of all kinds: the class is the one that the estimator itself predicts, and so is what counts as found."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ from holdfast.errors import ModelError, SchemaError, TargetError
 from holdfast.network import mlp
 from holdfast.plot import decision_level
 from holdfast.status import Status
+from methods import MODELS, people
 
 NAMES = list("abcd")
 ROWS = pd.DataFrame(np.random.default_rng(0).normal(0, 1.5, (300, 4)), columns=NAMES)
@@ -513,3 +515,14 @@ def test_lists_in_a_column() -> None:
     X, _ = TABLES[2]
     with pytest.raises(SchemaError, match="column 'z' holds list values"):
         hf.Schema.infer(X.assign(z=[[1]] * len(X)))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("callable", "counternet")])
+def test_a_model_goes_to_another_process_and_back(name: str) -> None:
+    model = MODELS[name]()
+    again = pickle.loads(pickle.dumps(model))
+    rows = people(model, 5)
+    for one in (model, again):
+        with one.borrowed():
+            assert torch.equal(one.judge(rows), model.judge(rows))
+    assert again.fingerprint() == model.fingerprint()

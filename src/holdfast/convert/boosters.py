@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -116,8 +117,8 @@ def has_margins(model: Any) -> bool:
 def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
     """The sums of the trees by `model`, whose last step is the classifier `inner`."""
     if kind_of(inner).startswith("xgboost."):
-        return lambda rows: model.predict(rows, output_margin=True)
-    return lambda rows: model.predict_proba(rows, raw_score=True)
+        return partial(model.predict, output_margin=True)
+    return partial(model.predict_proba, raw_score=True)
 
 
 def is_raw(model: Any) -> bool:
@@ -180,15 +181,14 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         sets=sets,
         sets_left=False,
     )
-    rounds = (0, 0) if last is None else (0, last + 1)
+    return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
 
-    def kernel(inputs: Any) -> Array:
-        margin = booster.inplace_predict(
-            inputs, iteration_range=rounds, predict_type="margin", missing=np.nan, validate_features=False
-        )
-        return np.asarray(margin, dtype=np.float64).reshape(len(inputs), -1)
 
-    return nodes, kernel
+def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
+    margin = booster.inplace_predict(
+        inputs, iteration_range=rounds, predict_type="margin", missing=np.nan, validate_features=False
+    )
+    return np.asarray(margin, dtype=np.float64).reshape(len(inputs), -1)
 
 
 def _learner(booster: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ is the predicted class everywhere else:
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -89,11 +90,11 @@ def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -
     if hasattr(model, "decision_function"):
         count = len(getattr(model, "classes_", ()))
         pairs = count > 2 and getattr(inner, "decision_function_shape", "") == "ovo"
-        call = _wins(model.decision_function, count) if pairs else model.decision_function
+        call = partial(_wins, model.decision_function, count) if pairs else model.decision_function
         return Voice(call, "logits", offset_of(inner))
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
-        return Voice(_certain(model.predict, names, name_of(model)), "probabilities", labels_only=True)
+        return Voice(partial(_certain, model, names), "probabilities", labels_only=True)
     if only_predicts:
         raise ModelError(
             f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it "
@@ -117,45 +118,35 @@ def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> Voice:
     if outputs == "logits" or boosters.is_raw(inner):
         return Voice(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
     alone = boosters.is_one_against_all(inner)
-    return Voice(_shares(model.predict_proba) if alone else model.predict_proba, "probabilities")
+    return Voice(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
 
 
 def _has_scores(model: Any) -> bool:
     return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
-def _shares(call: Callable[[Any], Any]) -> Callable[[Any], Array]:
+def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
     """Probabilities of each class against all others, as shares of their sum."""
-
-    def shares(rows: Any) -> Array:
-        p = np.asarray(call(rows), dtype=np.float64)
-        return p / p.sum(1, keepdims=True).clip(np.finfo(np.float64).tiny)
-
-    return shares
+    p = np.asarray(call(rows), dtype=np.float64)
+    return p / p.sum(1, keepdims=True).clip(np.finfo(np.float64).tiny)
 
 
-def _wins(call: Callable[[Any], Any], k: int) -> Callable[[Any], Array]:
+def _wins(call: Callable[[Any], Any], k: int, rows: Any) -> Array:
     """Decisions between pairs of classes, (0, 1), (0, 2) .. (k-2, k-1), as scores of the classes: how often each wins,
     and less than half a win for how clearly."""
-    first, second = np.triu_indices(k, 1)
-
-    def wins(rows: Any) -> Array:
-        d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
-        won, clear = np.zeros((len(d), k)), np.zeros((len(d), k))
-        for pair, (i, j) in enumerate(zip(first, second, strict=True)):
-            won[:, i] += d[:, pair] > 0
-            won[:, j] += d[:, pair] <= 0
-            clear[:, i] += d[:, pair]
-            clear[:, j] -= d[:, pair]
-        return won + clear / (3 * (np.abs(clear) + 1))
-
-    return wins
+    d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
+    won, clear = np.zeros((len(d), k)), np.zeros((len(d), k))
+    for pair, (i, j) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
+        won[:, i] += d[:, pair] > 0
+        won[:, j] += d[:, pair] <= 0
+        clear[:, i] += d[:, pair]
+        clear[:, j] -= d[:, pair]
+    return won + clear / (3 * (np.abs(clear) + 1))
 
 
-def _certain(predict: Callable[[Any], Any], classes: Sequence[Any], name: str) -> Callable[[Any], Array]:
+def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
     """Predicted labels as probabilities of 1 and 0."""
-    places = _places(classes, name)
-    return lambda rows: np.eye(len(classes))[places(predict(rows))]
+    return np.eye(len(classes))[_predicted(model, classes, rows).numpy()]
 
 
 def offset_of(model: Any) -> tuple[float, ...]:
@@ -190,8 +181,7 @@ def decision(model: Any) -> Callable[[Any], Tensor] | None:
     classes = getattr(model, "classes_", None)
     if classes is None or not hasattr(model, "predict") or is_regressor(model) or _gives_sums(core(model)):
         return None
-    places = _places(classes, name_of(model))
-    return lambda rows: torch.tensor(places(model.predict(rows)))
+    return partial(_predicted, model, classes)
 
 
 def _gives_sums(model: Any) -> bool:
@@ -199,20 +189,16 @@ def _gives_sums(model: Any) -> bool:
     return boosters.is_own(model) and kind_of(model).startswith("lightgbm.")
 
 
-def _places(classes: Sequence[Any], name: str) -> Callable[[Any], Any]:
-    index = pd.Index(list(classes), dtype=object)
-
-    def places(labels: Any) -> Any:
-        said = np.asarray(labels, dtype=object)
-        if said.ndim != 1:
-            raise ModelError(f"{name} predicts {said.shape[1:]} labels for each row, expected one")
-        found = index.get_indexer(pd.Index(said, dtype=object)).astype(np.int64)
-        if (found < 0).any():
-            what = f"{name} predicts {said[found.argmin()]!r}"
-            raise ModelError(f"{what}, which is not among its classes: {listed(index)}")
-        return found
-
-    return places
+def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:
+    """(n,) places of the labels that a model predicts among its classes."""
+    index, said = pd.Index(list(classes), dtype=object), np.asarray(model.predict(rows), dtype=object)
+    if said.ndim != 1:
+        raise ModelError(f"{name_of(model)} predicts {said.shape[1:]} labels for each row, expected one")
+    found = index.get_indexer(pd.Index(said, dtype=object)).astype(np.int64)
+    if (found < 0).any():
+        what = f"{name_of(model)} predicts {said[found.argmin()]!r}"
+        raise ModelError(f"{what}, which is not among its classes: {listed(index)}")
+    return torch.tensor(found)
 
 
 def lead(scores: Tensor, labels: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient boostings."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -52,14 +53,14 @@ def forest(model: Any) -> tuple[Nodes, Kernel]:
         share=float(len(trees)),
         outputs="probabilities" if hasattr(model, "classes_") else "value",
     )
+    return nodes, partial(_kernel, trees, k)
 
-    def kernel(inputs: Any) -> Array:
-        total = np.zeros((len(inputs), k))
-        for tree in trees:
-            total += tree.predict(inputs).reshape(len(inputs), k)
-        return total / len(trees)
 
-    return nodes, kernel
+def _kernel(trees: list[Any], k: int, inputs: Any) -> Array:
+    total = np.zeros((len(inputs), k))
+    for tree in trees:
+        total += tree.predict(inputs).reshape(len(inputs), k)
+    return total / len(trees)
 
 
 def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:

@@ -1,5 +1,6 @@
 """The trees of an ONNX graph that is nothing else, as `holdfast.files.onnx` has read and checked them."""
 
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -47,8 +48,8 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
         share=float(trees.share),
         outputs=model.outputs,
     )
+    return nodes, partial(_kernel, trees)
 
-    def kernel(inputs: Any) -> Array:
-        return trees.sums(torch.as_tensor(inputs)).numpy()
 
-    return nodes, kernel
+def _kernel(trees: Any, inputs: Any) -> Array:
+    return trees.sums(torch.as_tensor(inputs)).numpy()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -213,10 +214,14 @@ def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tu
     if nodes.outputs == "probabilities":
         factor = np.exp(np.array(offset))
         nodes = replace(nodes, value=nodes.value * factor, start=nodes.start * factor)
-        return nodes, None if kernel is None else lambda inputs: kernel(inputs) * factor
+        return nodes, None if kernel is None else partial(_then, np.multiply, factor, kernel)
     more = smooth.per_output(offset, len(nodes.start))
     nodes = replace(nodes, start=nodes.start + more * nodes.share)
-    return nodes, None if kernel is None else lambda inputs: kernel(inputs) + more
+    return nodes, None if kernel is None else partial(_then, np.add, more, kernel)
+
+
+def _then(f: Callable[..., Any], constant: Array, kernel: Kernel, inputs: Any) -> Array:
+    return f(kernel(inputs), constant)
 
 
 class Compiled:

@@ -44,7 +44,7 @@ class Interpreter(nn.Module):
         strange = sorted({n.op for n in self.nodes if n.op not in KNOWN})
         if strange:
             raise FileError(f"the graph uses operator {strange[0]!r}, which is not among those that are run")
-        self.operators: list[Operator] = [PREPARED[n.op](n) if n.op in PREPARED else KNOWN[n.op] for n in self.nodes]
+        self.operators = _operators(self.nodes)
         used = {name for n in self.nodes for name in n.inputs} | {output}
         self.names: dict[str, str] = {}
         for name, value in graph.constants.items():
@@ -80,6 +80,18 @@ class Interpreter(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{len(self.nodes)} operators, {self.digest}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the operators, which are functions that the nodes name."""
+        return {**vars(self), "operators": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.operators = _operators(self.nodes)
+
+
+def _operators(nodes: Sequence[Node]) -> list[Operator]:
+    return [PREPARED[n.op](n) if n.op in PREPARED else KNOWN[n.op] for n in nodes]
 
 
 def _carry_out(node: Node, operator: Operator, parts: list[Any]) -> Any:
