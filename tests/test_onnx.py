@@ -1,5 +1,6 @@
 """Our interpreter of ONNX against onnxruntime and against the modules and estimators that were exported."""
 
+import math
 import warnings
 from pathlib import Path
 
@@ -571,6 +572,39 @@ def test_every_test_of_a_tree_on_missing_numbers(mode: str, tracks: tuple[int, i
     modes = [mode, "LEAF", "LEAF", mode, "LEAF", "LEAF"]
     data = tree_graph(nodes_modes=modes, nodes_missing_value_tracks_true=[tracks[0], 0, 0, tracks[1], 0, 0])
     assert np.abs(_own(data, x) - session(data).run(["y"], {"x": x})[0]).max() < 1e-6
+
+
+@pytest.mark.parametrize("tracks", [0, 1])
+@pytest.mark.parametrize("end", [math.inf, -math.inf])
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"])
+def test_thresholds_may_be_infinite(mode: str, end: float, tracks: int, tmp_path: Path) -> None:
+    """scikit-learn's trees divide what is missing from all numbers that way. Large numbers are infinite in 32 bits."""
+    table = [[0.0, v, 0.5, w] for v in (-1.0, 5.0, 1e39, -1e39, np.nan) for w in (-0.2, 5.0, np.nan)]
+    frame = pd.DataFrame(table, columns=["a", "b", "c", "d"])
+    with np.errstate(over="ignore"):
+        x = np.array(table, np.float32)
+    values = [end, 0.0, 0.0, *TREE["nodes_values"][3:]]
+    data = tree_graph(
+        nodes_modes=[mode, "LEAF", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF"], nodes_values=values,
+        post_transform="LOGISTIC", nodes_missing_value_tracks_true=[tracks, 0, 0, 0, 0, 0],
+    )  # fmt: skip
+    right = session(data).run(["y"], {"x": x})[0]
+    assert np.abs(_own(data, x) - right).max() < 1e-6
+    (tmp_path / "m.onnx").write_bytes(data)
+    exact = hf.Schema(tuple(Feature(name, seen=(-3, 3), missing=True) for name in frame))
+    model = hf.Model.load(tmp_path / "m.onnx", exact, inputs="frame")
+    usual = frame[frame["b"].abs().ne(1e39)]
+    assert (
+        np.abs(torch.softmax(model(model.schema.encode(usual, model.dtype)), 1).numpy() - right[usual.index]).max()
+        < 1e-6
+    )
+    asks = mode in ("BRANCH_LEQ", "BRANCH_GT") or (mode in ("BRANCH_LT", "BRANCH_GTE") and end > 0)
+    assert bool(model.conversion) == asks, model.conversion.text
+
+
+def test_thresholds_that_are_no_numbers_are_refused() -> None:
+    refused(tree_graph(nodes_values=[math.nan, *TREE["nodes_values"][1:]]), "'nodes_values' is no number")
+    refused(tree_graph(class_weights=[math.inf, 0.3, 0.2, 0.4]), "'class_weights' is not finite")
 
 
 def test_imputers_by_the_book() -> None:

@@ -25,9 +25,19 @@ from sklearn.compose import (
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import VarianceThreshold
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, StratifiedKFold
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TunedThresholdClassifierCV,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline, make_union
@@ -86,6 +96,25 @@ CLASSIFIERS = [
     CalibratedClassifierCV(svm.LinearSVC(), method="isotonic", cv=3),
     GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=3, scoring="roc_auc"),
     RandomizedSearchCV(LogisticRegression(), {"C": loguniform(0.1, 1)}, n_iter=2, cv=3, random_state=0),
+    FixedThresholdClassifier(LogisticRegression(), threshold=0.3), FixedThresholdClassifier(svm.LinearSVC()),
+    FixedThresholdClassifier(LogisticRegression(), threshold=0.7, pos_label=0, response_method="decision_function"),
+    FixedThresholdClassifier(make_pipeline(StandardScaler(), ensemble.RandomForestClassifier(**FEW)), threshold=0.6),
+    FixedThresholdClassifier(FrozenEstimator(LogisticRegression().fit(TABLE, TWO)), threshold=np.float64(0.2)),
+    TunedThresholdClassifierCV(LogisticRegression(), cv=2), TunedThresholdClassifierCV(svm.LinearSVC(), cv=2),
+    TunedThresholdClassifierCV(ensemble.HistGradientBoostingClassifier(**QUICK), scoring="f1", cv=2),
+    TunedThresholdClassifierCV(LogisticRegression(), scoring=make_scorer(f1_score, pos_label=0),
+                               cv=StratifiedShuffleSplit(2, random_state=0), store_cv_results=True),
+    TunedThresholdClassifierCV(LogisticRegression().fit(TABLE, TWO), cv="prefit", refit=False),
+    TunedThresholdClassifierCV(GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=2), cv=2),
+    GridSearchCV(make_pipeline(StandardScaler(), FixedThresholdClassifier(ensemble.RandomForestClassifier(**FEW))),
+                 {"fixedthresholdclassifier__threshold": [0.7]}, cv=2),
+    GridSearchCV(make_pipeline(StandardScaler(), TunedThresholdClassifierCV(LogisticRegression(), cv=2)),
+                 {"tunedthresholdclassifiercv__cv": [2, 3]}, cv=2, scoring="f1"),
+    FrozenEstimator(LogisticRegression().fit(TABLE, TWO)),
+    FrozenEstimator(make_pipeline(StandardScaler(), svm.SVC(kernel="linear")).fit(TABLE, TWO)),
+    make_pipeline(FrozenEstimator(StandardScaler().fit(TABLE)), tree.DecisionTreeClassifier(max_depth=3)),
+    make_pipeline(FrozenEstimator(StandardScaler().fit(TABLE)), LogisticRegression()),
+    CalibratedClassifierCV(FrozenEstimator(naive_bayes.GaussianNB().fit(TABLE, TWO)), cv=3),
 ]  # fmt: skip
 OF_THREE = [
     svm.SVC(), svm.SVC(kernel="linear"), ensemble.GradientBoostingClassifier(**FEW),
@@ -269,6 +298,7 @@ def far(field: str, value: int) -> Callable[[Any], Any]:
 
 HIST, CATEGORIES = "HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=5)", "categories"
 BOOSTED = "GradientBoostingClassifier(n_estimators=2, random_state=0)"
+FIXED = "FixedThresholdClassifier(estimator=LogisticRegression(), threshold=0.3)"
 STACKED = next(name for name in ZOO if name.startswith("StackingClassifier"))
 
 
@@ -324,6 +354,11 @@ def test_wild_arrays_are_refused(name: str, attribute: str, change: Callable[[An
         ("rare", "_default_to_infrequent_mappings", [[0, -9, 1], None], "a level is"),
         (CATEGORIES, "_transformer_to_input_indices", {"encoder": [3], "numerical": [0]}, "encoder of other columns"),
         (STACKED, "stack_method_", ["fit"], "methods to call"),
+        (FIXED, "response_method", "fit", "a response_method that is not known: 'fit'"),
+        (FIXED, "response_method", ["predict_proba", "fit"], "a response_method that is not known"),
+        (FIXED, "threshold", "other", "the threshold 'other'"),
+        (FIXED, "threshold", [0.5], "the threshold"),
+        (FIXED, "pos_label", [1], "the label"),
         (BOOSTED, "n_outputs_", 2, "first guess"),
         (BOOSTED, "init_", "other", "first guess"),
         (f"{BOOSTED} of three", "n_classes_", 2, "first guess"),
@@ -343,6 +378,8 @@ def test_wild_values_are_refused(name: str, attribute: str, value: Any, words: s
     [
         ("LogisticRegression()", "LogisticRegression", "predict_proba", "in place of its class's"),
         ("SVC()", "SVC", "_impl", "in place of its class's"),
+        (FIXED, "FixedThresholdClassifier", "classes_", "in place of its class's"),
+        ("FrozenEstimator(estimator=LogisticRegression())", "FrozenEstimator", "fit", "in place of its class's"),
         (HIST, "HistGradientBoostingClassifier", "_in_fit", "still learning"),
         (HIST, "TreePredictor", "predict", "in place of its class's"),
         (HIST, "_BinMapper", "make_known_categories_bitsets", "in place of its class's"),
@@ -398,6 +435,19 @@ def test_a_type_that_is_not_on_the_list_says_why_and_what_to_do() -> None:
         own.check_file(own.without_searches(skops.io.dumps(search)))
 
 
+def test_a_refusal_is_in_plain_words() -> None:
+    for estimator, words in (
+        (
+            KNeighborsClassifier().fit(TABLE, TWO),
+            r"\.KNeighborsClassifier as an object, which is not on",
+        ),
+        (make_pipeline(FunctionTransformer(np.sin), LogisticRegression()).fit(TABLE, TWO), r"numpy\.sin as a function"),
+    ):
+        with pytest.raises(UnsafeFileError, match=words) as refusal:
+            own.check_file(skops.io.dumps(estimator))
+        assert "Node" not in str(refusal.value)
+
+
 def test_files_of_the_first_protocol_are_refused() -> None:
     data = crafted(saved("LogisticRegression()")[1], lambda schema, _: schema.update(protocol=0))
     with pytest.raises(FileError, match="protocol 0"):
@@ -413,3 +463,71 @@ def test_a_search_inside_a_pipeline_is_its_best_model() -> None:
     assert type(made.steps[-1][1]) is LogisticRegression
     assert (made.predict_proba(TABLE) == pipeline.predict_proba(TABLE)).all()
     assert own.without_searches(saved("SVC()")[1]) == saved("SVC()")[1]
+
+
+# ---- thresholds
+
+
+def gain(truth: Any, guess: Any) -> float:
+    """A score of the user's own, which the file names."""
+    raise AssertionError("nothing of the file may be called")
+
+
+def tuned(**settings: Any) -> TunedThresholdClassifierCV:
+    return TunedThresholdClassifierCV(LogisticRegression(), cv=2, **settings).fit(TABLE, TWO)
+
+
+def test_a_tuned_threshold_is_read_as_the_one_it_found() -> None:
+    """With the label that its scorer takes as positive: named, or the default of a function of scikit-learn."""
+    one_or_two = TWO + 1  # where the 1 that f1 takes as positive is the first class
+    for scoring, y, label in (("f1", TWO, 1), ("f1", one_or_two, 1), ("balanced_accuracy", one_or_two, None),
+                              (make_scorer(f1_score, pos_label=0), TWO, 0)):  # fmt: skip
+        model = TunedThresholdClassifierCV(LogisticRegression(), scoring=scoring, cv=2).fit(TABLE, y)
+        data = own.without_searches(skops.io.dumps(model))
+        assert not [name for name, _ in own._types(own.check_file(data)) if "scorer" in name or "metrics" in name]
+        made = own.made(data)
+        assert type(made) is FixedThresholdClassifier
+        assert (made.threshold, made.pos_label) == (model.best_threshold_, label)
+        assert made.predict(TABLE).tolist() == model.predict(TABLE).tolist()
+
+
+def test_a_tuned_threshold_by_a_function_of_the_file_needs_its_label() -> None:
+    def by_own(schema: dict[str, Any], entries: dict[str, bytes]) -> None:
+        for e in own._entries(schema):
+            if e.get("__loader__") == "FunctionNode":
+                e |= {"__module__": gain.__module__, "__class__": "gain"}
+
+    data = crafted(skops.io.dumps(tuned()), by_own)
+    with pytest.raises(
+        UnsafeFileError, match=r"scorer calls .*gain, .*make_scorer\(\.\.\., pos_label=\.\.\.\).*trust=True"
+    ):
+        own.without_searches(data)
+    named = tuned(scoring=make_scorer(f1_score, pos_label=1))
+    made = own.made(own.without_searches(crafted(skops.io.dumps(named), by_own)))
+    assert made.predict(TABLE).tolist() == named.predict(TABLE).tolist()
+
+
+def test_a_damaged_or_unfitted_threshold_is_refused() -> None:
+    def without(attribute: str, owner: str) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+        def change(schema: dict[str, Any], entries: dict[str, bytes]) -> None:
+            for e in (e for e in own._entries(schema) if e.get("__class__") == owner):
+                del e["content"]["content"][attribute]
+
+        return change
+
+    data = skops.io.dumps(tuned())
+    with pytest.raises(UnsafeFileError, match="it was not fitted"):
+        own.check_file(own.without_searches(crafted(data, without("estimator_", "TunedThresholdClassifierCV"))))
+    for attribute, owner in (("_curve_scorer", "TunedThresholdClassifierCV"), ("_kwargs", "_CurveScorer")):
+        with pytest.raises(FileError, match="a scorer that is damaged"):
+            own.without_searches(crafted(data, without(attribute, owner)))
+    frozen = skops.io.dumps(FrozenEstimator(LogisticRegression().fit(TABLE, TWO)))
+    refused(crafted(frozen, without("estimator", "FrozenEstimator")), "no estimator in it")
+
+
+def test_numbers_of_objects_that_only_look_different_are_refused() -> None:
+    """1, 1.0 and true are one key of a dict, so skops would take one object for another."""
+    data = saved("LogisticRegression()")[1]
+    for number in (1.0, True, "1"):
+        with pytest.raises(FileError, match="no whole number"):
+            own.check_file(crafted(data, lambda schema, _, number=number: schema.update(__id__=number)))

@@ -31,6 +31,9 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
     tree = np.searchsorted(roots, here, "right")
     if (tree[yes] != tree).any() or (tree[no] != tree).any():
         raise RefusedError("the nodes of its trees are not one tree after the other")
+    strict = (test == LT) | (test == GTE)
+    if (inner & strict & np.isneginf(threshold)).any():  # there is no number next to it
+        raise RefusedError("a node asks whether a number is below minus infinity")
     turned = (test == GTE) | (test == GT)
     below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)  # v < t is v <= the number next to t
     exact = threshold.dtype == np.float64 and model.exact
@@ -39,7 +42,7 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
         left=np.where(inner, np.where(turned, no, yes), -1),
         right=np.where(inner, np.where(turned, yes, no), -1),
         column=forest.feature.numpy(),
-        threshold=np.where((test == LT) | (test == GTE), below, threshold).astype(np.float64),
+        threshold=np.where(strict, below, threshold).astype(np.float64),
         missing_left=tracks != turned,
         value=forest.leaf[:, : len(trees.base)].numpy(),
         adds_to=np.full(len(roots), -1),

@@ -79,6 +79,8 @@ _OBJECTS = {
     "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
     "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
     "sklearn.isotonic": "IsotonicRegression",
+    "sklearn.model_selection._classification_threshold": "FixedThresholdClassifier",  # of a tuned one, what it found
+    "sklearn.frozen._frozen": "FrozenEstimator",
     "sklearn.model_selection._split": "KFold StratifiedKFold",
     "sklearn._loss.link": "Interval LogitLink HalfLogitLink IdentityLink LogLink MultinomialLogit",
     "sklearn._loss.loss": _LOSSES,
@@ -99,7 +101,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 _REASONS = {
     r"sklearn\.neighbors\.": "its compiled code follows indices in the file that are not checked here",
     r"sklearn\.model_selection\._search": "it was not refitted, so that it holds no model; save one that predicts",
+    r"sklearn\.model_selection\._classification_threshold\.Tuned": "it was not fitted, so that it has no threshold",
 }
+
+
+# What an entry says it is, by the loader that it names; all others make objects.
+_KINDS = {"FunctionNode": "a function", "TypeNode": "a type", "MethodNode": "a method", "JsonNode": "a plain value"}
 
 
 def check_type(name: str, loader: str) -> None:
@@ -108,7 +115,7 @@ def check_type(name: str, loader: str) -> None:
         return
     reason = next((f" ({why})" for pattern, why in _REASONS.items() if re.match(pattern, name)), "")
     raise UnsafeFileError(
-        f"the skops file holds a {name} (loaded by {loader}), which is not on the list of types that are read without "
-        f"trust{reason}; nothing of the file was run. If you made the file yourself, pass trust=True "
+        f"the skops file holds {name} as {_KINDS.get(loader, 'an object')}, which is not on the list of types that are "
+        f"read without trust{reason}; nothing of the file was run. If you made the file yourself, pass trust=True "
         "(--trust-model-code), or export the model to ONNX"
     )

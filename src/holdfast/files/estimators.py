@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import signature
 from itertools import pairwise
+from numbers import Real
 from types import FunctionType
 from typing import Any, cast
 
@@ -306,6 +307,21 @@ def _check_stacking(part: Any) -> None:
     _fits(set(part.stack_method_) <= known, part, f"methods to call that are not known: {part.stack_method_}")
 
 
+def _check_threshold(part: Any) -> None:
+    """A method is called by the name that the file gives, as it is for a stack."""
+    own = _attributes(part)
+    method, at, label = own["response_method"], own["threshold"], own["pos_label"]
+    known = isinstance(method, str) and method in ("auto", "predict_proba", "decision_function")
+    _fits(known, part, f"a response_method that is not known: {method!r}")
+    _fits(at == "auto" if isinstance(at, str) else isinstance(at, Real) and at == at, part, f"the threshold {at!r}")
+    _fits(label is None or isinstance(label, str | Real | np.bool_), part, f"the label {label!r}")
+
+
+def _check_frozen(part: Any) -> None:
+    """Whatever it is asked for it hands on, without end if there is nobody to answer."""
+    _fits("estimator" in _attributes(part), part, "no estimator in it")
+
+
 def _check_spline(part: Any) -> None:
     own = _attributes(part)
     knots: Any = own.get("_t", own.get("t"))
@@ -337,6 +353,8 @@ CHECKS: dict[str, tuple[str, Callable[[Any], None]]] = {
     ),
     **dict.fromkeys(("SVC", "NuSVC", "SVR", "NuSVR"), ("support_vectors_", _check_machine)),
     **dict.fromkeys(("StackingClassifier", "StackingRegressor"), ("stack_method_", _check_stacking)),
+    "FixedThresholdClassifier": ("", _check_threshold),
+    "FrozenEstimator": ("", _check_frozen),
     "OneHotEncoder": ("categories_", _check_one_hot),
     "FunctionTransformer": ("", _check_function),
     "partial": ("", _check_partial),

@@ -98,7 +98,7 @@ class Node:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
 
-    def get(self, name: str, kind: "type[Any]", default: Any) -> Any:
+    def get(self, name: str, kind: "type[Any]", default: Any, *, infinite: bool = False) -> Any:
         """An attribute, which must be of this type; floats, ints and texts may be lists."""
         value = self.attributes.get(name, default)
         if value is default:
@@ -107,8 +107,8 @@ class Node:
         listed = isinstance(default, tuple)
         if isinstance(value, tuple) != listed or not all(isinstance(v, kind) for v in items):
             raise FileError(f"operator {self.op}: attribute {name!r} is of the wrong type")
-        if kind is float and not all(math.isfinite(v) for v in items):
-            raise FileError(f"operator {self.op}: attribute {name!r} is not finite")
+        if kind is float and not all(math.isfinite(v) or (infinite and math.isinf(v)) for v in items):
+            raise FileError(f"operator {self.op}: attribute {name!r} is {'no number' if infinite else 'not finite'}")
         return cast(Any, value)
 
     def whole(self, name: str, default: int) -> int:
@@ -123,8 +123,8 @@ class Node:
     def wholes(self, name: str) -> tuple[int, ...]:
         return self.get(name, int, ())
 
-    def reals(self, name: str) -> tuple[float, ...]:
-        return self.get(name, float, ())
+    def reals(self, name: str, *, infinite: bool = False) -> tuple[float, ...]:
+        return self.get(name, float, (), infinite=infinite)
 
     def texts(self, name: str) -> tuple[str, ...]:
         return self.get(name, str, ())

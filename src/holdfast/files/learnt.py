@@ -118,7 +118,7 @@ class Forest:
     def __init__(self, node: Node, prefix: str, targets: int) -> None:
         tree, local, feature = (node.wholes(f"nodes_{n}") for n in ("treeids", "nodeids", "featureids"))
         yes, no = node.wholes("nodes_truenodeids"), node.wholes("nodes_falsenodeids")
-        modes, values = node.texts("nodes_modes"), _floats(node, "nodes_values")
+        modes, values = node.texts("nodes_modes"), _floats(node, "nodes_values", infinite=True)
         count = same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, featureids=feature, modes=modes,
                              values=values, true=yes, false=no)  # fmt: skip
         need(node, count > 0 and count * targets <= MOST // 4, f"{count:,} nodes with {targets:,} outputs")
@@ -201,13 +201,15 @@ def _depth(node: Node, roots: Any, left: Any, right: Any, inner: Any) -> int:
     return depth
 
 
-def _floats(node: Node, name: str) -> Tensor:
-    """Numbers, as a list or as a tensor in double precision."""
+def _floats(node: Node, name: str, *, infinite: bool = False) -> Tensor:
+    """Numbers, as a list or as a tensor in double precision. Thresholds may be infinite: scikit-learn's trees divide
+    what is missing from all numbers that way."""
     given = node.attributes.get(f"{name}_as_tensor")
     if given is None:
-        return torch.tensor(node.reals(name), dtype=torch.float32)
+        return torch.tensor(node.reals(name, infinite=infinite), dtype=torch.float32)
     need(node, isinstance(given, Tensor) and given.ndim == 1 and given.is_floating_point(), f"bad {name}")
-    need(node, bool(given.isfinite().all()), f"{name} are not finite")
+    fine = ~given.isnan() if infinite else given.isfinite()
+    need(node, bool(fine.all()), f"{name} are {'no numbers' if infinite else 'not finite'}")
     return given
 
 

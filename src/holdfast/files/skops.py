@@ -5,7 +5,8 @@ Three steps, each of which refuses: (1) `schema.json` names every type in the fi
 process with limits on time and memory, where a crash harms nobody; (3) the estimator is made here, and whatever
 compiled code would follow without looking is checked (`holdfast.files.estimators`).
 
-Of a search over settings (`GridSearchCV` and the like) only the model that it found is read.
+Of a search, for settings (`GridSearchCV` and the like) or for a threshold, only the model that it found is read
+(`holdfast.files.searches`).
 """
 
 import io
@@ -22,9 +23,11 @@ from holdfast.files.allowed import ALLOWED, check_type
 from holdfast.files.bounded import parse_json, unzip
 from holdfast.files.estimators import check_estimator
 from holdfast.files.found import Found, Said
+from holdfast.files.searches import MOST_DEPTH, content_of, found
 
 TRUSTED = list(ALLOWED)  # by name only, which is all that skops asks; the loaders are compared here
-MOST_DEPTH = 200
+# Estimators that answer with another one that they hold.
+WRAPPERS = ("FrozenEstimator", "FixedThresholdClassifier")
 
 
 def check_file(data: bytes) -> dict[str, Any]:
@@ -52,10 +55,10 @@ def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
 
 
 def without_searches(data: bytes) -> bytes:
-    """The file with, in place of every search over settings, the model that it found; as it is, if there is none."""
+    """The file with, in place of every search, the model that it found; as it is, if there is none."""
     entries = unzip(data, "the skops file")
     schema = _schema(entries)
-    best = _best(schema)
+    best = found(schema)
     if best is schema:
         return data
     head = {key: schema[key] for key in ("protocol", "_skops_version") if key in schema}
@@ -66,43 +69,14 @@ def without_searches(data: bytes) -> bytes:
     return out.getvalue()
 
 
-def _best(value: Any, depth: int = 0) -> Any:
-    """The same value if there is no search in it."""
-    if depth > MOST_DEPTH:
-        raise FileError("schema.json is nested too deeply")
-    if isinstance(value, list):
-        items = cast(list[Any], value)
-        new = [_best(item, depth + 1) for item in items]
-        return items if all(a is b for a, b in zip(new, items, strict=True)) else new
-    if not isinstance(value, dict):
-        return value
-    entry = cast(dict[str, Any], value)
-    if _is_search(entry):
-        found = entry["content"]["content"].get("best_estimator_")
-        return _best(found, depth + 1) if isinstance(found, dict) else entry
-    changed = {key: _best(inner, depth + 1) for key, inner in entry.items()}
-    return entry if all(changed[key] is entry[key] for key in entry) else changed
-
-
-def _is_search(entry: dict[str, Any]) -> bool:
-    place, name = str(entry.get("__module__")), str(entry.get("__class__"))
-    inside = place.startswith("sklearn.model_selection._search") and name.endswith("SearchCV")
-    return inside and entry.get("__loader__") == "ObjectNode" and _content(entry) is not None
-
-
-def _content(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """The attributes of an object, each an entry."""
-    inner = entry.get("content")
-    found = cast(dict[str, Any], inner).get("content") if isinstance(inner, dict) else None
-    return cast(dict[str, Any], found) if isinstance(found, dict) else None
-
-
 def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
     """skops makes an object once per number, so two entries of one number must say the same."""
-    seen: dict[Any, Any] = {}
+    seen: dict[int, Any] = {}
     for entry in _entries(schema):
         number = entry.get("__id__")
-        if number is not None and not _alike(seen.setdefault(str(number), entry), entry, files):
+        if number is not None and type(number) is not int:  # 1, 1.0 and true would be one number to skops
+            raise FileError(f"schema.json has an object of the number {number!r}, which is no whole number")
+        if number is not None and not _alike(seen.setdefault(number, entry), entry, files):
             raise FileError(f"schema.json has two different objects of the number {number}")
 
 
@@ -199,20 +173,27 @@ def made(data: bytes, *, trust: bool = False) -> Any:
         raise
     except Exception as error:  # the file may put anything together
         raise FileError(f"skops cannot load the file: {type(error).__name__}: {error}") from None
+    if not trust:
+        check_estimator(estimator)  # before anything is asked of it
     if not hasattr(estimator, "predict"):
         raise FileError(f"the skops file holds a {type(estimator).__name__}, which is no estimator that predicts")
-    if not trust:
-        check_estimator(estimator)
     return estimator
 
 
 def exercise(estimator: Any) -> None:
     """Let the last step of an estimator predict two rows of zeros; in a child process, where a crash harms nobody."""
-    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    last = _last(estimator)
     call = getattr(last, "predict_proba", None) or last.predict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rows of zeros have no names
         call(np.zeros((2, int(last.n_features_in_))))
+
+
+def _last(estimator: Any) -> Any:
+    """The model at the end of pipelines, and behind thresholds and what is frozen."""
+    if type(estimator).__name__ in WRAPPERS:
+        return _last(getattr(estimator, "estimator_", estimator.estimator))
+    return _last(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
 # ---- saying what is in it
@@ -239,7 +220,9 @@ def describe(data: bytes) -> Said:
 
 def _steps(entry: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The entries of the steps of a pipeline before the model, those of inner ones too, and that of the model."""
-    inner, before = _content(entry) or {}, list[dict[str, Any]]()
+    inner, before = content_of(entry) or {}, list[dict[str, Any]]()
+    if entry.get("__class__") in WRAPPERS:
+        return _steps(inner.get("estimator_") or inner["estimator"])
     if entry.get("__class__") == "Pipeline":
         steps = [step["content"][1] for step in inner["steps"]["content"]]
         for step in steps[:-1]:
@@ -292,7 +275,7 @@ def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int
 
 def _is_plain(step: dict[str, Any]) -> bool:
     """Without the settings that have no copy."""
-    func = (_content(step) or {}).get("func", {})
+    func = (content_of(step) or {}).get("func", {})
     return (
         func.get("__loader__") != "FunctionNode" and not _setting(step, "add_indicator") and not _setting(step, "clip")
     )
@@ -300,7 +283,7 @@ def _is_plain(step: dict[str, Any]) -> bool:
 
 def _setting(entry: dict[str, Any], name: str) -> Any:
     """A plain value among the attributes of an object."""
-    found = (_content(entry) or {}).get(name, {})
+    found = (content_of(entry) or {}).get(name, {})
     return json.loads(found["content"]) if found.get("__loader__") == "JsonNode" else None
 
 
