@@ -45,10 +45,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
-from holdfast.black_box import BlackBox
+from holdfast.black_box import BlackBox, Converted
 from holdfast.convert.blend import Blend, Ranks
 from holdfast.convert.columns import Column, Raw
-from holdfast.convert.match import probes
+from holdfast.convert.match import handed_in, probes
 from holdfast.convert.nodes import Nodes, bisect, grow_codes
 
 torch.set_num_threads(1)
@@ -220,14 +220,21 @@ def quietly(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def check(model: hf.Model, table: pd.DataFrame) -> None:
-    """The copy and the library, on rows of the table and on the probes."""
-    assert isinstance(model, BlackBox)
-    assert model.conversion, model.conversion.text
-    x = model.schema.encode(table, torch.float64)
-    x = torch.cat([x, probes(model.schema, model.copy.cuts)])
+    """The copy and the library, on rows of the table, at thresholds and beside them."""
+    assert isinstance(model, Converted), model.conversion.text
+    schema, copy = model.schema, model.copy
+    rows, x = table, schema.encode(table, torch.float64)
+    by_codes = copy.grown is not None and isinstance(copy.run, Blend) and model.inputs == "frame"
     with model.borrowed():
-        mine, theirs = model(x), BlackBox.__call__(model, x)
+        mine, theirs = model(x), model.judge(rows, x)
         assert torch.equal(model(x[3:4]), mine[3:4])  # whatever the batch
+        if by_codes:
+            numbers = handed_in(schema, copy.grown.ends)
+            rows, x = schema.table(numbers), schema.encode_numbers(numbers, torch.float64)
+            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, model.judge(rows, x)])
+        else:
+            x = probes(schema, copy.cuts)
+            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, BlackBox.__call__(model, x)])
     if model.outputs == "probabilities":
         assert (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs().max() < 1e-6
     else:

@@ -248,6 +248,32 @@ def test_missing_numbers_of_models_over_encoded_rows() -> None:
     check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True, every=GAPPY)
 
 
+def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
+    """Encoding a number and decoding it again may change its last digit; gradient boosting splits at data values."""
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(12):
+        frame = pd.DataFrame({"g": rng.gamma(1, 1e-3, 300), "h": rng.integers(0, 4, 300)})
+        yes = (frame["g"] <= np.sort(frame["g"])[150]) & (frame["h"] > 1)
+        grown = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=3, learning_rate=1.0, min_samples_leaf=1)
+        grown.fit(frame, yes)
+        cuts = [
+            n["num_threshold"]
+            for (p,) in grown._predictors
+            for n in p.nodes
+            if not n["is_leaf"] and not n["feature_idx"]
+        ]
+        people = frame[frame["g"].isin(cuts)].assign(h=0)
+        model = hf.Model.of(grown, hf.Schema.infer(frame, fixed=["g"]))
+        assert isinstance(model, Converted)
+        x = model.schema.encode(frame, torch.float64)
+        with model.borrowed():
+            assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.judge(frame, x), 1))
+        cfs, hits = hf.TreeSearch().explain(model, people, True), hits + len(people)
+        can = np.stack([grown.predict(people.assign(h=h)) for h in range(4)]).any(0)
+        assert (cfs.found == can).all()
+    assert hits > 5
+
+
 @pytest.mark.parametrize("kind", ["forest", "boosting"])
 def test_ranges_of_estimates(kind: str) -> None:
     grown = RandomForestRegressor(5, max_depth=4, random_state=0) if kind == "forest" else xgboost.XGBRegressor(

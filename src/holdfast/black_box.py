@@ -15,10 +15,11 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from holdfast.convert.blend import Blend
 from holdfast.convert.boosters import has_margins
 from holdfast.convert.columns import RefusedError
 from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, voice
-from holdfast.convert.match import Conversion, Copy, copy_of, difference, probes
+from holdfast.convert.match import Conversion, Copy, copy_of, difference, handed_in, probes
 from holdfast.convert.names import handed, lacking
 from holdfast.errors import ModelError, listed
 from holdfast.model import PROBE_ROWS, Inputs, Model, Outputs, TorchModel, spread_of, to_scores
@@ -218,6 +219,15 @@ class Converted(BlackBox):
         with self.program.borrowed() if self.program else super().borrowed():
             yield
 
+    def differs(self) -> str:
+        """Why the copy is not exact, or nothing: on rows of a table at thresholds and beside them, to the last digit,
+        where it has codes for them; else on encoded rows as they are decoded."""
+        rows, frame = probes(self.schema, self.copy.cuts), None
+        if self.inputs == "frame" and self.copy.grown and isinstance(self.copy.run, Blend):
+            numbers = handed_in(self.schema, self.copy.grown.ends)
+            rows, frame = self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers)
+        return difference(self(rows), self._scores(rows, frame), self.outputs, self.spread)
+
 
 def converted(box: BlackBox) -> BlackBox:
     """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
@@ -226,9 +236,8 @@ def converted(box: BlackBox) -> BlackBox:
         if box.is_regression:  # trees of a graph do not know that their sum is the estimate
             copy = replace(copy, outputs="value")
         made = Converted(box, copy)
-        rows = probes(box.schema, copy.cuts)
         with made.borrowed():
-            why = difference(made(rows), BlackBox.__call__(made, rows), box.outputs, box.spread)
+            why = made.differs()
         if not why:
             return made
     except RefusedError as refused:

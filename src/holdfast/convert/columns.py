@@ -38,12 +38,13 @@ class Raw:
     at: slice
     feature: Feature | None  # None: the model is handed the encoded column itself
     levels: "pd.Series[Any] | None"  # what the model sees for each level; None for numbers
+    by_table: bool = True  # is the model handed the table itself, or what encoded rows are decoded to?
 
     @staticmethod
-    def all_of(schema: Schema, encoded: bool) -> "list[Raw]":
+    def all_of(schema: Schema, encoded: bool, by_table: bool = True) -> "list[Raw]":
         if encoded:
             return [Raw(name, slice(i, i + 1), None, None) for i, name in enumerate(schema.columns)]
-        return [Raw(f.name, s, f, _levels(f)) for f, s in zip(schema.features, schema.slices, strict=True)]
+        return [Raw(f.name, s, f, _levels(f), by_table) for f, s in zip(schema.features, schema.slices, strict=True)]
 
     @property
     def says(self) -> int | None:

@@ -79,6 +79,13 @@ class Grown:
         cells = int(nodes.leaves().sum()) * sum(c.count for c in codes)
         return Grown(nodes, codes, rights if cells <= MOST else None, schema)
 
+    @property
+    def ends(self) -> list[tuple[int, Array]]:
+        """Features of numbers, and the last number of the table on this side of each of their cuts."""
+        place = {s.start: i for i, s in enumerate(self.schema.slices)}
+        mine = [(place[c.at.start], c.ends) for c in self.codes if c.ends is not None and c.at.start in place]
+        return [(i, ends[np.isfinite(ends)]) for i, ends in mine]
+
     def _asked(self, at: slice) -> list[int]:
         """Which codes are of some encoded columns."""
         return [i for i, c in enumerate(self.codes) if at.start <= c.at.start < at.stop]

@@ -114,8 +114,9 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> Copy:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none. The offset of
     two classes, see `decision`, goes into its last layer or its leaves."""
+    by_table = not encoded
     encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
-    raws = Raw.all_of(schema, encoded)
+    raws = Raw.all_of(schema, encoded, by_table)
     columns = raw_columns(raws)
     block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
     last = unwrapped(model)
@@ -316,6 +317,23 @@ def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBE
                 some[i, column] = np.nextafter(cut, side) if side else cut
             parts.append(some)
     return torch.tensor(np.concatenate(parts))
+
+
+def handed_in(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
+    """(n, features) numbers of a table: the same rows, with numbers that are the last on their side of a threshold, and
+    the nearest on either side that are encoded in another way, which the last digits of the center decide too."""
+    random, numbers = np.random.default_rng(0), schema.decode_numbers(probes(schema, []))
+    places: list[tuple[int, float]] = [(i, float(v)) for i, values in ends for v in values]
+    chosen = [places[int(p)] for p in random.permutation(len(places))[:CUTS]]
+    parts = [numbers]
+    for way in (-4, 0, 4):
+        some = numbers[random.integers(0, len(numbers), len(chosen))]
+        for row, (i, v) in zip(some, chosen, strict=True):
+            f = schema.features[i]
+            step = f.digit(np.array([v, f.center])).max() if f.kind == "real" else f.grid / 4
+            row[i] = np.clip(f.stored(np.array([v + way * step])), *f.holds)[0]
+        parts.append(some)
+    return np.concatenate(parts)
 
 
 def difference(mine: Tensor, theirs: Tensor, outputs: Outputs, spread: float = 1.0) -> str:

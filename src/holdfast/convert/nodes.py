@@ -78,6 +78,7 @@ class Codes:
     count: int  # how many codes there are
     says: int | None = None  # the encoded column that says whether the number is missing; its code is then
     gone: int = 0  # the first of all, or the last
+    ends: Array | None = None  # of numbers: the last one of the table on this side of each cut, NaN next to zero
 
 
 def grow_codes(
@@ -102,12 +103,15 @@ def grow_codes(
             for node, right in zip(mine, _of_levels(nodes, columns, at, len(levels)), strict=True):
                 rights[node] = place, right
             continue
-        low, cut, high = _cuts(nodes, columns, raws[raw], at)
-        cuts = np.unique(np.concatenate([low, cut, high]))
-        cuts = cuts[np.abs(cuts) < LAST]  # the others part nothing from nothing
+        edges = _cuts(nodes, columns, raws[raw], at)
+        low, cut, high = (edge for edge, _ in edges)
+        cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
+        ends = np.concatenate([last for _, last in edges])[first_of]
+        inner = np.abs(cuts) < LAST  # the others part nothing from nothing
+        cuts, ends = cuts[inner], ends[inner]
         says = raws[raw].says
         count = len(cuts) + 1 + (says is not None)
-        codes.append(Codes(raws[raw].at, cuts, count, says, 0 if gone else count - 1))
+        codes.append(Codes(raws[raw].at, cuts, count, says, 0 if gone else count - 1, ends))
         ranks = np.arange(len(cuts) + 1)
         first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
         for j, node in enumerate(mine):
@@ -156,23 +160,48 @@ def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) ->
     return out
 
 
-def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Array, Array, Array]:
+Edge = tuple[Array, Array]  # encoded values up to which something holds, and the last numbers of the table there
+
+
+def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Edge, Edge, Edge]:
     """(nodes,) x* of each, and where zero begins and ends for those that take it for missing."""
     column = nodes.column[at]
 
-    def values(x: Array) -> Array:
-        v, out = raw.decoded(x), np.empty(len(x))
+    def inputs(v: Array) -> Array:
+        out = np.empty(len(v))
         for c in np.unique(column):
             mine = column == c
             out[mine] = columns[int(c)].number(v[mine]).astype(nodes.precision)
         return out
 
     t = nodes.threshold[at]
-    cut = bisect(lambda x: values(x) < t if nodes.strict else values(x) <= t, len(at))
+    cut = _edge(raw, lambda v: inputs(v) < t if nodes.strict else inputs(v) <= t, len(at))
     if nodes.zero_missing is None or not nodes.zero_missing[at].any():
-        return cut[:0], cut, cut[:0]
+        none = cut[0][:0], cut[1][:0]
+        return none, cut, none
     z = nodes.zero
-    return bisect(lambda x: values(x) < -z, len(at)), cut, bisect(lambda x: values(x) <= z, len(at))
+    return _edge(raw, lambda v: inputs(v) < -z, len(at)), cut, _edge(raw, lambda v: inputs(v) <= z, len(at))
+
+
+def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
+    """(n,) the encoded value up to which a falling condition on numbers of the table holds.
+
+    Encoding a number and decoding it again may change its last digit. Wherever decoded numbers begin to fail, the edge
+    lies between the encodings of the last number for which the condition holds and of the next one that the table can
+    hold, so that rows of a table are on the right side.
+    """
+    edge, f = bisect(lambda x: holds(raw.decoded(x)), n), raw.feature
+    with np.errstate(over="ignore", invalid="ignore"):  # of edges at either end of all numbers
+        if f is None or f.kind != "real" or not raw.by_table:
+            return edge, raw.decoded(edge)
+        last = f.stored(bisect(lambda v: holds(f.stored(v)), n))
+        here, beyond = ((v - f.center) / f.scale for v in (last, last + f.digit(last)))
+        between = np.maximum(np.minimum(edge, np.nextafter(beyond, -np.inf)), here)
+        # The smallest numbers of all are encoded like zero, which is the one that tables have.
+        zero = -f.center / f.scale
+        blurred = here == zero
+        between = np.where(blurred & ~holds(np.zeros(n)), np.nextafter(zero, -np.inf), between)
+    return np.where(np.abs(last) < LAST, between, edge), np.where(blurred, np.nan, last)
 
 
 def bisect(holds: Callable[[Array], Mask], n: int) -> Array:

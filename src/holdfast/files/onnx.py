@@ -86,7 +86,7 @@ class Interpreter(nn.Module):
         return {**vars(self), "operators": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        cast(Any, super()).__setstate__(state)
         self.operators = _operators(self.nodes)
 
 
