@@ -479,3 +479,15 @@ def test_shape_errors() -> None:
         hf.Schema(())
     with pytest.raises(SchemaError, match="duplicate feature"):
         hf.Schema((hf.Feature("a"), hf.Feature("a")))
+
+
+@pytest.mark.parametrize("rule", ["a <= b", "b <= c", "c + a <= 1"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_one_change_is_enough_for_a_rule_whichever_columns_it_is_about(rule: str, most: int) -> None:
+    frame = pd.DataFrame(np.random.default_rng(0).random((60, 4)), columns=list("abcd"))
+    schema = hf.Schema.infer(frame, scaling="none", rules=[rule], max_changes=most)
+    numbers = schema.read(frame)
+    assert (blocked(schema, numbers) == "").all()
+    reach = schema.reach(schema.encode(frame, torch.float64))
+    assert reach.keeps(reach.home).all()
+    assert not (reach.home == reach.x).all()

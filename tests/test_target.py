@@ -8,6 +8,7 @@ import torch
 import holdfast as hf
 from conftest import seeded
 from holdfast.network import mlp
+from holdfast.status import Status
 from holdfast.target import Goal
 
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
@@ -106,6 +107,44 @@ def test_any_other_class() -> None:
     assert cfs.found.sum() > 20
     assert (m.predict(cfs.after)[cfs.found] != m.predict(frame)[cfs.found]).all()
     assert cfs.run.target == "any other class"
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("k", [3, 5])
+def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
+    """From one half on the class is no longer the predicted one either, though the others together can be likelier."""
+    x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    m = hf.Model.of(seeded(mlp(4, (6,), k)), hf.Schema.box(4))
+    with m.borrowed():
+        own = m(x).argmax(1)
+    for method in (
+        hf.MinCost(),
+        hf.Descent(),
+        hf.Descent(loss="hinge"),
+        hf.MinEpsilonPGD(radius=8.0),
+        hf.GrowingSpheres(),
+    ):
+        cfs = method.explain(m, x, hf.Target(probability=probability))
+        got = torch.tensor(cfs.codes != Status.NOT_FOUND)
+        p = torch.softmax(cfs.scores.double(), 1)
+        assert got.double().mean() > 0.4, type(method).__name__
+        assert (1 - p[got, own[got]] > probability).all()
+        assert torch.allclose(torch.tensor(cfs.confidence.to_numpy()), 1 - p[torch.arange(40), own], atol=1e-6)
+        assert probability < 0.5 or (cfs.scores.argmax(1) != own)[got].all()
+
+
+def test_gap_and_slope_of_leaving_a_class_with_a_probability() -> None:
+    g = goal([0, 0, 0], -1.0, 1.0, True)
+    scores = torch.tensor([[1.0, 0.9, 0.9], [1.0, 1.2, 1.1], [0.0, 1.5, -9.0]], dtype=torch.float64)
+    soft, hard = torch.logsumexp(scores[:, 1:], 1) - scores[:, 0], scores[:, 1:].amax(1) - scores[:, 0]
+    assert torch.allclose(g.gap(scores), torch.minimum(soft, hard + 1))
+    assert g.met(scores).tolist() == [False, False, True]
+    scores.requires_grad_()
+    (expected,) = torch.autograd.grad(g.gap(scores).sum(), scores)
+    assert torch.allclose(g.gap_and_slope(scores.detach())[1], expected)
+    assert not g.is_lead
+    assert goal([0], 1.0, 1.0, True).is_lead
+    assert goal([0], -1.0, -1.0, True).is_lead
 
 
 def test_words() -> None:

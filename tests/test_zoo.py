@@ -73,6 +73,9 @@ TABLES = {k: table(k) for k in (2, 3)}
 class OwnCutoff(ClassifierMixin, BaseEstimator):
     """A user's class, with a cutoff in `predict` that nobody else knows of."""
 
+    def __init__(self, at: float = 0.56) -> None:
+        self.at = at
+
     def fit(self, X: pd.DataFrame, y: Any) -> "OwnCutoff":
         self.inner_ = LogisticRegression().fit(X, y)
         self.classes_ = self.inner_.classes_
@@ -82,7 +85,7 @@ class OwnCutoff(ClassifierMixin, BaseEstimator):
         return self.inner_.predict_proba(X)
 
     def predict(self, X: pd.DataFrame) -> Any:
-        return self.classes_[(self.predict_proba(X)[:, 1] > 0.56).astype(int)]
+        return self.classes_[(self.predict_proba(X)[:, 1] > self.at).astype(int)]
 
 
 def voters() -> list[tuple[str, Any]]:
@@ -259,8 +262,6 @@ def test_a_probability_is_asked_for_beside_the_threshold() -> None:
         assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(np.full(20, least), abs=1e-3)
     back = hf.MinCost().explain(model, ROWS[estimator.predict(ROWS) == 1].head(5), hf.Target(0, probability=0.7))
     assert estimator.predict_proba(back.to_frame())[:, 0] == pytest.approx(np.full(5, 0.7), abs=1e-3)
-    with pytest.raises(TargetError, match="one class at a time"):
-        hf.MinCost().explain(model, ROWS, hf.Target(probability=0.95))
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -302,6 +303,138 @@ def test_thresholds_at_the_ends() -> None:
 
 def test_models_that_differ_in_the_threshold_have_other_fingerprints() -> None:
     assert thresholded(0.8)[1].fingerprint() != thresholded(0.7)[1].fingerprint()
+
+
+@pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
+def test_fingerprints_tell_apart_what_is_predicted_alone() -> None:
+    X, y = TABLES[2]
+    schema = hf.Schema.infer(X)
+
+    def wrapped(estimator: Any) -> hf.Model:
+        model = hf.Model.of(estimator.fit(X, y), schema)
+        assert model.asks, model.conversion
+        return model
+
+    for make, values in (
+        (OwnCutoff, (0.3, 0.56)),
+        (lambda t: FixedThresholdClassifier(machine(), threshold=t, response_method="decision_function"), (0.6, 0.601)),
+    ):
+        first, again, other = (wrapped(make(t)).fingerprint() for t in (values[0], *values))
+        assert first == again != other
+
+
+MIXTURES: dict[str, Callable[[], Any]] = {
+    "line": LogisticRegression,
+    "network": lambda: MLPClassifier((8,), solver="lbfgs", max_iter=100, random_state=0),
+    "forest": lambda: RandomForestClassifier(9, max_depth=5, random_state=0),
+    "boosted": lambda: xgboost.XGBClassifier(n_estimators=9, n_jobs=1),
+}
+
+
+@pytest.mark.parametrize("inner", MIXTURES)
+@pytest.mark.parametrize("threshold", [0.2, 0.8])
+def test_behind_a_threshold_rows_ask_for_what_they_want(inner: str, threshold: float, tmp_path: Path) -> None:
+    """Each is answered as it is alone, and has both the class and the probability."""
+    estimator, model, _ = thresholded(threshold, MIXTURES[inner]())
+    said, asked = estimator.predict(ROWS), ROWS.head(24)
+    each = np.arange(24) % 2
+    methods: list[hf.Explainer] = [hf.TreeSearch(), hf.GrowingSpheres(samples=100)]
+    methods += (
+        [hf.MinCost(), hf.Descent(lam=0.01, steps=500), hf.ROAR(delta=0.01).fit(ROWS, model)] if model.has_grad else []
+    )
+    for method in methods:
+        for wish, wanted in ((None, 1 - said[:24]), (each.tolist(), each)):
+            cfs = method.explain(model, asked, hf.Target(wish, probability=0.7))
+            own = estimator.predict_proba(cfs.after)[np.arange(24), wanted]
+            assert cfs.found.sum() > 4, (type(method).__name__, cfs.status["reason"].tolist())
+            assert (own[cfs.found] > 0.7).all()
+            assert (estimator.predict(cfs.after) == wanted)[cfs.found].all()
+            assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-6)
+            for i in (0, 1, 2):
+                alone = method.explain(model, asked.iloc[[i]], hf.Target(int(wanted[i]), probability=0.7))
+                assert alone.codes[0] == cfs.codes[i]
+                assert alone.after.to_numpy() == pytest.approx(cfs.after.iloc[[i]].to_numpy(), abs=1e-3)
+    cfs.save(tmp_path / "answers.parquet")
+    again = hf.Counterfactuals.load(tmp_path / "answers.parquet")
+    assert again.goal.met(again.scores).tolist() == cfs.goal.met(cfs.scores).tolist()
+    assert decision_level(again.goal) == decision_level(cfs.goal)
+
+
+def test_walks_towards_a_class_behind_a_threshold() -> None:
+    X, y = TABLES[2]
+    for threshold, least in ((0.2, [0.8, 0.7]), (0.8, [0.7, 0.8])):
+        estimator, model, _ = thresholded(threshold)
+        method = hf.ECCCo(steps=2000, lr=0.05, tau=0.5).fit(X, model, y)
+        asked, wanted = ROWS.head(16), np.arange(16) % 2
+        cfs = method.explain(model, asked, hf.Target(wanted.tolist(), probability=0.7))
+        assert cfs.found.sum() > 4
+        own = estimator.predict_proba(cfs.after)[np.arange(16), wanted]
+        assert (own > np.array(least)[wanted])[cfs.found].all()
+        assert (own < np.array(least)[wanted] + 0.1)[cfs.found].any()
+
+
+def test_nothing_is_proved_behind_a_threshold_that_can_be_reached() -> None:
+    estimator, model, _ = thresholded(0.7, RandomForestClassifier(5, max_depth=3, random_state=0))
+    said = estimator.predict(ROWS)
+    cfs = hf.TreeSearch().explain(model, ROWS, hf.Target(probability=0.8))
+    proved = cfs.status["reason"].str.startswith("proved").to_numpy()
+    assert (cfs.found | proved).all()
+    wanted = 1 - said
+    can = (estimator.predict_proba(ROWS) > 0.8) & (estimator.predict(ROWS)[:, None] == [0, 1])
+    assert not (proved & can.any(0)[wanted]).any()
+
+
+def machine() -> Any:
+    return SVC(probability=True, random_state=0)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("probability", [0.3, 0.5, 0.7])
+@pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
+def test_where_predict_is_asked_probabilities_stay_the_models_own(k: int, probability: float) -> None:
+    X, y = TABLES[k]
+    estimators: list[Any] = [machine()] + [OwnCutoff(0.3), OwnCutoff(0.7)] * (k == 2)
+    for estimator in estimators:
+        model = hf.Model.of(estimator.fit(X, y), hf.Schema.infer(X))
+        assert model.asks, model.conversion
+        said, p = estimator.predict(ROWS), estimator.predict_proba(ROWS)
+        for wish in (1, None):
+            cfs = hf.GrowingSpheres(samples=200).explain(model, ROWS, hf.Target(wish, probability=probability))
+            after, now = estimator.predict_proba(cfs.after), estimator.predict(cfs.after)
+            own = after[:, 1] if wish else 1 - after[np.arange(len(ROWS)), said]
+            assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-9)
+            got = cfs.codes != Status.NOT_FOUND
+            right = (now == 1 if wish else now != said) | (probability < 0.5)
+            assert ((own > probability) & right)[got].all()
+            assert cfs.found.any()
+            already = (p[:, 1] if wish else 1 - p[np.arange(len(ROWS)), said]) > probability
+            already &= (said == 1 if wish else np.zeros(len(ROWS), dtype=bool)) | (probability < 0.5)
+            assert ((cfs.codes == Status.ALREADY_MET) == already).all()
+        plain = hf.GrowingSpheres(samples=200).explain(model, ROWS, 1)
+        assert plain.confidence.to_numpy() == pytest.approx(estimator.predict_proba(plain.after)[:, 1], abs=1e-9)
+
+
+@pytest.mark.parametrize("positive", ["bad", "good"])
+def test_a_tuned_threshold_is_on_the_class_of_its_scorer(positive: str) -> None:
+    X, y = TABLES[2]
+    score = make_scorer(precision_score, pos_label=positive, zero_division=0.0)
+    estimator = TunedThresholdClassifierCV(LogisticRegression(), scoring=score, thresholds=[0.3, 0.301])
+    estimator.fit(X, np.where(y == 1, "good", "bad"))
+    model = hf.Model.of(estimator, hf.Schema.infer(X))
+    assert model.conversion, model.conversion
+    cfs = hf.MinCost().explain(model, ROWS[estimator.predict(ROWS) == "bad"].head(10), "good")
+    assert cfs.confidence.to_numpy() == pytest.approx(np.full(10, 0.7 if positive == "bad" else 0.3), abs=3e-3)
+
+
+@pytest.mark.parametrize("outputs", [None, "logits"])
+def test_a_threshold_on_the_sum_of_exponential_boosting(outputs: Any) -> None:
+    X, y = TABLES[2]
+    inner = GradientBoostingClassifier(loss="exponential", n_estimators=8, random_state=0)
+    estimator = FixedThresholdClassifier(inner, threshold=0.3, response_method="decision_function").fit(X, y)
+    model = hf.Model.of(estimator, hf.Schema.infer(X), outputs=outputs)
+    assert model.conversion or outputs, model.conversion
+    assert not model.asks
+    assert (model.predict(ROWS) == estimator.predict(ROWS)).all()
 
 
 def test_answers_behind_a_threshold_survive_a_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.convert.blend import Blend
 from holdfast.convert.boosters import has_margins
 from holdfast.convert.columns import RefusedError
-from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, voice
+from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, threshold_of, voice
 from holdfast.convert.match import Conversion, Copy, copy_of, difference, handed_in, probes
 from holdfast.convert.names import handed, lacking
 from holdfast.errors import ModelError, listed
@@ -38,7 +38,6 @@ class BlackBox(Model):
 
     has_grad = False
     conversion = Conversion(False, "not asked for")
-    asks = False  # do searches ask `predict` too?
     dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 
     def __init__(
@@ -148,6 +147,8 @@ class BlackBox(Model):
 
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         scores = to_scores(self._raw(x, frame), self.outputs)
+        if self.asks:
+            return torch.log_softmax(scores, 1)
         return scores + torch.tensor(self.offset, dtype=scores.dtype) if any(self.offset) else scores
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -184,6 +185,10 @@ class BlackBox(Model):
     def fingerprint(self) -> str:
         scores = self._raw(self._probe, self._probe_table).numpy().round(10)
         what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
+        if self.asks:  # what it predicts is not in its scores
+            assert self.decision is not None
+            said = self._asked(self.decision, probes(self.schema, [], ASKED_ROWS))
+            what += f" {threshold_of(core(self.wrapped))} {said.tolist()}"
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
 

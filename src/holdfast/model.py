@@ -55,6 +55,7 @@ class Model(ABC):
     conversion = Conversion(True, "none needed: searches use the model itself")
     labels_only = False  # does it give classes and no scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
+    asks = False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
 
     @staticmethod
     def of(
@@ -85,7 +86,7 @@ class Model(ABC):
                 linear models and networks, fast for trees. Whether there is one, and if not, why, is in
                 `model.conversion`. What counts is always decided by the estimator itself, by its `predict` if it has
                 one. Where that contradicts its own scores, as that of SVC(probability=True) does near the boundary, the
-                predicted class is put just ahead, and its probability is no more than that.
+                predicted class counts, and its probability stays what the estimator says, which may be below one half.
             missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
                 is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
                 sees a number in their place and a column that says so.

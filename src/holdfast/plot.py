@@ -48,11 +48,12 @@ def _fit(how: str) -> dict[str, str]:
 
 
 def decision_level(goal: Goal) -> float | None:
-    """The probability from which the outcome counts as reached; with more than two classes only a target
-    with a probability has one, and behind a threshold only a single class."""
-    if goal.k > 2 and not goal.soft:
+    """The probability from which the outcome counts as reached; with more than two classes only a class that is to
+    be reached with a probability has one, behind a threshold only a single class, and a model that does not go by
+    probabilities has none."""
+    if goal.asks or (goal.k > 2 and not (goal.soft and goal.is_lead)):
         return None
-    levels: list[float] = (goal.margin - goal.ahead).sigmoid().numpy().tolist()
+    levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
     return levels[0] if len(set(levels)) == 1 else None
 
 

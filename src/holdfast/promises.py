@@ -3,6 +3,7 @@
 `violations` shares no code with the projection: a mistake there cannot hide itself here.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,12 @@ def blocked(schema: Schema, numbers: Array) -> Any:
             best = best + np.where(np.isnan(numbers[:, i]), np.nan, least)  # a missing number can stay, and breaks none
         reason[(best > rule.bound) & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
     if schema.rules:
-        reach = schema.reach(schema.encode_numbers(numbers, torch.float64))
+        # What no number of changes can do is blocked; which of them a limit leaves is for the search to find out.
+        free = replace(schema, max_changes=0)
+        reach = free.reach(schema.encode_numbers(numbers, torch.float64))
         lost = ~reach.keeps(reach.home).numpy() & (reason == "")
         rules = listed(rule.text for rule in schema.rules)
-        reason[lost] = f"rule(s) {rules} cannot be kept from here{most}"
+        reason[lost] = f"rule(s) {rules} cannot be kept from here"
     return reason
 
 

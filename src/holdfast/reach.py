@@ -289,7 +289,7 @@ class Reach:
         if "fixed" in layout.used:
             lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
         reach = cls(x, lo, hi, layout, x)
-        return replace(reach, home=reach.project(x)) if len(layout.rules) else reach
+        return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
 
     def __getitem__(self, rows: Tensor | slice) -> "Reach":
         return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
@@ -409,6 +409,36 @@ class Reach:
         return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, at.owner]
 
     # ---- rules
+
+    def _nearest_home(self) -> Tensor:
+        """The nearest row to each person's own that keeps the rules.
+
+        With a limit on changes it matters which features move. Those are tried that move most without the limit, and
+        then each feature of a rule in turn with the next ones.
+        """
+        at, home = self.layout, self.project(self.x)
+        if not at.max_changes:
+            return home
+        ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
+        for first in (None, *ruled):
+            lost = (~self.keeps(home)).nonzero().squeeze(1)
+            if not len(lost):
+                break
+            home[lost] = self[lost]._with_features(first)
+        return home
+
+    def _with_features(self, first: int | None) -> Tensor:
+        """The person's own row, or, where rules do not hold, that with as many features moved as may be."""
+        at = self.layout
+        loose = replace(self, layout=replace(at, max_changes=0))
+        size = at.per_feature((loose.project(self.x) - self.x).abs())
+        if first is not None:
+            size[:, first] = torch.finfo(size.dtype).max
+        must = at.per_feature(self.outside.to(size.dtype)) > 0
+        best = torch.where(must, torch.inf, size).topk(min(at.max_changes, at.features), 1).indices
+        free = (torch.zeros_like(size).scatter_(1, best, 1.0) > 0)[:, at.owner]
+        own = self._one_level(self._fill_in(self._snap(self.clamp(self.x)), self.x), self.x)
+        return self._keep_rules(torch.where(free, own, self.x), self.x, free)
 
     def _keep_rules(self, y: Tensor, z: Tensor, free: Tensor) -> Tensor:
         """`y`, which has all but the rules, or where those do not hold, near `z` where they do; only columns that

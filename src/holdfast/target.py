@@ -5,12 +5,14 @@ Everything is told from one number per row, the gap: by how much the wanted clas
     reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
     leave class y:     gap = max_{j != y} s_j - s_y
     with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
-    behind a threshold of the model's own:  the gap must make the class the predicted one, and reach what is asked for
+    predicted too:     the least of that gap, and of margin + the lead that makes the class the predicted one
     a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
 
-The unit of the last is half the interval or the spread of the model's estimates, whichever is less: gaps are then of
-the size that they have for classes, whatever the numbers are counted in. Losses and verdicts come from the same gap, so
-a search and its judge cannot disagree.
+The last but one is for margins from 0 on, that is probabilities from one half on, where they do not make the class the
+predicted one: behind a threshold of the model's own, where searches ask `predict` too, and where a class is to be left,
+as the others together can be likelier than it while none of them is. The unit of the last is half the interval or the
+spread of the model's estimates, whichever is less: gaps are then of the size that they have for classes, whatever the
+numbers are counted in. Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
 """
 
 import math
@@ -24,7 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.convert.decision import probabilities
+from holdfast.convert.decision import probabilities, undecided
 from holdfast.errors import TargetError, did_you_mean, listed
 from holdfast.model import Model
 
@@ -37,8 +39,9 @@ class Target:
 
     Args:
         label: a class for all rows, or one per row; None asks for any class but the present one.
-        probability: how likely the model must find that outcome, between 0 and 1. From one half on an estimator must
-            predict the class as well, if it has a `predict` of its own; below, the probability alone is asked for.
+        probability: how likely the model must find that outcome, between 0 and 1. From one half on the class must be
+            the predicted one as well, or, where any other is asked for, no longer be; an estimator's own `predict`
+            decides. Below, the probability alone is asked for.
         margin: by how much its score must lead the next best; below 0 likewise.
         span: lowest and highest estimate that is wanted of a regression model; see `between`.
     """
@@ -96,8 +99,7 @@ class Target:
                 "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
                 "for the class alone"
             )
-        goal = Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset)
-        return _behind_threshold(goal) if any(model.offset) and (soft or margin) else goal
+        return Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, asks=model.asks)
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -119,18 +121,6 @@ class Target:
         if self.probability is not None:
             return f"{what} with probability {self.probability:g}"
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
-
-
-def _behind_threshold(goal: "Goal") -> "Goal":
-    """Of two classes, the lead by scores with an offset that gives a class what is asked for, and, unless less than
-    that is asked for, makes it the predicted one."""
-    leads: list[float] = (goal.margin + goal.ahead).clamp_min(0.0 if goal.margin >= 0 else -math.inf).numpy().tolist()
-    if len(set(leads)) > 1:
-        raise TargetError(
-            "the model has a threshold of its own, so how far it is to a probability or margin depends on the class; "
-            "ask for one class at a time"
-        )
-    return replace(goal, margin=leads[0] if leads else goal.margin)
 
 
 def _end(name: str, value: Any) -> float:
@@ -181,28 +171,42 @@ class Goal:
     soft: bool
     k: int
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
+    asks: bool = field(default=False, kw_only=True)  # has the predicted class been put ahead in the scores? `Model`
 
     def __getitem__(self, rows: Tensor | slice) -> "Goal":
         return replace(self, label=self.label[rows])
 
     @cached_property
+    def is_lead(self) -> bool:
+        """Is the gap the lead by scores and nothing else?"""
+        leaves = self.k > 2 and self.soft and self.sign < 0 and self.margin >= 0
+        return not (self.soft or self.margin) or not (any(self.offset) or self.asks or leaves)
+
+    @cached_property
     def direction(self) -> float:
         """With two classes and one wish for all rows: the gap is this times (s_1 - s_0). Else 0."""
-        if self.k != 2 or not len(self.label) or bool((self.label != self.label[0]).any()):
+        if self.k != 2 or not self.is_lead or not len(self.label) or bool((self.label != self.label[0]).any()):
             return 0.0
         return self.sign if int(self.label[0]) == 1 else -self.sign
 
     @cached_property
     def ahead(self) -> Tensor:
-        """(n,), or (1,) if there is none: what the offset of two classes adds to the gap."""
+        """(n,), or (1,) if there is none: what the offset of two classes adds to the lead."""
         if not any(self.offset):
             return torch.zeros(1, dtype=torch.float64)
         first, second = self.offset
         return (second - first) * self._two_sided[:, 1].double()
 
     @cached_property
+    def least(self) -> Tensor:
+        """(n,), or (1,): the lead that two classes need by their scores, with the offset."""
+        if self.is_lead:
+            return torch.tensor([self.margin], dtype=torch.float64)
+        return (self.margin + self.ahead).clamp_min(0.0 if self.margin >= 0 else -math.inf)
+
+    @cached_property
     def _two_sided(self) -> Tensor:
-        """(n, 2) the constant slope of the gap when there are two classes."""
+        """(n, 2) the constant slope of the lead when there are two classes."""
         return self.sign * (2.0 * torch.nn.functional.one_hot(self.label, 2) - 1)
 
     def gap(self, scores: Tensor, *, soft: bool | None = None) -> Tensor:
@@ -211,6 +215,18 @@ class Goal:
 
     def gap_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
         """The gap and its derivative by the scores (n, k)."""
+        if self.is_lead:
+            return self.lead_and_slope(scores, soft=soft)
+        gap, slope = self.lead_and_slope(undecided(scores) if self.asks else scores, soft=soft)
+        gap = gap - self.ahead.to(gap.dtype)
+        if self.margin < 0:  # less is asked for than to be predicted
+            return gap, slope
+        lead, steep = self.lead_and_slope(scores, soft=False)
+        lead = lead + self.margin
+        return torch.minimum(gap, lead), torch.where((lead < gap)[:, None], steep, slope)
+
+    def lead_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
+        """By how much the wanted outcome leads by these scores (n, k) alone, and the derivative."""
         if self.k == 2:
             slope = self._two_sided.to(scores.dtype)
             return (scores * slope).sum(1), slope
@@ -236,7 +252,7 @@ class Goal:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = probabilities(scores, self.offset).gather(1, self.label[:, None]).squeeze(1)
+        p = probabilities(scores, self.offset, asks=self.asks).gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
 
 

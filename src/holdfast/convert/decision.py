@@ -6,7 +6,7 @@ is the predicted class everywhere else:
     a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)        an offset of class 1; p stays softmax(s - offset)
     votes of pairs:          s_i = wins of class i, and a fraction for how clear they are
     a label and no score:    s = log of 1 for that class, of 0 for the others
-    anything else:           the predicted class is put just ahead of the others
+    anything else:           s = log p, and the predicted class is put just ahead; its p is what the others leave of 1
 """
 
 import math
@@ -86,12 +86,12 @@ def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -
     if boosters.has_margins(inner):
         return _of_trees(model, inner, outputs)
     if hasattr(model, "predict_proba") and not (outputs == "logits" and hasattr(model, "decision_function")):
-        return Voice(model.predict_proba, "probabilities", offset_of(inner))
+        return Voice(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
     if hasattr(model, "decision_function"):
         count = len(getattr(model, "classes_", ()))
         pairs = count > 2 and getattr(inner, "decision_function_shape", "") == "ovo"
         call = partial(_wins, model.decision_function, count) if pairs else model.decision_function
-        return Voice(call, "logits", offset_of(inner))
+        return Voice(call, "logits", offset_of(inner, "logits"))
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
         return Voice(partial(_certain, model, names), "probabilities", labels_only=True)
@@ -149,19 +149,36 @@ def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
     return np.eye(len(classes))[_predicted(model, classes, rows).numpy()]
 
 
-def offset_of(model: Any) -> tuple[float, ...]:
+def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
     """What to add to the scores of two classes for a threshold that an estimator puts on one of them; nothing for
     others."""
-    if kind_of(model) not in THRESHOLDS:
+    at = threshold_of(model)
+    if at is None:
         return ()
     inner = behind(model)
-    at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
-    if at == "auto":
-        return ()
     by_probability = model.response_method != "decision_function" and hasattr(inner, "predict_proba")
-    shift = float(np.clip(-_logit(at) if by_probability else -at, -FARTHEST, FARTHEST))
-    first = getattr(model, "pos_label", None) is not None and model.pos_label == model.classes_[0]
-    return (0.0, -shift if first else shift)
+    at = _logit(at) if by_probability else at * (_steepness(core(inner)) if outputs == "probabilities" else 1.0)
+    shift = float(np.clip(-at, -FARTHEST, FARTHEST))
+    positive = _positive(model)
+    return (0.0, -shift if positive is not None and positive == model.classes_[0] else shift)
+
+
+def threshold_of(model: Any) -> float | None:
+    """The threshold that an estimator puts on what another says of one class, if it is such an estimator."""
+    at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
+    return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
+
+
+def _positive(model: Any) -> Any:
+    """The class that a threshold is on; None is the second. A tuned one is on the class that its scorer is about."""
+    scorer: Any = getattr(model, "_curve_scorer", None)
+    return getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
+
+
+def _steepness(model: Any) -> float:
+    """By how much log p / (1 - p) exceeds what `decision_function` says; other models than these have it at 1."""
+    boosted = kind_of(model) == "sklearn.GradientBoostingClassifier" and model.loss == "exponential"
+    return 2.0 if boosted else 1.0
 
 
 def behind(model: Any) -> Any:
@@ -214,7 +231,15 @@ def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
     return scores.scatter(1, labels[:, None], front[:, None])
 
 
-def probabilities(scores: Tensor, offset: Sequence[float]) -> Tensor:
-    """(n, k) what the model itself takes for the probabilities of the classes."""
-    own = scores.double()
+def undecided(scores: Tensor) -> Tensor:
+    """Logarithms (n, k) of probabilities as they were before the predicted class was put ahead: it has what the others
+    leave."""
+    first = scores.argmax(1, keepdim=True)
+    others = scores.exp().scatter(1, first, 0.0).sum(1, keepdim=True)
+    return scores.scatter(1, first, (1 - others).clamp_min(torch.finfo(scores.dtype).tiny).log())
+
+
+def probabilities(scores: Tensor, offset: Sequence[float], *, asks: bool = False) -> Tensor:
+    """(n, k) what the model itself takes for the probabilities of the classes; `asks`: see `Model`."""
+    own = undecided(scores.double()) if asks else scores.double()
     return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

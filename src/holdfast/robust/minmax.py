@@ -199,9 +199,11 @@ class Score:
             return self.plane
         assert self.weights is not None
         assert self.biases is not None
-        slope = query.goal.gap_and_slope(query.model(z))[1]  # (n, k)
+        scores = query.model(z)
+        gap, slope = query.goal.gap_and_slope(scores)  # (n,), (n, k)
         # Not as a matrix product: that may add in another order in another batch.
-        return Plane((slope[..., None] * self.weights).sum(1), (slope * self.biases).sum(1))
+        w, b = (slope[..., None] * self.weights).sum(1), (slope * self.biases).sum(1)
+        return Plane(w, b if query.goal.is_lead else b + gap - (slope * scores).sum(1))
 
 
 class Relax:

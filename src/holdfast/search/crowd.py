@@ -57,7 +57,7 @@ class Crowd:
 
     def __init__(self, query: Query, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
         self.query, self.norm, self.weight = query, norm, weight
-        engine = query.model.engine if query.goal.k == 2 else None
+        engine = query.model.engine if query.goal.k == 2 and query.goal.is_lead else None
         self.lead = Lead(engine) if engine else None
         widest = max([query.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
         self.at_once = min(CANDIDATES, max(1, CELLS // widest))

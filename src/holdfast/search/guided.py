@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.explainer import Explainer, Query, need
+from holdfast.explainer import SLACK, Explainer, Query, need
 from holdfast.geometry import chunks
 from holdfast.model import Model
 from holdfast.search.descent import Descent, Walk, until_met
@@ -70,15 +70,14 @@ class GuidedWalk(Walk):
         self.label = label[:, None]
         self.own = torch.nn.functional.one_hot(label, goal.k).to(self.z.dtype)  # e_t
         # Above sigmoid(level) the class leads all others together by more than the goal asks of the gap.
-        level = float(torch.sigmoid(torch.tensor(query.level, dtype=torch.float64)))
-        enough = torch.tensor(max(how.tau, level), dtype=self.z.dtype)
-        self.below = torch.nextafter(
-            enough, torch.zeros_like(enough)
-        )  # as a walk is there when it is below 0, not at it
+        level = torch.sigmoid(goal.least + SLACK).expand(len(query))[:, None]
+        enough = level.clamp_min(how.tau).to(self.z.dtype)
+        # As a walk is there when it is below 0, not at it.
+        self.below = torch.nextafter(enough, torch.zeros_like(enough))  # (n, 1)
 
     def only(self, rows: Tensor) -> None:
         super().only(rows)
-        self.label, self.own = self.label[rows], self.own[rows]
+        self.label, self.own, self.below = self.label[rows], self.own[rows], self.below[rows]
 
     def step(self, query: Query, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from being mature (below 0: it is)."""

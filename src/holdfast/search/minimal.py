@@ -224,7 +224,7 @@ def lead_and_gradient(query: Query, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
     scores, pull = query.model.vjp(v)
     u = torch.softmax(scores, 1)
-    lead, slope = query.goal.gap_and_slope(u, soft=False)
+    lead, slope = query.goal.lead_and_slope(u, soft=False)
     return scores, lead, pull(u * (slope - (u * slope).sum(1, keepdim=True)))
 
 

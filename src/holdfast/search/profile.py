@@ -73,7 +73,8 @@ class ByLeaves(Profile):
         super().__init__(query, offers)
         self.table, self.shut = table, table.shut(query.x)
         one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
-        self.sign = query.goal.gap(one.expand(len(query), 2)) if query.goal.k == 2 else None  # of a single output
+        straight = query.goal.k == 2 and query.goal.is_lead
+        self.sign = query.goal.gap(one.expand(len(query), 2)) if straight else None  # of a single output
 
     def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
         out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)

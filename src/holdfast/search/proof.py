@@ -13,7 +13,7 @@ Rules and max_changes only ever take rows away, so what is proved without lookin
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -39,16 +39,18 @@ class Wish:
 
     @staticmethod
     def of(query: Query, label: int, k: int, outputs: str) -> "Wish":
-        goal, level = query.goal, query.goal.margin
+        goal = replace(query.goal, label=torch.tensor([label]))
         if isinstance(goal, Span):  # low <= v <= high, in units as the gap
             ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
             w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
             return Wish(w[:, None], -c, True)
+        level = float(goal.least)
         if k == 1:
             way = goal.sign if label == 1 else -goal.sign
             return Wish(torch.tensor([[way]], dtype=torch.float64), torch.tensor([-level], dtype=torch.float64), True)
         if goal.soft and goal.sign < 0:
             level -= math.log(k - 1)  # the sum of the others may exceed the largest of them by so much
+            level = level if goal.is_lead else max(level, 0.0)  # which must also lead
         rivals = [j for j in range(k) if j != label]
         w, c = torch.zeros(k - 1, k, dtype=torch.float64), torch.zeros(k - 1, dtype=torch.float64)
         for i, j in enumerate(rivals):
