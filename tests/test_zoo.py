@@ -49,7 +49,8 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
-from holdfast.convert.decision import decided, name_of, probabilities
+from holdfast.convert.decision import name_of
+from holdfast.convert.scores import decided, probabilities
 from holdfast.errors import ModelError, SchemaError, TargetError
 from holdfast.network import mlp
 from holdfast.plot import decision_level

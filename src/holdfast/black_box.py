@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from holdfast.convert.blend import Blend
 from holdfast.convert.boosters import has_margins
 from holdfast.convert.columns import RefusedError
-from holdfast.convert.decision import CLEARLY, core, decided, decision, lead, name_of, threshold_of, voice
-from holdfast.convert.match import Conversion, Copy, copy_of, difference, handed_in, probes
+from holdfast.convert.decision import core, decision, name_of, threshold_of, voice
+from holdfast.convert.match import Copy, copy_of, difference, handed_in, probes
 from holdfast.convert.names import handed, lacking
+from holdfast.convert.scores import CLEARLY, Conversion, decided, lead
 from holdfast.errors import ModelError, listed
 from holdfast.model import PROBE_ROWS, Inputs, Model, Outputs, TorchModel, spread_of, to_scores
 from holdfast.network import Engine, Pullback

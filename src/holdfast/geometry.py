@@ -59,10 +59,9 @@ def limited_threads(count: int) -> Generator[None]:
             torch.set_num_threads(before)
 
 
-# How many rows the matrix kernels, and exp and the like, handle as one: below that, and for the remainder, they may
-# add in another order, so the same row could get a score that differs in the last bit with the batch size. With the
-# widest registers 32 numbers are two of them.
-ROW_BLOCK = 32
+# How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in another order, so
+# the same row could get a score that differs in the last bit with the batch size. 8 are too few for wide registers.
+ROW_BLOCK = 16
 COLUMN_BLOCK = 8  # in products along, or with, other numbers of columns a row's place may decide about the last bit
 
 

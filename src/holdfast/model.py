@@ -26,8 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.convert.boosters import boosted, is_booster
-from holdfast.convert.match import Conversion
+from holdfast.convert.scores import Conversion
 from holdfast.errors import FileError, HoldfastError, ModelError, untyped
 from holdfast.geometry import ROW_BLOCK, pad_rows
 from holdfast.network import Engine, Pullback, build, describe, flat_layers
@@ -105,7 +104,9 @@ class Model(ABC):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
             return TorchModel(model, schema, classes, outputs)
-        from holdfast.black_box import BlackBox, checked, converted  # which are models themselves
+        # Which are models themselves, and need all of `convert`.
+        from holdfast.black_box import BlackBox, checked, converted
+        from holdfast.convert.boosters import boosted, is_booster
 
         model = boosted(model, outputs) if is_booster(model) else model
         box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holdfast.convert.decision import probabilities
+from holdfast.convert.scores import probabilities
 from holdfast.errors import SettingError, listed, optional
 from holdfast.plot import BLUE, GREEN, GREY, INK, MOST_DOTS, ORANGE, PINK, QUIET, RED, WIDTH, themed
 from holdfast.plot_shift import COLOURS

@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.convert.decision import probabilities, undecided
+from holdfast.convert.scores import probabilities, undecided
 from holdfast.errors import TargetError, did_you_mean, listed
 from holdfast.model import Model
 

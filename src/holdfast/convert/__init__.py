@@ -6,5 +6,6 @@ smooth     linear models and networks -> a differentiable torch program
 nodes      the nodes of all trees of a model, whatever library it comes from
 forests    scikit-learn's trees as nodes;  boosters: XGBoost's and LightGBM's;  graphs: those of ONNX
 blend      all trees at once, over blocks of rows
+scores     the predicted class among the scores; decision: how an estimator gets to it
 match      which of these a model gets, and why another gets none
 """

@@ -28,8 +28,6 @@ from holdfast.feature import Array
 
 Outputs = Literal["logits", "probabilities", "value"]
 
-# By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more than they must spare.
-HARDLY, CLEARLY = 1e-9, 1e-4
 FARTHEST = 700.0  # the largest offset: its exponential is still a number
 THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassifierCV")
 
@@ -216,30 +214,3 @@ def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:
         what = f"{name_of(model)} predicts {said[found.argmin()]!r}"
         raise ModelError(f"{what}, which is not among its classes: {listed(index)}")
     return torch.tensor(found)
-
-
-def lead(scores: Tensor, labels: Tensor) -> Tensor:
-    """(n,) by how much the score of each row's label is ahead of the best other."""
-    own = torch.nn.functional.one_hot(labels, scores.shape[1]) > 0
-    return scores[own] - scores.masked_fill(own, -torch.inf).amax(1)
-
-
-def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
-    """The scores (n, k) with the predicted class (n,) in front: where another is, or is level, it is put just ahead."""
-    best, own = scores.amax(1), scores.gather(1, labels[:, None]).squeeze(1)
-    front = torch.where(lead(scores, labels) > 0, own, best + by * best.abs().clamp_min(1.0))
-    return scores.scatter(1, labels[:, None], front[:, None])
-
-
-def undecided(scores: Tensor) -> Tensor:
-    """Logarithms (n, k) of probabilities as they were before the predicted class was put ahead: it has what the others
-    leave."""
-    first = scores.argmax(1, keepdim=True)
-    others = scores.exp().scatter(1, first, 0.0).sum(1, keepdim=True)
-    return scores.scatter(1, first, (1 - others).clamp_min(torch.finfo(scores.dtype).tiny).log())
-
-
-def probabilities(scores: Tensor, offset: Sequence[float], *, asks: bool = False) -> Tensor:
-    """(n, k) what the model itself takes for the probabilities of the classes; `asks`: see `Model`."""
-    own = undecided(scores.double()) if asks else scores.double()
-    return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

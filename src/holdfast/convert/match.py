@@ -29,20 +29,6 @@ Outputs = Literal["logits", "probabilities", "value"]
 
 
 @dataclass(frozen=True)
-class Conversion:
-    """What became of a model: an exact copy over encoded rows, or, if `exact` is False, none, and why."""
-
-    exact: bool
-    text: str
-
-    def __bool__(self) -> bool:
-        return self.exact
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
 class Copy:
     """A copy to be checked: a differentiable module, or a function of encoded rows."""
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from holdfast.explainer import Query, need
-from holdfast.geometry import ROW_BLOCK
 from holdfast.model import Model
 from holdfast.search.descent import Cheapest, Descent, Walk
 from holdfast.search.latent import LatentMethod
 from holdfast.train.generative import Autoencoder
+
+LANES = 32  # numbers that exp and the like handle as one at most; the remainder may differ in the last bit
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +55,7 @@ class REVISE(LatentMethod):
 
     def search(self, query: Query) -> Tensor:
         n, how = len(query), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
-        query = query[torch.arange(n + -n % ROW_BLOCK).clamp_max(n - 1)]
+        query = query[torch.arange(n + -n % LANES).clamp_max(n - 1)]
         walk, best, p = LatentWalk(how, query, self.autoencoder_), Cheapest(query, self.norm), query.x
         for t in query.steps(self.steps + 1):
             p, u = walk.advance(query, t)
