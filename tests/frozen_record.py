@@ -1,0 +1,133 @@
+"""The frozen record: the bytes of what the library answers, so that a change that should change nothing can show it.
+
+    python tests/frozen_record.py check               compare with tests/frozen_record.json
+    python tests/frozen_record.py write               write it anew
+    python tests/frozen_record.py check --papers      the quick runs of the papers too, some minutes
+
+Answers of every method of the law tables on every kind of model, scores of two banks, and the figures of each paper's
+quick run. Last digits depend on the processor: write the record before a change, on the machine where it is checked.
+"""
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+
+import holdfast as hf
+
+RECORD = Path(__file__).with_suffix(".json")
+PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
+
+
+def digest(*parts: Any) -> str:
+    """A short hash of arrays and tables."""
+    total = hashlib.sha256()
+    for part in parts:
+        if hasattr(part, "to_csv"):
+            total.update(part.to_csv().encode())
+        else:
+            total.update(np.ascontiguousarray(part).tobytes())
+    return total.hexdigest()[:16]
+
+
+def tables() -> Iterator[tuple[str, Callable[[], str]]]:
+    import test_laws as laws
+
+    for method, model in laws.CASES:
+
+        def answer(method: str = method, model: str = model) -> str:
+            _, _, _, cfs = laws.solved(method, model)
+            return digest(cfs.x_cf, cfs.scores, cfs.codes, cfs.after)
+
+        yield f"table / {method} / {model}", answer
+
+
+def images() -> Iterator[tuple[str, Callable[[], str]]]:
+    import test_image_laws as laws
+
+    for method, model in laws.CASES:
+
+        def answer(method: str = method, model: str = model) -> str:
+            cfs = laws.solved(method, model)[-1]
+            return digest(cfs.x_cf, cfs.scores, cfs.codes, cfs.iterations)
+
+        yield f"image / {method} / {model}", answer
+
+
+def banks() -> Iterator[tuple[str, Callable[[], str]]]:
+    from methods import OUTCOME, SCHEMA, TABLE
+
+    recipes = {
+        "networks": (hf.Recipe(hidden=(12, 6), epochs=4), ("seed", "leave_one_out", "bootstrap", "width", "last_layer")),
+        "forests": (
+            hf.Recipe(estimator=RandomForestClassifier(5), inputs="encoded"),
+            ("seed", "leave_one_out", "bootstrap"),
+        ),
+    }
+    for name, (recipe, families) in recipes.items():
+
+        def scores(recipe: hf.Recipe = recipe, families: tuple[str, ...] = families) -> str:
+            wanted = dict.fromkeys(families, 3)
+            bank = hf.ModelBank.retrain(recipe, TABLE, OUTCOME, SCHEMA, families=wanted, seed=2)
+            return digest(bank.scores(TABLE))
+
+        yield f"bank / {name}", scores
+
+
+def papers() -> Iterator[tuple[str, Callable[[], str]]]:
+    for name in PAPERS:
+
+        def figures(name: str = name) -> str:
+            with tempfile.TemporaryDirectory() as room:
+                call = [sys.executable, "-m", "holdfast", "bench", name, "--quick", "--out", room, "--work", f"{room}/w"]
+                done = subprocess.run(call, capture_output=True, text=True, check=True)
+            results = json.loads(done.stdout)
+            for result in results:
+                for key in ("machine", "seconds", "version"):
+                    result.pop(key, None)
+            return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()[:16]
+
+        yield f"paper / {name}", figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("task", choices=["check", "write"])
+    parser.add_argument("--papers", action="store_true")
+    parser.add_argument("--only", default="", help="names that contain this")
+    call = parser.parse_args()
+    parts = [*tables(), *images(), *banks(), *(papers() if call.papers else ())]
+    known: dict[str, str] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    found = dict[str, str]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, make in parts:
+            if call.only in name:
+                found[name] = make()
+                if sys.stderr.isatty():
+                    print(f"{len(found)} of {len(parts)} {name}", file=sys.stderr)
+    if call.task == "write":
+        RECORD.write_text(json.dumps(known | found, indent=1) + "\n")
+        print(f"{len(found)} entries written")
+        return 0
+    changed = [name for name in found if known.get(name) != found[name]]
+    for name in changed:
+        print(f"changed: {name}: {known.get(name)} -> {found[name]}")
+    gone = [] if call.only else [k for k in known if k not in found and (call.papers or not k.startswith("paper"))]
+    for name in gone:
+        print(f"gone: {name}")
+    print(f"{len(found) - len(changed)} of {len(found)} entries unchanged")
+    return 1 if changed or gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
