@@ -67,7 +67,10 @@ def banks() -> Iterator[tuple[str, Callable[[], str]]]:
     from methods import OUTCOME, SCHEMA, TABLE
 
     recipes = {
-        "networks": (hf.Recipe(hidden=(12, 6), epochs=4), ("seed", "leave_one_out", "bootstrap", "width", "last_layer")),
+        "networks": (
+            hf.Recipe(hidden=(12, 6), epochs=4),
+            ("seed", "leave_one_out", "bootstrap", "width", "last_layer"),
+        ),
         "forests": (
             hf.Recipe(estimator=RandomForestClassifier(5), inputs="encoded"),
             ("seed", "leave_one_out", "bootstrap"),
@@ -88,7 +91,8 @@ def papers() -> Iterator[tuple[str, Callable[[], str]]]:
 
         def figures(name: str = name) -> str:
             with tempfile.TemporaryDirectory() as room:
-                call = [sys.executable, "-m", "holdfast", "bench", name, "--quick", "--out", room, "--work", f"{room}/w"]
+                call = [sys.executable, "-m", "holdfast", "bench", name, "--quick", "--out", room]
+                call += ["--work", f"{room}/work"]
                 done = subprocess.run(call, capture_output=True, text=True, check=True)
             results = json.loads(done.stdout)
             for result in results:
