@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.network import mlp
+from holdfast.nn.architecture import mlp
 
 REPEATS = 7
 STEPS = 500
@@ -49,8 +49,8 @@ class AnyModule(nn.Module):
 
 def task() -> tuple[nn.Sequential, Tensor]:
     """A trained network and the encoded rows it refuses, repeated up to 100,000."""
-    data = hf.data.load("heloc")
-    model = hf.train.network(
+    data = hf.datasets.load("heloc")
+    model = hf.train_network(
         data.X, data.y, data.schema, classes=["Bad", "Good"], hidden=(100, 32), epochs=10, batch_size=128
     )
     x = data.schema.encode(data.X)

@@ -19,10 +19,10 @@ from torch import Tensor
 
 import holdfast as hf
 from engine import write
-from holdfast.bench.papers.krishna2024_parts import Task, hardened, latent_space, prepare
-from holdfast.search.crowd import Crowd
-from holdfast.search.latent import LatentMethod
-from holdfast.train.harden import EPSILONS
+from experiments.krishna2024.setup import Task, hardened, latent_space, prepare
+from holdfast.methods._candidates import Crowd
+from holdfast.methods.latent_search import LatentMethod
+from holdfast.training.adversarial import EPSILONS
 from shift import asked, medians
 
 EPOCHS, SEEDS, ROWS = 2, 5, 1000
@@ -109,12 +109,12 @@ def mixed() -> dict[str, float]:
     The limits are for networks as wide as the paper has them. Making a candidate reachable costs the same whatever the
     network, so that beside a small one it weighs more: that of 32 hidden units is shown without a limit.
     """
-    data, out = hf.data.load("adult"), dict[str, float]()
+    data, out = hf.datasets.load("adult"), dict[str, float]()
     schema = hf.Schema.infer(data.X, fixed=["age", "sex", "race"])
     x = schema.encode(data.X.iloc[:ROWS])
     for hidden, more in ((2 * schema.width, ""), (32, ", 32 hidden units")):
         recipe = hf.Recipe(hidden=(hidden,), epochs=2)
-        model = hf.train.adversarial(recipe, data.X, data.y, schema, epsilon=[0.0]).model(0.0)
+        model = hf.train_adversarial(recipe, data.X, data.y, schema, epsilon=[0.0]).model(0.0)
         method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(data.X.iloc[:10_000], model)
         name = f"categories and fixed columns{more}"
         out[f"C-CHVAE, {name} / bare decoder and model"] = against_bare(method, model, x)[0]

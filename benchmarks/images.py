@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 
 from engine import bare_pass, write
-from holdfast.bench.papers.hoeltgen2021_parts import SETTINGS, prepare
-from holdfast.bench.papers.hoeltgen2021_reported import STEP_LIMITS, TABLE_1
-from holdfast.image.autoencoders import ConvAutoencoder, ConvVAE
-from holdfast.image.classifier import SpectralResNet
-from holdfast.image.deduce import DeDUCE
-from holdfast.image.model import ImageModel
-from holdfast.image.revise import REVISE
-from holdfast.image.vlk import VLK
+from experiments.hoeltgen2021.reported import STEP_LIMITS, TABLE_1
+from experiments.hoeltgen2021.setup import SETTINGS, prepare
+from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
+from holdfast.images.classifier import SpectralResNet
+from holdfast.images.deduce import DeDUCE
+from holdfast.images.model import ImageModel
+from holdfast.images.prototype import VLK
+from holdfast.images.revise import REVISE
 
 CHUNK, BARE = 128, 20  # pairs at once; bare passes before and after
 ALONE, SAMPLE = 15, 2  # pairs one by one; images whose pairs the slow methods get

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from engine import AnyModule, medians, write
-from holdfast.network import mlp
+from holdfast.nn.architecture import mlp
 
 EPOCHS, BATCH, MODELS, ROWS, STEPS, POINTS = 2, 128, 100, 1000, 200, 10
 LIMITS = {
@@ -63,7 +63,7 @@ def forward_passes(net: nn.Module, x: Tensor) -> None:
 
 
 def measure() -> dict[str, float]:
-    data = hf.data.load("heloc")
+    data = hf.datasets.load("heloc")
     schema = data.schema
     x, y = schema.encode(data.X), torch.tensor((data.y == "Good").to_numpy(), dtype=torch.int64)
     recipe = hf.Recipe(hidden=(100, 32), epochs=EPOCHS, batch_size=BATCH)

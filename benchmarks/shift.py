@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from engine import write
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import flat_layers
-from holdfast.progress import Progress
-from holdfast.reach import Layout
-from holdfast.robust import lime
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods import _local_linear as lime
+from holdfast.methods.amortized._joint_loop import Joint, fit_joint
+from holdfast.methods.amortized._parallel import by_seed
+from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
+from holdfast.nn.architecture import flat_layers
+from holdfast.nn.stack_derivatives import Leaky
+from holdfast.problem import Clock, Query
+from holdfast.schema.encoding import Layout
 from holdfast.target import Target
-from holdfast.train.joint import Joint, fit_joint
-from holdfast.train.second import Leaky
-from holdfast.train.shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
-from holdfast.train.side import by_seed
 
 SIZES, ROWS, YEARS, BATCHES = (110, 200, 10, 10, 1), 128, 16, 6
 LIMITS = {
@@ -198,7 +198,7 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
 
 
 def measure() -> dict[str, float]:
-    data = hf.data.load("sba_loan", rocoursenet=True)
+    data = hf.datasets.load("sba_loan", rocoursenet=True)
     schema = data.schema
     x, y = schema.encode(data.X), torch.tensor((data.y == "paid").to_numpy(), dtype=torch.int64)
     layout = schema.layout()

@@ -27,14 +27,14 @@ import torch
 from torch import Tensor, nn
 
 from engine import bare_pass, write
-from holdfast.data import load
-from holdfast.network import mlp
-from holdfast.stack import Stack
-from holdfast.train import nascent
-from holdfast.train.contrast import COLUMNS, Lesson, Terms, Training
-from holdfast.train.domain import Domain
-from holdfast.train.fit import Plan
-from holdfast.train.recipe import Recipe
+from holdfast.datasets import load
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import Stack
+from holdfast.retraining.loop import Plan
+from holdfast.retraining.recipe import Recipe
+from holdfast.training.counterfactual import search as nascent
+from holdfast.training.counterfactual.domain import Domain
+from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training
 
 STEPS, EPOCHS = 30, 100
 LIMITS = {

@@ -104,7 +104,7 @@ def copies(rows: int) -> dict[str, Any]:
 
 def native_categories(rows: int) -> dict[str, Any]:
     """Adult, its levels as categories of pandas that XGBoost splits by itself."""
-    data = hf.data.load("adult")
+    data = hf.datasets.load("adult")
     levels = [f.name for f in data.schema.features if f.kind in ("category", "ordered")]
     table = data.X.astype(dict.fromkeys(levels, "category"))
     schema = hf.Schema.infer(table)
@@ -140,7 +140,7 @@ class Task:
     """A dataset, a model of it, and the test rows that it refuses."""
 
     def __init__(self, name: str) -> None:
-        self.data = hf.data.load(name)
+        self.data = hf.datasets.load(name)
         train, test = self.data.split()
         self.X, self.y = train.X, (train.y == self.data.favourable).astype(int)
         levels = [f.name for f in self.data.schema.features if f.kind in ("category", "ordered")]

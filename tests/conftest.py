@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.search.latent import LatentMethod
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods.latent_search import LatentMethod
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 
 N = 7
 

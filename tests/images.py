@@ -8,10 +8,10 @@ import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from holdfast.image.classifier import SpectralResNet
-from holdfast.image.greedy import GreedyPixels, Slopes
-from holdfast.image.model import ImageModel
-from holdfast.stack import lent_generator
+from holdfast.images.classifier import SpectralResNet
+from holdfast.images.greedy import GreedyPixels, Slopes
+from holdfast.images.model import ImageModel
+from holdfast.nn.stack import lent_generator
 from holdfast.target import Goal
 
 

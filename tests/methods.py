@@ -23,9 +23,9 @@ from torch import nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.methods import METHODS
-from holdfast.network import mlp
-from holdfast.promises import blocked
+from holdfast.nn.architecture import mlp
+from holdfast.registry import METHODS
+from holdfast.schema.verify import blocked
 
 EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "descent": lambda: hf.Descent(steps=60, rounds=2),

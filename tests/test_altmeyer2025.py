@@ -8,22 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.bench.papers import altmeyer2025, altmeyer2025_grid, altmeyer2025_parts
-from holdfast.bench.papers.altmeyer2025 import LABELS
-from holdfast.bench.papers.altmeyer2025_findings import checked
-from holdfast.bench.papers.altmeyer2025_parts import (
-    GUARDED,
-    PICTURED,
-    PLANES,
-    SETTINGS,
-    judge,
-    prepare,
-    taught,
-    weights,
-)
-from holdfast.bench.papers.altmeyer2025_pictures import names, network, stored
-from holdfast.bench.papers.altmeyer2025_reported import ACCURACY, EARLIER, LATER
-from holdfast.bench.run import run_paper, write_page
+from experiments.altmeyer2025 import experiment as altmeyer2025
+from experiments.altmeyer2025 import grid as altmeyer2025_grid
+from experiments.altmeyer2025 import setup as altmeyer2025_parts
+from experiments.altmeyer2025.experiment import LABELS
+from experiments.altmeyer2025.findings import checked
+from experiments.altmeyer2025.pictures import names, network, stored
+from experiments.altmeyer2025.reported import ACCURACY, EARLIER, LATER
+from experiments.altmeyer2025.setup import GUARDED, PICTURED, PLANES, SETTINGS, judge, prepare, taught, weights
+from experiments.run import run_paper, write_page
 
 ROOT = Path(__file__).parents[1]
 RESULTS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "bench_results/altmeyer2025").glob("*.json")}

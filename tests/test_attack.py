@@ -10,12 +10,12 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.robust.attack import validity_under_shift
-from holdfast.train.frozen import net_of
-from holdfast.train.second import Weights, losses
-from holdfast.train.shift import Attack, Batch, Shift
+from holdfast._core.row_random import RowRandom
+from holdfast.evaluation.shift_attack import validity_under_shift
+from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack_derivatives import Weights, losses
+from holdfast.retraining.frozen import net_of
 
 
 def points(n: int, seed: int = 0, classes: int = 2) -> tuple[pd.DataFrame, Any]:

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError
-from holdfast.network import mlp
-from holdfast.stack import Stack
-from holdfast.train.bank import ModelBank, Shelf
-from holdfast.train.families import FAMILIES, FOR_ESTIMATORS, Given, family
-from holdfast.train.fit import glorot, redrawn
-from holdfast.train.recipe import Recipe
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import Stack
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, Given, family
+from holdfast.retraining.loop import glorot, redrawn
+from holdfast.retraining.recipe import Recipe
 
 N = 61
 RNG = np.random.default_rng(0)
@@ -338,7 +338,7 @@ def test_scores_are_those_of_each_model(name: str) -> None:
 def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bank(families={"seed": 3})
     whole = made.scores(X)
-    monkeypatch.setattr("holdfast.train.bank.CELLS", 1)
+    monkeypatch.setattr("holdfast.retraining.bank.CELLS", 1)
     assert torch.equal(made.scores(X), whole)
 
 

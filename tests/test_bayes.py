@@ -10,8 +10,8 @@ from torch import Tensor, nn
 import conftest
 import holdfast as hf
 from conftest import N, mixed_schema, mixed_table, query_of, seeded
-from holdfast.network import mlp
-from holdfast.robust.bayes import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
+from holdfast.methods.rbr import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
+from holdfast.nn.architecture import mlp
 
 D = 4
 torch.set_num_threads(1)

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.bench.cells import Cells, Job
-from holdfast.bench.papers import black2022
-from holdfast.bench.run import run_paper, write_page
+from experiments.black2022 import experiment as black2022
+from experiments.cells import Cells, Job
+from experiments.run import run_paper, write_page
 from holdfast.errors import SettingError
 
 ROOT = Path(__file__).parent.parent

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from conftest import seeded
+from holdfast._core.rows import row_norm, unit
 from holdfast.errors import ModelError, SettingError
-from holdfast.geometry import row_norm, unit
-from holdfast.kernel import NTK, kernel
-from holdfast.network import mlp
-from holdfast.robust import bounds
-from holdfast.train.ntk import attacked, fit_ntk
+from holdfast.evaluation import bounds
+from holdfast.nn.architecture import mlp
+from holdfast.nn.ntk import NTK, kernel
+from holdfast.training.ntk import attacked, fit_ntk
 
 
 def gaussian(seed: int, *shape: int) -> Tensor:

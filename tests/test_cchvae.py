@@ -9,10 +9,10 @@ from torch import nn
 
 import holdfast as hf
 from conftest import Latent, points, query_of, seeded
-from holdfast.geometry import row_norm
-from holdfast.network import mlp
-from holdfast.search.cchvae import CCHVAE, retrace
-from holdfast.train.generative import Autoencoder, autoencoder
+from holdfast._core.rows import row_norm
+from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods.cchvae import CCHVAE, retrace
+from holdfast.nn.architecture import mlp
 
 D = 5
 BOX = hf.Schema.box(D)

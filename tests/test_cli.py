@@ -21,9 +21,9 @@ import typer
 from torch import nn
 
 import holdfast as hf
-from holdfast import cli
-from holdfast.data import read_table, records, write_table
-from holdfast.methods import METHODS
+from holdfast.cli import main as cli
+from holdfast.datasets import read_table, records, write_table
+from holdfast.registry import METHODS
 
 FORMATS = ("csv", "json", "parquet")
 QUICK = ("--set", "steps=10", "--set", "rounds=2")

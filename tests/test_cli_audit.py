@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import holdfast as hf
-from holdfast import cli
-from holdfast.cli_audit import percent
+from holdfast.cli import main as cli
+from holdfast.cli.audit import percent
 
 RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
 
@@ -19,7 +19,7 @@ RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
 def lender(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lender's files: training rows, recipe, answers."""
     here = tmp_path_factory.mktemp("lender")
-    data = hf.data.german_credit()
+    data = hf.datasets.german_credit()
     train, test = data.split()
     (here / "recipe.toml").write_text(RECIPE)
     model = hf.Recipe.load(here / "recipe.toml").fit(train.X, train.y, data.schema, classes=["denied", "approved"])
@@ -135,7 +135,7 @@ def test_a_part_does_not_overwrite_full_results(
         places.append(out)
         return []
 
-    monkeypatch.setattr("holdfast.bench.run.run_paper", run_paper)
+    monkeypatch.setattr("experiments.run.run_paper", run_paper)
     assert run("bench", "black2022", "--out", "results", *words).code == 0
     assert places == [Path("results") / place]
 

@@ -21,8 +21,8 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast import cli
-from holdfast.data import read_table, write_table
+from holdfast.cli import main as cli
+from holdfast.datasets import read_table, write_table
 from test_cli import Ran, run
 
 MODEL = "model.safetensors"

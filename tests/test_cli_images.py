@@ -18,14 +18,15 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast import cli, cli_images
-from holdfast.data import read_table, write_table
-from holdfast.density import FeatureDensity
-from holdfast.image.deduce import DeDUCE
-from holdfast.image.files import read_images, write_images
-from holdfast.image.model import ImageModel, holds_images
-from holdfast.image.result import ImageCounterfactuals
-from holdfast.methods import IMAGE_METHODS, METHODS, list_image_methods
+from holdfast.cli import images as cli_images
+from holdfast.cli import main as cli
+from holdfast.datasets import read_table, write_table
+from holdfast.images.deduce import DeDUCE
+from holdfast.images.io import read_images, write_images
+from holdfast.images.model import ImageModel, holds_images
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.models.density import FeatureDensity
+from holdfast.registry import IMAGE_METHODS, METHODS, list_image_methods
 from test_cli import Ran, Stream, run
 from test_cli_bad_input import refused
 from test_image_result import pixels_of
@@ -256,7 +257,7 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
     ran = explain("--quiet")
     assert (ran.code, ran.err) == (0, "")
     lines = json.loads(ran.out)
-    assert lines == json.loads(json.dumps(hf.data.records(answers.table())))
+    assert lines == json.loads(json.dumps(hf.datasets.records(answers.table())))
     assert lines[0].keys() == {
         "row", "label", "target", "status", "confidence", "pixels", "l1", "iterations", "reason"
     }  # fmt: skip

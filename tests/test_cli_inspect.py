@@ -23,8 +23,8 @@ from sklearn.svm import LinearSVC
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.cli import main
-from holdfast.network import mlp
+from holdfast.cli.main import main
+from holdfast.nn.architecture import mlp
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(60, 3)), columns=["a", "b", "c"])
@@ -265,8 +265,8 @@ def test_models_with_categories_of_their_own_take_tables_of_texts(
     schema = hf.Schema.infer(table)
     schema.save(tmp_path / "schema.toml")
     refused = texts[y == 0].reset_index(drop=True)
-    hf.data.write_table(refused, tmp_path / file)
-    read = hf.data.read_table(tmp_path / file, schema)
+    hf.datasets.write_table(refused, tmp_path / file)
+    read = hf.datasets.read_table(tmp_path / file, schema)
     pd.testing.assert_frame_equal(read, table[y == 0].reset_index(drop=True))
     words = ["explain", str(tmp_path / file), "--model", str(tmp_path / name), "--target", "1"]
     assert main([*words, "--schema", str(tmp_path / "schema.toml"), "--quiet"]) == 0
@@ -277,6 +277,6 @@ def test_models_with_categories_of_their_own_take_tables_of_texts(
     judge = hf.Model.load(tmp_path / name, schema)
     for other in (refused, refused.astype({"job": "category"}), refused.astype({"job": object})):
         assert judge.predict(other).tolist() == model.predict(read).tolist()
-    hf.data.write_table(refused.assign(job="w"), tmp_path / file)
+    hf.datasets.write_table(refused.assign(job="w"), tmp_path / file)
     assert main([*words, "--schema", str(tmp_path / "schema.toml")]) == 2
     assert "unknown level(s): 'w'" in capsys.readouterr().err

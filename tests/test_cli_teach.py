@@ -14,11 +14,11 @@ import pytest
 import typer
 
 import holdfast as hf
-from holdfast import cli
-from holdfast.cli_teach import OF_NETWORK, OF_OBJECTIVE, Lessons
-from holdfast.cli_train import labelled, split
-from holdfast.data import read_table, write_table
-from holdfast.train.tutor import Tutor
+from holdfast.cli import main as cli
+from holdfast.cli.train import labelled, split
+from holdfast.cli.train_counterfactual import OF_NETWORK, OF_OBJECTIVE, Lessons
+from holdfast.datasets import read_table, write_table
+from holdfast.training.counterfactual.generators import Tutor
 from test_cli import Ran, Stream, program, run
 from test_cli_bad_input import refused
 
@@ -106,14 +106,14 @@ def test_the_model_is_that_of_the_library_with_its_own_defaults() -> None:
         assert run(*GOOD, "--fixed", "age,weight", *words, "--epochs", 2).code == 0
         X, y, schema = labelled(Path("loans.csv"), "approved", None, ["age", "weight"])
         learn, _ = split(len(X), 0.25, more.get("seed", 0))
-        fit = hf.train.counterfactual(hf.Recipe(epochs=2), X.iloc[learn], y.iloc[learn], schema, **more)
+        fit = hf.train_counterfactual(hf.Recipe(epochs=2), X.iloc[learn], y.iloc[learn], schema, **more)
         assert hf.Model.load("counterfactual.safetensors").fingerprint() == fit.model.fingerprint(), words
 
 
 def test_help_tells_the_true_defaults() -> None:
     group: Any = typer.main.get_command(cli.app)
     said = {o.name: o.help for o in group.commands["train"].params if o.help and "default: " in o.help}
-    signature, paper = inspect.signature(hf.train.counterfactual).parameters, Tutor.of(None)
+    signature, paper = inspect.signature(hf.train_counterfactual).parameters, Tutor.of(None)
     true = {name: signature[name].default for name in said if name in signature}
     true |= {"generator": "eccco", "energy": paper.terms.energy, "tau": paper.terms.tau, "steps": paper.steps}
     true |= {f"l_{name}": getattr(paper.terms, name) for name in ("div", "reg", "adv")}
@@ -136,7 +136,7 @@ def test_settings_go_to_the_network_the_objective_or_the_generator() -> None:
     assert (search.epochs, search.latent, search.seed, search.steps, revise.recipe.epochs) == (3, 2, 5, 30, 4)
     assert Lessons.of([], 0).settings == {"generator": None}
     # Every argument of the library is a setting here, an option of its own, or of no use for a single network.
-    arguments = set(inspect.signature(hf.train.counterfactual).parameters)
+    arguments = set(inspect.signature(hf.train_counterfactual).parameters)
     apart = {
         "recipe",
         "X",

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import holdfast as hf
-from holdfast.data import read_table, write_table
+from holdfast.datasets import read_table, write_table
 from test_cli import run
 from test_cli_bad_input import refused
 

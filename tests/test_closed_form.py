@@ -9,7 +9,7 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.network import mlp
+from holdfast.nn.architecture import mlp
 from oracle import nearest_l1
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast.attribution import sensitivity
-from holdfast.comparison import FREE, HELD, Comparison, reduction
-from holdfast.plausibility import implausibility, mmd
-from holdfast.rounds import METRICS, Rounds, mean_where
+from holdfast.evaluation._rounds import METRICS, Rounds, mean_where
+from holdfast.evaluation.attribution import sensitivity
+from holdfast.evaluation.compare import FREE, HELD, Comparison, reduction
+from holdfast.evaluation.plausibility import implausibility, mmd
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {"rounds": 6, "rows": 5, "energies": (0.5, 5.0), "attack
 
 
 def network(seed: int) -> hf.Model:
-    return hf.train.network(TABLE, Y, SCHEMA, hidden=(8,), epochs=30, lr=0.02, batch_size=40, seed=seed)
+    return hf.train_network(TABLE, Y, SCHEMA, hidden=(8,), epochs=30, lr=0.02, batch_size=40, seed=seed)
 
 
 @pytest.fixture(scope="module")

@@ -45,11 +45,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
-from holdfast.black_box import BlackBox, Converted
-from holdfast.convert.blend import Blend, Ranks
-from holdfast.convert.columns import Column, Raw
-from holdfast.convert.match import handed_in, probes
-from holdfast.convert.nodes import Nodes, bisect, grow_codes
+from holdfast.models.black_box import BlackBox, Converted
+from holdfast.models.compiled.build import handed_in, probes
+from holdfast.models.compiled.preprocessing import Column, Raw
+from holdfast.models.compiled.tree_nodes import Nodes, bisect, grow_codes
+from holdfast.models.compiled.tree_program import Blend, Ranks
 
 torch.set_num_threads(1)
 Maker = Callable[[], Any]

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.data import load
-from holdfast.energy import decay
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.schema import Schema
-from holdfast.stack import Members, ModuleStack, Stack, stack_of
-from holdfast.train.contrast import COLUMNS, Lesson, Terms, Training, fit_contrast
-from holdfast.train.domain import Domain
-from holdfast.train.fit import Orders, Plan, RobustLoop
-from holdfast.train.nascent import Search, grow
-from holdfast.train.pairs import Draws, Pairs, Split
+from holdfast._core.progress import Progress
+from holdfast.datasets import load
+from holdfast.methods._energy import decay
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import Members, ModuleStack, Stack, stack_of
+from holdfast.retraining.loop import Orders, Plan, RobustLoop
+from holdfast.schema.schema import Schema
+from holdfast.training.counterfactual.domain import Domain
+from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training, fit_contrast
+from holdfast.training.counterfactual.pairs import Draws, Pairs, Split
+from holdfast.training.counterfactual.search import Search, grow
 
 F64 = torch.float64
 BAR = Progress(False, "")
@@ -286,7 +286,7 @@ def test_search_row_by_row_is_that_of_the_batch_and_of_the_book(
         one = grow(models, many[:, 7:8], wish[:, 7:8], how, domain)
         torch.testing.assert_close(one.end[:, 0], whole.end[:, 7], rtol=1e-10, atol=1e-10)
         with monkeypatch.context() as small:
-            small.setattr("holdfast.train.nascent.CELLS", 50)
+            small.setattr("holdfast.training.counterfactual.search.CELLS", 50)
             parts = grow(models, many, wish, how, domain)
         torch.testing.assert_close(parts.end, whole.end, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(parts.near, whole.near, rtol=1e-10, atol=1e-10)
@@ -512,7 +512,7 @@ def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
 def test_without_the_ridge_energies_run_away() -> None:
     data = load("linearly_separable", n=3000)
     schema = Schema.infer(data.X, scaling="none")
-    fit = hf.train.counterfactual(
+    fit = hf.train_counterfactual(
         hf.Recipe(hidden=(32,), epochs=15, batch_size=30), data.X, data.y, schema, tau=0.5, objective="energy",
         variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
     )  # fmt: skip
@@ -529,7 +529,7 @@ def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
     X = pd.DataFrame(rng.normal(size=(1000, 2)) + np.where(y == 1, 1.0, -1.0)[:, None], columns=["a", "b"])
     recipe, ratios = hf.Recipe(hidden=(), epochs=20, batch_size=50, lr=0.01), dict[str, Tensor]()
     for fixed in ("a", ""):
-        fit = hf.train.counterfactual(
+        fit = hf.train_counterfactual(
             recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), tau=0.5, seeds=10,
             variants={"taught": {}, "plain": {"objective": "plain"}}, n_counterfactuals=500,
         )  # fmt: skip
@@ -570,7 +570,7 @@ def test_counterfactuals_of_taught_networks_are_more_plausible(name: str, l_reg:
     data = load(name, n=4500)
     rows, test = data.take(range(3000)), data.take(range(3600, 4500))
     schema = Schema.infer(rows.X, scaling="none")
-    fit = hf.train.counterfactual(
+    fit = hf.train_counterfactual(
         hf.Recipe(hidden=(32,), epochs=100, batch_size=30), rows.X, rows.y, schema, tau=0.5, l_reg=l_reg, seeds=3,
         variants={"taught": {}, "plain": {"objective": "plain"}}, validation=(test.X, test.y),
     )  # fmt: skip
@@ -601,7 +601,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def taught(**settings: Any) -> Any:
     given: dict[str, Any] = {"recipe": SMALL, "X": TABLE, "y": Y, "schema": SCHEMA, "n_counterfactuals": 50, **settings}
-    return hf.train.counterfactual(**given)
+    return hf.train_counterfactual(**given)
 
 
 def test_networks_are_the_same_alone_and_beside_others() -> None:
@@ -676,7 +676,7 @@ def test_generators_and_their_settings_count() -> None:
 
 
 def test_the_search_in_codes_follows_the_gradient_through_the_decoder() -> None:
-    from holdfast.train.generative import autoencoder
+    from holdfast.methods._autoencoder import autoencoder
 
     x, _ = task(2)
     schema = Schema.infer(pd.DataFrame(x.numpy(), columns=list("abcd")), scaling="none")

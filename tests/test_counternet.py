@@ -26,8 +26,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import holdfast as hf
 from conftest import mixed_schema, mixed_table
 from holdfast.errors import FileError, SettingError
-from holdfast.promises import violations
-from holdfast.status import Status
+from holdfast.schema.verify import violations
+from holdfast.target import Status
 
 SMALL: dict[str, Any] = {
     "encoder": (8,),

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.crossing import Crossing, Spread, cross_validity, spread, validity_matrix
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.plot_shift import COLOURS, data_size, pareto, strength, validity_heatmap
-from holdfast.stack import stack_of
-from holdfast.status import Status
-from holdfast.train.bank import ModelBank, Shelf
-from holdfast.train.recipe import Recipe
+from holdfast.evaluation.cross_validity import Crossing, Spread, cross_validity, spread, validity_matrix
+from holdfast.nn.stack import stack_of
+from holdfast.render.charts.shift import COLOURS, data_size, pareto, strength, validity_heatmap
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.recipe import Recipe
+from holdfast.target import Status
 
 X1 = torch.tensor([[1.0, 0, 1], [1, 1, 0], [0, 1, 0], [0, 1, 1]])
 X2 = torch.tensor([[1.0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0]])

@@ -10,18 +10,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from holdfast.retraining.recipe import train_network
 
 import holdfast as hf
-from holdfast.cli import main
-from holdfast.data import CATALOGUE, ImagesName, TableName, convert
-from holdfast.data.codes import COLUMNS, SOUTH_GERMAN, STATLOG
-from holdfast.data.sources import FILES
+from holdfast.cli.main import main
+from holdfast.datasets import CATALOGUE, ImagesName, TableName
+from holdfast.datasets import published_formats as convert
+from holdfast.datasets.codes import COLUMNS, SOUTH_GERMAN, STATLOG
+from holdfast.datasets.sources import FILES
 from holdfast.errors import FileError, SettingError
-from holdfast.train import network
 
 
 def test_the_shipped_data_is_whole_and_has_its_notice() -> None:
-    data = hf.data.load("german_credit")
+    data = hf.datasets.load("german_credit")
     assert data.X.shape == (1000, 20)
     assert (data.y == "approved").sum() == 700
     assert data.X.notna().all().all()
@@ -32,7 +33,7 @@ def test_the_shipped_data_is_whole_and_has_its_notice() -> None:
 
 
 def test_split_is_seeded_and_loses_nobody() -> None:
-    data = hf.data.german_credit()
+    data = hf.datasets.german_credit()
     train, test = data.split(test=0.2, seed=3)
     assert (len(train.X), len(test.X)) == (800, 200)
     assert sorted([*train.X.index, *test.X.index]) == list(range(1000))
@@ -43,7 +44,7 @@ def test_split_is_seeded_and_loses_nobody() -> None:
 @pytest.mark.data
 def test_heloc_from_the_data_directory(data_dir: Path) -> None:
     assert data_dir.is_dir()
-    data = hf.data.load("heloc")
+    data = hf.datasets.load("heloc")
     assert data.X.shape == (9871, 23)
     assert set(data.y) == {"Good", "Bad"}
     x = data.schema.encode(data.X)
@@ -55,49 +56,49 @@ def test_missing_data_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FileError, match=r"get it from the FICO community.*set HOLDFAST_DATA"):
-        hf.data.load("heloc")
+        hf.datasets.load("heloc")
     with pytest.raises(FileError, match="set HOLDFAST_DATA"):
-        hf.data.data_file("heloc/heloc.csv.gz")
+        hf.datasets.data_file("heloc/heloc.csv.gz")
     monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
     with pytest.raises(FileError, match="no file 'heloc/heloc"):
-        hf.data.load("heloc")
+        hf.datasets.load("heloc")
     with pytest.raises(FileError, match="no file 'heloc/heloc"):
-        hf.data.data_file("heloc/heloc.csv.gz")
+        hf.datasets.data_file("heloc/heloc.csv.gz")
     with pytest.raises(FileError, match="did you mean 'heloc'"):
-        hf.data.load("helok")
+        hf.datasets.load("helok")
     with pytest.raises(SettingError, match="seeds"):
-        hf.data.load("moons", seeds=3)
+        hf.datasets.load("moons", seeds=3)
 
 
 # ---- every dataset
 
 
 @pytest.fixture(params=sorted(get_args(TableName)))
-def table(request: pytest.FixtureRequest) -> hf.data.Dataset:
+def table(request: pytest.FixtureRequest) -> hf.datasets.Dataset:
     return loaded(request, request.param)
 
 
 @pytest.fixture(params=sorted(get_args(ImagesName)))
-def images(request: pytest.FixtureRequest) -> hf.data.Images:
+def images(request: pytest.FixtureRequest) -> hf.datasets.Images:
     return loaded(request, request.param)
 
 
 def loaded(request: pytest.FixtureRequest, name: str) -> Any:
     if CATALOGUE[name].files:
         request.getfixturevalue("data_dir")
-    return hf.data.load(name)
+    return hf.datasets.load(name)
 
 
 def test_the_names_for_type_checkers_are_all_there_are() -> None:
-    assert {*get_args(TableName), *get_args(ImagesName)} == set(hf.data.DATASETS) == set(CATALOGUE)
-    for name, function in hf.data.DATASETS.items():
-        assert getattr(hf.data, name) is function
+    assert {*get_args(TableName), *get_args(ImagesName)} == set(hf.datasets.DATASETS) == set(CATALOGUE)
+    for name, function in hf.datasets.DATASETS.items():
+        assert getattr(hf.datasets, name) is function
         assert function.__doc__
     used = {path for about in CATALOGUE.values() for path in about.files}
     assert used == set(FILES)
 
 
-def test_a_table_is_what_the_catalogue_says(table: hf.data.Dataset) -> None:
+def test_a_table_is_what_the_catalogue_says(table: hf.datasets.Dataset) -> None:
     about = CATALOGUE[table.name]
     assert (*table.X.shape, table.y.nunique()) == (about.rows, about.columns, about.classes)
     assert len(table.y) == len(table) == about.rows
@@ -118,7 +119,7 @@ def test_a_table_is_what_the_catalogue_says(table: hf.data.Dataset) -> None:
         assert attribute is None or (attribute.index.equals(table.X.index) and attribute.notna().all())
 
 
-def test_a_table_splits_as_asked(table: hf.data.Dataset) -> None:
+def test_a_table_splits_as_asked(table: hf.datasets.Dataset) -> None:
     table = table if len(table) < 50000 else table.take(np.arange(5000))
     for paper, test in table.papers.items():
         train, asked = table.paper_split(paper, seed=1)
@@ -153,7 +154,7 @@ def test_a_table_splits_as_asked(table: hf.data.Dataset) -> None:
             table.part("nowhere")
 
 
-def test_images_are_what_the_catalogue_says(images: hf.data.Images) -> None:
+def test_images_are_what_the_catalogue_says(images: hf.datasets.Images) -> None:
     about = CATALOGUE[images.name]
     assert images.X.shape == (len(images), 28, 28) == (about.rows, 28, 28)
     assert images.X.dtype == np.uint8
@@ -179,28 +180,28 @@ def test_every_file_has_the_checksums_it_is_known_by(data_dir: Path) -> None:
 @pytest.mark.data
 def test_sizes_that_papers_report(data_dir: Path) -> None:
     assert data_dir.is_dir()
-    years = hf.data.load("sba_loan", rocoursenet=True)
+    years = hf.datasets.load("sba_loan", rocoursenet=True)
     assert years.schema.width == 110
     assert [len(years.part(year)) for year in (1994, 2006, 2009)] == [16230, 51124, 11009]
     assert [len(side) for side in years.part(2009).paper_split("rocoursenet")] == [8257, 2752]
-    pupils = hf.data.load("student", rocoursenet=True)
+    pupils = hf.datasets.load("student", rocoursenet=True)
     assert pupils.schema.width == 83
     assert [int((pupils.part(s).y == "high").sum()) for s in ("GP", "MS")] == [146, 48]
-    assert {hf.data.load(f"german_rocoursenet_{w}").schema.width for w in ("original", "corrected")} == {19}
-    assert len(hf.data.load("taiwan_credit").balanced()) == 13272
-    balanced = hf.data.load("give_me_some_credit").balanced(seed=1)
+    assert {hf.datasets.load(f"german_rocoursenet_{w}").schema.width for w in ("original", "corrected")} == {19}
+    assert len(hf.datasets.load("taiwan_credit").balanced()) == 13272
+    balanced = hf.datasets.load("give_me_some_credit").balanced(seed=1)
     assert balanced.y.value_counts().tolist() == [8357, 8357]
-    assert len(hf.data.load("adult").part("train")) == 32561
-    assert [len(side) for side in hf.data.load("seizure").paper_split("black2022")] == [7950, 3550]
-    assert [len(side) for side in hf.data.load("heloc_full").paper_split("black2022")] == [7844, 2615]
-    warfarin = hf.data.load("warfarin")
+    assert len(hf.datasets.load("adult").part("train")) == 32561
+    assert [len(side) for side in hf.datasets.load("seizure").paper_split("black2022")] == [7950, 3550]
+    assert [len(side) for side in hf.datasets.load("heloc_full").paper_split("black2022")] == [7844, 2615]
+    warfarin = hf.datasets.load("warfarin")
     assert set(warfarin.y) == {"low", "medium", "high"}
     assert warfarin.schema["CYP2C9 consensus"].change == "fixed"
 
 
 @pytest.mark.data
 def test_the_two_german_files_are_of_the_same_people(data_dir: Path) -> None:
-    before, after = hf.data.load("german_statlog"), hf.data.load("south_german")
+    before, after = hf.datasets.load("german_statlog"), hf.datasets.load("south_german")
     pairs = pd.read_csv(data_dir / "german_credit" / "row_map.csv.gz")
     old, new = before.take(pairs["statlog_row"]), after.take(pairs["south_german_row"])
     assert (old.y.to_numpy() == new.y.to_numpy()).all()
@@ -212,31 +213,31 @@ def test_the_two_german_files_are_of_the_same_people(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", [n for n, about in CATALOGUE.items() if about.source == "generated"])
 def test_generated_tables_come_from_their_seed(name: str) -> None:
-    first, again, other = (hf.data.load(name, n=101, seed=s) for s in (1, 1, 2))
+    first, again, other = (hf.datasets.load(name, n=101, seed=s) for s in (1, 1, 2))
     assert first.X.equals(again.X)
     assert not first.X.equals(other.X)
     assert len(first) == (202 if name.endswith("shift") else 101)
     with pytest.raises(SettingError, match="n must be"):
-        hf.data.load(name, n=1)
+        hf.datasets.load(name, n=1)
 
 
 def test_blobs_and_circles_are_as_separable_as_they_should_be() -> None:
     for name, low, high in (("linearly_separable", 1.0, 1.0), ("overlapping", 0.9, 0.94)):
-        data = hf.data.load(name)
+        data = hf.datasets.load(name)
         right = ((data.X.sum(axis=1) > 0) == (data.y == "yes")).mean()
         assert low <= right <= high
-    data = hf.data.load("circles")
+    data = hf.datasets.load("circles")
     radius = np.hypot(data.X["x1"], data.X["x2"])
     assert ((radius < 0.5) == (data.y == "yes")).mean() > 0.98
 
 
 def test_the_shifts_move_what_they_say() -> None:
-    inputs = hf.data.load("covariate_shift", n=20000)
+    inputs = hf.datasets.load("covariate_shift", n=20000)
     before, after = inputs.part("before"), inputs.part("after")
     assert before.X.mean().tolist() == pytest.approx([0.5, 0], abs=0.02)
     assert after.X.mean().tolist() == pytest.approx([0, 0.5], abs=0.02)
     assert before.X.std().tolist() == pytest.approx([0.5, 0.3], abs=0.02)
-    outcomes = hf.data.load("label_shift", n=20000)
+    outcomes = hf.datasets.load("label_shift", n=20000)
     shares = [float((outcomes.part(side).y == "yes").mean()) for side in ("before", "after")]
     assert shares == pytest.approx([0.6, 0.3], abs=0.02)
 
@@ -289,15 +290,15 @@ def test_training_is_seeded_and_leaves_the_callers_generator_alone() -> None:
     schema = hf.Schema.infer(X)
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    first, again, other = (network(X, y, schema, hidden=(8,), epochs=20, lr=0.01, seed=s) for s in (1, 1, 2))
+    first, again, other = (train_network(X, y, schema, hidden=(8,), epochs=20, lr=0.01, seed=s) for s in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()
     assert first.classes == ("no", "yes")
     assert (first.predict(X) == y).mean() > 0.95
     with pytest.raises(hf.HoldfastError, match="as many outcomes as rows"):
-        network(X, y[:5], schema)
+        train_network(X, y[:5], schema)
     with pytest.raises(hf.HoldfastError, match="two known classes"):
-        network(X, pd.Series(["yes"] * 300), schema)
+        train_network(X, pd.Series(["yes"] * 300), schema)
 
 
 def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +307,7 @@ def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], mon
     shown = capsys.readouterr().out
     assert main(["datasets", "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in entries] == sorted(hf.data.DATASETS)
+    assert [entry["name"] for entry in entries] == sorted(hf.datasets.DATASETS)
     for entry in entries:
         for cell in (entry["name"], f"{entry['rows']:,}", entry["licence"], entry["source"], entry["at_hand"]):
             assert cell in shown
@@ -326,11 +327,11 @@ def test_a_table_read_with_its_schema_has_the_types_it_had(file: str, tmp_path: 
         rooms=pd.array([1, None, 3], "Int64"),
     )
     schema = hf.Schema.infer(table)
-    hf.data.write_table(table, tmp_path / file)
-    pd.testing.assert_frame_equal(hf.data.read_table(tmp_path / file, schema), table[list(table.columns)])
-    assert list(hf.data.read_table(tmp_path / file, schema.change(job={"dtype": ""}))["job"]) == ["x", "y", "x"]
-    hf.data.write_table(table.assign(small=300, job="w", own=2), tmp_path / file)
-    read = hf.data.read_table(tmp_path / file, schema)  # none of these fits, so all stay to be named
+    hf.datasets.write_table(table, tmp_path / file)
+    pd.testing.assert_frame_equal(hf.datasets.read_table(tmp_path / file, schema), table[list(table.columns)])
+    assert list(hf.datasets.read_table(tmp_path / file, schema.change(job={"dtype": ""}))["job"]) == ["x", "y", "x"]
+    hf.datasets.write_table(table.assign(small=300, job="w", own=2), tmp_path / file)
+    read = hf.datasets.read_table(tmp_path / file, schema)  # none of these fits, so all stay to be named
     assert (read["small"].tolist(), read["job"].tolist(), read["own"].tolist()) == ([300] * 3, ["w"] * 3, [2] * 3)
     with pytest.raises(hf.HoldfastError, match="neither True nor False"):
         schema.encode(read)

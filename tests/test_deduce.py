@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from torch.nn.utils import spectral_norm as old_spectral_norm
 from torch.nn.utils.parametrizations import spectral_norm
 
-from holdfast.density import FeatureDensity, Gaussians
 from holdfast.errors import ModelError, SettingError
-from holdfast.image.deduce import DeDUCE, cross_entropy, relative_gradient
-from holdfast.image.jsma import JSMA
-from holdfast.image.model import ImageModel
-from holdfast.stack import lent_generator
+from holdfast.images.deduce import DeDUCE, cross_entropy, relative_gradient
+from holdfast.images.jsma import JSMA
+from holdfast.images.model import ImageModel
+from holdfast.models.density import FeatureDensity, Gaussians
+from holdfast.nn.stack import lent_generator
 from holdfast.target import Goal
 from images import cnn, digits, linear, spectral
 

@@ -15,12 +15,12 @@ from torch.distributions import MultivariateNormal
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.density import JITTER, FeatureDensity, Gaussians
 from holdfast.errors import ModelError, SettingError
-from holdfast.image.jsma import JSMA
-from holdfast.image.model import ImageModel
-from holdfast.network import mlp
-from holdfast.status import Status
+from holdfast.images.jsma import JSMA
+from holdfast.images.model import ImageModel
+from holdfast.models.density import JITTER, FeatureDensity, Gaussians
+from holdfast.nn.architecture import mlp
+from holdfast.target import Status
 
 
 def cloud(n: int = 90, f: int = 5, k: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -138,7 +138,7 @@ def test_many_rows_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     z, y = cloud()
     g = Gaussians.of(z, y, 3)
     whole = g.of_class(z, y)
-    monkeypatch.setattr("holdfast.density.CELLS", 1)  # two rows at once, whatever the features
+    monkeypatch.setattr("holdfast.models.density.CELLS", 1)  # two rows at once, whatever the features
     parts = g.of_class(z[:89], y[:89])
     assert torch.equal(parts[0], whole[0][:89])
     assert torch.equal(parts[1], whole[1][:89])

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.bench.papers import altmeyer2025, black2022, krishna2024_claims
-from holdfast.methods import list_image_methods
+from experiments.altmeyer2025 import experiment as altmeyer2025
+from experiments.black2022 import experiment as black2022
+from experiments.krishna2024 import claims as krishna2024_claims
+from holdfast.registry import list_image_methods
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,8 +47,8 @@ def test_contributing_code_is_a_lawful_method() -> None:
     (code,) = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python")
     assert len(code.splitlines()) <= 40
     exec(compile(code, "CONTRIBUTING.md", "exec"), space)
-    data = hf.data.german_credit()
-    model = hf.train.network(data.X, data.y, data.schema, classes=["denied", "approved"], epochs=3)
+    data = hf.datasets.german_credit()
+    model = hf.train_network(data.X, data.y, data.schema, classes=["denied", "approved"], epochs=3)
     rows = data.X[model.predict(data.X) == "denied"].head(9)
     method = space["Straight"](length=0.3)
     cfs = method.explain(model, rows, "approved")

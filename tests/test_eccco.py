@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.energy import decay
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.search.eccco import EnergyWalk, set_size
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods._energy import decay
+from holdfast.methods.eccco import EnergyWalk, set_size
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 
 D = 5
 WIDE = hf.Schema.box(D, -50, 50)

@@ -11,12 +11,12 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.image.ensemble import Ensemble, Several, Stacked, Trainable, architecture, fit_members, pooled, step
-from holdfast.image.greedy_ensemble import GreedyEnsemble
-from holdfast.image.model import ImageModel, as_images
-from holdfast.progress import Progress
+from holdfast._core.progress import Progress
+from holdfast.images.ensemble import Ensemble, Several, Stacked, Trainable, architecture, fit_members, pooled, step
+from holdfast.images.greedy_ensemble import GreedyEnsemble
+from holdfast.images.model import ImageModel, as_images
+from holdfast.retraining.loop import Loop, Plan, derived
 from holdfast.target import Goal
-from holdfast.train.fit import Loop, Plan, derived
 
 SIZES, SEEDS = [6, 5, 4, 3], (11, 12, 13)
 SMALL: dict[str, Any] = {"members": 3, "hidden": (16, 12), "epochs": 4, "batch_size": 64, "lr": 5e-3}
@@ -332,5 +332,5 @@ def test_any_model_is_an_ensemble_of_one() -> None:
     torch.testing.assert_close(cfs.x_cf.flatten(), torch.tensor([0.8, 0.0]))
     assert float(cfs.confidence[0]) == pytest.approx(1 / (1 + math.exp(-2.8)), rel=1e-5)
     assert hf.GreedyEnsemble is GreedyEnsemble
-    assert hf.image.Ensemble is Ensemble
+    assert hf.images.Ensemble is Ensemble
     assert isinstance(Ensemble.of([model]).module, Several)

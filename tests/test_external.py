@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.search.external import GravityWalk
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods.gravitational import GravityWalk
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 
 D = 4
 WIDE = hf.Schema.box(D, -50, 50)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from holdfast.errors import SchemaError
-from holdfast.feature import Feature, Rule, dtype_name
+from holdfast.schema.feature import Feature, Rule, dtype_name
 
 # ---- a feature that contradicts itself
 

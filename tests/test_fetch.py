@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.data import convert, fetch
-from holdfast.data.fetch import File
-from holdfast.data.sources import FILES
+from holdfast.datasets import fetch
+from holdfast.datasets import published_formats as convert
+from holdfast.datasets.fetch import File
+from holdfast.datasets.sources import FILES
 from holdfast.errors import FileError
 
 CONTENT = b"a,b\n" + b"1,2\n" * 5000
@@ -182,10 +183,10 @@ def test_a_dataset_through_the_whole_path(server: Server, monkeypatch: pytest.Mo
     path = "law_school/law_data.csv.gz"
     known = replace(FILES[path], content=sha256(data), urls=(server.url("law.csv", data),))
     monkeypatch.setitem(FILES, path, known)
-    law = [entry for entry in hf.data.describe() if entry["name"] == "law_school"]
+    law = [entry for entry in hf.datasets.describe() if entry["name"] == "law_school"]
     assert law[0]["at_hand"] == "can be downloaded"
     for _ in range(2):
-        assert hf.data.load("law_school").y.tolist() == ["passed", "failed"]
+        assert hf.datasets.load("law_school").y.tolist() == ["passed", "failed"]
     assert len(server.asked) == 1
 
 
@@ -232,7 +233,7 @@ def test_the_config_file_names_the_data_directory(places: Path, monkeypatch: pyt
     config.write_text(f'data = "{(places / "one").as_posix()}"\n')
     assert fetch.data_directory() == (places / "one", str(config))
     with pytest.raises(FileError, match=r"no file 'heloc/heloc.csv.gz' in the data directory .*config.toml"):
-        hf.data.load("heloc")
+        hf.datasets.load("heloc")
     monkeypatch.setenv("HOLDFAST_DATA", str(places / "two"))
     assert fetch.data_directory() == (places / "two", "HOLDFAST_DATA")
     monkeypatch.delenv("HOLDFAST_DATA")

@@ -38,15 +38,16 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.convert.boosters import PLAIN
 from holdfast.errors import FileError, UnsafeFileError
-from holdfast.files import bounded, ubjson
-from holdfast.files import lightgbm as own_lightgbm
-from holdfast.files import skops as own_skops
-from holdfast.files import xgboost as own_xgboost
-from holdfast.files.child import try_in_child
-from holdfast.files.kind import kind_of
-from holdfast.network import mlp
+from holdfast.models.compiled.from_boosters import PLAIN
+from holdfast.models.formats import lightgbm as own_lightgbm
+from holdfast.models.formats import limits as bounded
+from holdfast.models.formats import ubjson
+from holdfast.models.formats import xgboost as own_xgboost
+from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.sandbox import try_in_child
+from holdfast.models.formats.skops import reader as own_skops
+from holdfast.nn.architecture import mlp
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(80, 3)), columns=["a", "b", "c"])

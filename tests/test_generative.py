@@ -12,8 +12,8 @@ from torch import nn
 
 import holdfast as hf
 from conftest import points, seeded
-from holdfast.network import mlp
-from holdfast.train.generative import Autoencoder, autoencoder, group_softmax, group_softmax_pull
+from holdfast.methods._autoencoder import Autoencoder, autoencoder, group_softmax, group_softmax_pull
+from holdfast.nn.architecture import mlp
 
 WIDTH, LATENT = 8, 3
 GROUPS = torch.tensor([[1, 2, 3], [6, 7, 8]])  # columns 1 to 3, and 6 and 7 (padded with d = 8)

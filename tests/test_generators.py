@@ -12,12 +12,9 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.network import mlp
-from holdfast.reach import Reach
-from holdfast.robust.attack import validity_under_shift
-from holdfast.train import parametric
-from holdfast.train.frozen import members_of, net_of
-from holdfast.train.parametric import (
+from holdfast.evaluation.shift_attack import validity_under_shift
+from holdfast.methods.amortized import _generator_loop as parametric
+from holdfast.methods.amortized._generator_loop import (
     Direct,
     GeneratorStack,
     Kind,
@@ -30,9 +27,12 @@ from holdfast.train.parametric import (
     sigmoids,
     with_wish,
 )
-from holdfast.train.second import AnyModule, Leaky, Net, Weights
-from holdfast.train.shift import Batch, Shift
-from holdfast.train.side import by_seed
+from holdfast.methods.amortized._parallel import by_seed
+from holdfast.methods.amortized.virtual_shift import Batch, Shift
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
+from holdfast.retraining.frozen import members_of, net_of
+from holdfast.schema.feasible import Reach
 
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
@@ -281,12 +281,12 @@ def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:
     for e in (hf.CFModel(hidden=(6,), epochs=2), hf.VAECF(hidden=(6,), samples=2, epochs=2)):
         plain = pickle.loads(pickle.dumps(e)).fit(table, model)
         for same in (
-            hf.train.robustify(e, model, table, y, shift=None),
-            hf.train.robustify(e, model, table, y, shift=Shift(outer=0)),
+            hf.robustify(e, model, table, y, shift=None),
+            hf.robustify(e, model, table, y, shift=Shift(outer=0)),
         ):
             for mine, theirs in zip(same.networks_.layers, plain.networks_.layers, strict=True):
                 assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True))
-        other = hf.train.robustify(e, model, table, y)
+        other = hf.robustify(e, model, table, y)
         assert other.shift == Shift()
         assert not torch.equal(other.networks_.layers[0][0].weight, plain.networks_.layers[0][0].weight)
         assert e.shift is None
@@ -302,7 +302,7 @@ def test_the_model_stays_as_it_is() -> None:
     next(module.parameters()).requires_grad_(False)
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    hf.train.robustify(hf.VAECF(hidden=(6,), samples=2, epochs=1), model, table, y)
+    hf.robustify(hf.VAECF(hidden=(6,), samples=2, epochs=1), model, table, y)
     assert model.fingerprint() == mark
     assert all(torch.equal(before[k], v) for k, v in module.state_dict().items())
     assert all(m.training for m in module.modules())
@@ -369,7 +369,7 @@ def test_errors_name_the_thing(task: Any) -> None:
     with pytest.raises(hf.HoldfastError, match="outcomes y"):
         hf.CFModel(shift=Shift()).fit_against(table, model)
     with pytest.raises(hf.HoldfastError, match="Descent is no parametric generator"):
-        hf.train.robustify(hf.Descent(), model, table, y)
+        hf.robustify(hf.Descent(), model, table, y)
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 2), nn.Softmax(1)), model.schema)
     with pytest.raises(hf.HoldfastError, match=r"VAECF needs the logits.*returns probabilities"):
         hf.VAECF().fit(table, soft)
@@ -379,9 +379,9 @@ def test_errors_name_the_thing(task: Any) -> None:
     with pytest.raises(hf.HoldfastError, match="at least one row of 3 columns"):
         hf.CFModel().fit(torch.zeros(4, 2), model)
     with pytest.raises(hf.HoldfastError, match="schedule must be"):
-        hf.train.robustify(SHORT, model, table, y, schedule="cubic")
+        hf.robustify(SHORT, model, table, y, schedule="cubic")
     with pytest.raises(hf.HoldfastError, match="outcomes"):
-        hf.train.robustify(SHORT, model, table, y[:5])
+        hf.robustify(SHORT, model, table, y[:5])
     for wrong in ({"hidden": ()}, {"hidden": 3}, {"dropout": 1.0}, {"l2": -1.0}, {"epochs": 0}, {"lr": 0.0}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             hf.CFModel(**wrong).fit(table, model)

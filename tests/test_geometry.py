@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from holdfast.geometry import ROW_BLOCK, RowRandom, clip_norm, pad_rows, per_row, row_norm, unit
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import ROW_BLOCK, clip_norm, pad_rows, per_row, row_norm, unit
 
 
 def test_row_norms_by_hand() -> None:

@@ -7,17 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
-from holdfast.explainer import Clock
-from holdfast.geometry import RowRandom
-from holdfast.image.deduce import DeDUCE
-from holdfast.image.explainer import ImageQuery
-from holdfast.image.greedy import GreedyPixels, Slots
-from holdfast.image.jsma import JSMA
-from holdfast.image.model import ImageModel
-from holdfast.progress import Progress
-from holdfast.status import Status
-from holdfast.target import Goal
+from holdfast.images.deduce import DeDUCE
+from holdfast.images.explainer import ImageQuery
+from holdfast.images.greedy import GreedyPixels, Slots
+from holdfast.images.jsma import JSMA
+from holdfast.images.model import ImageModel
+from holdfast.problem import Clock
+from holdfast.target import Goal, Status
 from images import Scripted, cnn, digits, linear
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.bench.papers import guo2023, guo2023_curves, guo2023_parts
-from holdfast.bench.papers.guo2023_parts import AUTHORS, KEPT, OURS, SETTINGS, Task, crossed, figures, harden, prepare
-from holdfast.bench.papers.guo2023_reported import REPORTED
-from holdfast.bench.run import run_paper, write_page
-from holdfast.feature import Feature
-from holdfast.schema import Schema
+from experiments.guo2023 import curves as guo2023_curves
+from experiments.guo2023 import experiment as guo2023
+from experiments.guo2023 import setup as guo2023_parts
+from experiments.guo2023.reported import REPORTED
+from experiments.guo2023.setup import AUTHORS, KEPT, OURS, SETTINGS, Task, crossed, figures, harden, prepare
+from experiments.run import run_paper, write_page
+from holdfast.schema.feature import Feature
+from holdfast.schema.schema import Schema
 
 ROOT = Path(__file__).parents[1]
 

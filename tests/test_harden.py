@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.adversary import Adversary
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.robust.evasion import attack_rows, attacked_accuracy
-from holdfast.stack import ModuleStack, Stack, cross_entropy, stack_of
-from holdfast.train.fit import Harder, Loop, Plan, RobustLoop
-from holdfast.train.harden import adversarial
-from holdfast.train.recipe import Recipe
+from holdfast._core.progress import Progress
+from holdfast.evaluation.attacks import attack_rows, attacked_accuracy
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
+from holdfast.retraining.attacks import Adversary
+from holdfast.retraining.loop import Harder, Loop, Plan, RobustLoop
+from holdfast.retraining.recipe import Recipe
+from holdfast.training.adversarial import train_adversarial
 from methods import mixed_schema, mixed_table
 
 F64 = torch.float64
@@ -145,7 +145,7 @@ def test_ascent_by_hand_is_that_of_autograd_up_to_a_positive_factor(outputs: int
 
 
 def test_a_network_is_the_same_alone_and_beside_others() -> None:
-    both = adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1, 0.3], seeds=2, seed=5)
+    both = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1, 0.3], seeds=2, seed=5)
     x = SCHEMA.encode(TABLE)
     for epsilon, seed in ((0.0, 0), (0.1, 1), (0.3, 0)):
         alone = Recipe(hidden=(6,), epochs=3, batch_size=32, lr=0.01, epsilon=epsilon).fit(
@@ -155,7 +155,7 @@ def test_a_network_is_the_same_alone_and_beside_others() -> None:
             torch.testing.assert_close(both.model(epsilon, seed)(x), alone(x), rtol=1e-4, atol=1e-5)
     assert both.bank.families == {"epsilon 0": 2, "epsilon 0.1": 2, "epsilon 0.3": 2}
     assert not torch.equal(both.model(0.0)(x), both.model(0.1)(x))
-    again = adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1, 0.3], seeds=2, seed=5)
+    again = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1, 0.3], seeds=2, seed=5)
     assert again.bank.fingerprint() == both.bank.fingerprint()
     assert again.bank.members() == both.bank.members()
     assert len(both.bank.members()) == 6
@@ -163,7 +163,7 @@ def test_a_network_is_the_same_alone_and_beside_others() -> None:
 
 def test_epsilon_zero_is_plain_training_bit_for_bit_and_known_by_the_same_origin() -> None:
     plain = hf.ModelBank.retrain(SMALL, TABLE, Y, SCHEMA, families={"seed_and_order": 1}, seed=4)
-    hard = adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0], seed=5)
+    hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0], seed=5)
     x = SCHEMA.encode(TABLE)
     torch.testing.assert_close(plain.scores(x), hard.bank.scores(x), rtol=0, atol=0)
     assert plain.members() == hard.bank.members()
@@ -200,7 +200,7 @@ def test_hardened_networks_keep_more_accuracy_under_attack() -> None:
     y = pd.Series((x @ torch.tensor([2.0, -1, 0.3, 0.3, -0.3, 0.3]) > 0.8).long().numpy())
     schema = hf.Schema.infer(table, scaling="minmax")
     for hidden in ((), (12,)):
-        hard = adversarial(Recipe(hidden=hidden, epochs=40, lr=0.02), table, y, schema, epsilon=[0, 0.1, 0.2])
+        hard = train_adversarial(Recipe(hidden=hidden, epochs=40, lr=0.02), table, y, schema, epsilon=[0, 0.1, 0.2])
         kept = attacked_accuracy(hard.bank, table, y, epsilon=0.15)
         assert kept[0] < kept[1]
         assert kept[0] < kept[2]
@@ -223,7 +223,7 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
     x, labels = SCHEMA.encode(TABLE), torch.tensor((Y == "yes").to_numpy()).long()
     first = {name: value.clone() for name, value in module.state_dict().items()}
     # The order of the second epoch comes from the same generator.
-    from holdfast.train.fit import Orders
+    from holdfast.retraining.loop import Orders
 
     orders = Orders(Plan((0,), (0,)), len(x))
     orders.next()
@@ -241,7 +241,7 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
 
 
 def test_a_bank_is_attacked_as_its_models_are() -> None:
-    hard = adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.2], seeds=2)
+    hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.2], seeds=2)
     for settings in ({}, {"steps": 1, "size": 1.0, "start": False}, {"norm": "l2", "steps": 5}):
         all_rows = attack_rows(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         kept = attacked_accuracy(hard.bank, TABLE, Y, epsilon=0.2, **settings)
@@ -296,7 +296,7 @@ def test_errors_name_the_thing() -> None:
     with pytest.raises(hf.HoldfastError, match="only networks"):
         Recipe(estimator=LogisticRegression(), epsilon=0.1)
     with pytest.raises(hf.HoldfastError, match="only networks"):
-        adversarial(LogisticRegression(), TABLE, Y, SCHEMA)
+        train_adversarial(LogisticRegression(), TABLE, Y, SCHEMA)
     for epsilon, said in (
         ([], "list of radii"),
         ([0.1, 0.1], "must grow"),
@@ -304,10 +304,10 @@ def test_errors_name_the_thing() -> None:
         ([-1], "at least 0"),
     ):
         with pytest.raises(hf.HoldfastError, match=said):
-            adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=epsilon)
+            train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=epsilon)
     with pytest.raises(hf.HoldfastError, match="seeds must be"):
-        adversarial(SMALL, TABLE, Y, SCHEMA, seeds=0)
-    hard = adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1])
+        train_adversarial(SMALL, TABLE, Y, SCHEMA, seeds=0)
+    hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.1])
     with pytest.raises(hf.HoldfastError, match=r"no network was trained with epsilon 0\.2"):
         hard.model(0.2)
     with pytest.raises(hf.HoldfastError, match="no number 1"):

@@ -11,31 +11,23 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.bench.papers import hoeltgen2021, hoeltgen2021_parts
-from holdfast.bench.papers import hoeltgen2021_reported as reported
-from holdfast.bench.papers.hoeltgen2021_page import brief
-from holdfast.bench.papers.hoeltgen2021_parts import ABLATION, SETTINGS, prepare, questions, shown, tuned
-from holdfast.bench.papers.hoeltgen2021_pictures import FAILED, board, names, stored
-from holdfast.bench.papers.hoeltgen2021_promises import again, kept, promises
-from holdfast.bench.papers.hoeltgen2021_reported import METHODS
-from holdfast.bench.papers.hoeltgen2021_tables import (
-    LOOSE,
-    Outcome,
-    both_ways,
-    by_target,
-    findings,
-    over_sets,
-    spread,
-    succeeded,
-)
-from holdfast.bench.run import run_paper, write_page
+from experiments.hoeltgen2021 import experiment as hoeltgen2021
+from experiments.hoeltgen2021 import reported as reported
+from experiments.hoeltgen2021 import setup as hoeltgen2021_parts
+from experiments.hoeltgen2021.checks import again, kept, promises
+from experiments.hoeltgen2021.page import brief
+from experiments.hoeltgen2021.pictures import FAILED, board, names, stored
+from experiments.hoeltgen2021.reported import METHODS
+from experiments.hoeltgen2021.setup import ABLATION, SETTINGS, prepare, questions, shown, tuned
+from experiments.hoeltgen2021.tables import LOOSE, Outcome, both_ways, by_target, findings, over_sets, spread, succeeded
+from experiments.run import run_paper, write_page
 from holdfast.errors import HoldfastError
-from holdfast.image.classifier import SpectralResNet
-from holdfast.image.deduce import DeDUCE
-from holdfast.image.greedy import GreedyPixels
-from holdfast.image.jsma import JSMA
-from holdfast.image.model import ImageModel
-from holdfast.status import Status
+from holdfast.images.classifier import SpectralResNet
+from holdfast.images.deduce import DeDUCE
+from holdfast.images.greedy import GreedyPixels
+from holdfast.images.jsma import JSMA
+from holdfast.images.model import ImageModel
+from holdfast.target import Status
 
 ROOT = Path(__file__).parents[1]
 RESULTS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "bench_results/hoeltgen2021").glob("*.json")}

@@ -12,12 +12,12 @@ from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
 import holdfast as hf
-from holdfast.image.classifier import PlainResNet, ResNetClassifier, SpectralResNet
-from holdfast.image.fit import Schedule, batched, fit_images
-from holdfast.image.model import ImageModel, as_images
-from holdfast.image.networks import Block, ResNet, Shape, folded, trainable
-from holdfast.image.spectral import operator_norm
-from holdfast.progress import Progress
+from holdfast._core.progress import Progress
+from holdfast.images.classifier import PlainResNet, ResNetClassifier, SpectralResNet
+from holdfast.images.loop import Schedule, batched, fit_images
+from holdfast.images.model import ImageModel, as_images
+from holdfast.images.resnet import Block, ResNet, Shape, folded, trainable
+from holdfast.images.spectral.norm import operator_norm
 
 NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 SMALL: dict[str, Any] = {"width": 4, "stages": 2, "depth": 1, "epochs": 1, "batch_size": 32}
@@ -215,11 +215,11 @@ def test_nothing_learnt_yet_is_said() -> None:
 
 
 def test_every_public_name_of_images_exists() -> None:
-    for name in hf.image.__all__:
-        assert getattr(hf.image, name) is not None, name
-    assert set(dir(hf.image)) >= set(hf.image.__all__)
-    source = Path(hf.image.__file__).read_text(encoding="utf-8")
+    for name in hf.images.__all__:
+        assert getattr(hf.images, name) is not None, name
+    assert set(dir(hf.images)) >= set(hf.images.__all__)
+    source = Path(hf.images.__file__).read_text(encoding="utf-8")
     block = source.split("if TYPE_CHECKING:")[1].split("def __getattr__")[0]
-    assert {line.rsplit(" as ", 1)[1] for line in block.splitlines() if " as " in line} == set(hf.image.__all__)
+    assert {line.rsplit(" as ", 1)[1] for line in block.splitlines() if " as " in line} == set(hf.images.__all__)
     with pytest.raises(AttributeError, match="no attribute 'DeDuce'"):
-        _ = hf.image.DeDuce
+        _ = hf.images.DeDuce

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.explainer import Clock
-from holdfast.geometry import RowRandom
-from holdfast.image.autoencoders import (
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.images.autoencoders import (
     Autoencoder,
     Codec,
     ConvAutoencoder,
@@ -31,12 +31,12 @@ from holdfast.image.autoencoders import (
     Variational,
     divergence,
 )
-from holdfast.image.classifier import SpectralResNet
-from holdfast.image.explainer import ImageQuery
-from holdfast.image.model import MARK, ImageModel
-from holdfast.image.revise import REVISE, Look, Slots, correction
-from holdfast.image.vlk import VLK, Hinge, prototypes, pull_of, shrunk
-from holdfast.progress import Progress
+from holdfast.images.classifier import SpectralResNet
+from holdfast.images.explainer import ImageQuery
+from holdfast.images.model import MARK, ImageModel
+from holdfast.images.prototype import VLK, Hinge, prototypes, pull_of, shrunk
+from holdfast.images.revise import REVISE, Look, Slots, correction
+from holdfast.problem import Clock
 from holdfast.target import Goal
 
 SIZE = 1, 8, 8
@@ -466,7 +466,7 @@ def test_vlk_answers_do_not_depend_on_the_company() -> None:
     assert alone.iterations[0] == whole.iterations[5]
 
 
-def methods() -> list[hf.image.ImageExplainer]:
+def methods() -> list[hf.images.ImageExplainer]:
     return [
         copy.copy(guided()).set_params(steps=10, rounds=2, lr=0.2),
         REVISE(vae=vae(), lam=0.01, optimizer="adam", step=0.2, max_iter=20).fit(model(), digits()[:10]),

@@ -14,18 +14,17 @@ from sklearn.base import clone
 from torch import Tensor
 
 from holdfast.errors import SettingError, TargetError
-from holdfast.image.autoencoders import ConvAutoencoder, ConvVAE
-from holdfast.image.deduce import DeDUCE
-from holdfast.image.ensemble import Ensemble
-from holdfast.image.explainer import ImageExplainer
-from holdfast.image.greedy_ensemble import GreedyEnsemble
-from holdfast.image.jsma import JSMA
-from holdfast.image.model import ImageModel
-from holdfast.image.result import ImageCounterfactuals
-from holdfast.image.revise import REVISE
-from holdfast.image.vlk import VLK
-from holdfast.status import Status
-from holdfast.target import Target
+from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
+from holdfast.images.deduce import DeDUCE
+from holdfast.images.ensemble import Ensemble
+from holdfast.images.explainer import ImageExplainer
+from holdfast.images.greedy_ensemble import GreedyEnsemble
+from holdfast.images.jsma import JSMA
+from holdfast.images.model import ImageModel
+from holdfast.images.prototype import VLK
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.images.revise import REVISE
+from holdfast.target import Status, Target
 from images import cnn, colour, digits, patches, spectral
 
 

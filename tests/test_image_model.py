@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from holdfast.density import FeatureDensity
 from holdfast.errors import FileError, ModelError, SettingError
-from holdfast.image.classifier import SpectralResNet
-from holdfast.image.jacobian import lipschitz
-from holdfast.image.model import MARK, ImageModel, as_images, holds_images, padded
-from holdfast.image.networks import Shape, folded, trainable
-from holdfast.stack import lent_generator
+from holdfast.images.classifier import SpectralResNet
+from holdfast.images.model import MARK, ImageModel, as_images, holds_images, padded
+from holdfast.images.resnet import Shape, folded, trainable
+from holdfast.images.spectral.jacobian import lipschitz
+from holdfast.models.density import FeatureDensity
+from holdfast.nn.stack import lent_generator
 from images import CNN, cnn, digits, linear, spectral
 
 

@@ -17,18 +17,18 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.geometry import RowRandom, limited_threads
-from holdfast.image.anogan import AnoGAN, anogan_score, descend, loss
-from holdfast.image.gan import WGAN, RunningMean
-from holdfast.image.gan_networks import Critic, Generator, folded, kept_features, plan, steps_up
-from holdfast.image.model import MARK
-from holdfast.image.realism import auroc, realism
-from holdfast.image.result import ImageCounterfactuals
-from holdfast.image.transposed import Transposed
-from holdfast.progress import Progress
-from holdfast.result import Run
-from holdfast.status import Status
-from holdfast.target import Goal
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import limited_threads
+from holdfast.counterfactuals import Run
+from holdfast.images.anogan.anogan import AnoGAN, anogan_score, descend, loss
+from holdfast.images.anogan.networks import Critic, Generator, folded, kept_features, plan, steps_up
+from holdfast.images.anogan.transposed import Transposed
+from holdfast.images.anogan.wgan import WGAN, RunningMean
+from holdfast.images.model import MARK
+from holdfast.images.realism import auroc, realism
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.target import Goal, Status
 
 QUIET = Progress(False, "")
 
@@ -510,7 +510,7 @@ def test_table_of_answers_leaves_out_pairs_without_one() -> None:
 
 def test_table_with_a_density() -> None:
     x, y = digits()[:400], load_digits().target[:400]
-    model = hf.image.ImageModel.of(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8), features="0")
+    model = hf.images.ImageModel.of(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8), features="0")
     density = hf.FeatureDensity(model).fit(x, y)
     table = realism(x[:5], density=density)
     np.testing.assert_array_equal(table["log_density"], density.log_density(x[:5]))

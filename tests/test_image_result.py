@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import holdfast as hf
-from holdfast import lettering
+from holdfast.counterfactuals import Run
 from holdfast.errors import FileError, SettingError
-from holdfast.image import page, picture
-from holdfast.image.files import read_images, read_mask, write_images
-from holdfast.image.histogram import confidence_chart, pixels_chart
-from holdfast.image.result import ImageCounterfactuals
-from holdfast.png import encoded, png
-from holdfast.result import Run
+from holdfast.images import grid as picture
+from holdfast.images import page
+from holdfast.images.charts import confidence_chart, pixels_chart
+from holdfast.images.io import read_images, read_mask, write_images
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.render import lettering
+from holdfast.render.png import encoded, png
 from holdfast.target import Goal
 from test_page import EVIL, Reader
 
@@ -94,7 +95,7 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert table["pixels"].astype(object).where(table["pixels"].notna(), None).tolist() == [2, 0, None, 1]
     assert table["l1"].tolist() == pytest.approx([1.4, 0, np.nan, 0.2], nan_ok=True)
     assert table["iterations"].tolist() == [5, 0, 700, 2]
-    assert json.loads(json.dumps(hf.data.records(table)))[2]["pixels"] is None
+    assert json.loads(json.dumps(hf.datasets.records(table)))[2]["pixels"] is None
 
 
 def test_changes_are_the_values_that_differ_where_there_is_an_answer() -> None:
@@ -164,7 +165,7 @@ def test_a_parquet_file_holds_everything(tmp_path: Path, classes: tuple[Any, ...
     st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
 )
 def test_every_bit_survives_a_file(values: list[float], scores: list[float]) -> None:
-    from holdfast.image.files import _from_arrow, _to_arrow, untyped
+    from holdfast.images.io import _from_arrow, _to_arrow, untyped
 
     cfs = replace(made(), scores=torch.tensor([scores] * 4, dtype=torch.float64))
     cfs.x_cf[0] = torch.tensor(values).view(1, 3, 4)

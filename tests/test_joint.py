@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.geometry import RowRandom
-from holdfast.reach import Layout
-from holdfast.train.fit import Loop
-from holdfast.train.joint import Joint, JointStack, Training, fit_joint
-from holdfast.train.second import Leaky, Parts, Weights
-from holdfast.train.shift import ADAM_EPS, B1, B2, ROOT, Batch, Shift
-from holdfast.train.side import Batches, RowAdam
+from holdfast._core.row_random import RowRandom
+from holdfast.methods.amortized._joint_loop import Joint, JointStack, Training, fit_joint
+from holdfast.methods.amortized._parallel import Batches, RowAdam
+from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Batch, Shift
+from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
+from holdfast.retraining.loop import Loop
+from holdfast.schema.encoding import Layout
 
 M, N = 3, 7
 F64 = torch.float64
@@ -488,7 +488,7 @@ def test_adam_with_a_count_for_each_row_is_adam(
     ends = list[Tensor]()
     for fused in (True, False):
         if not fused:
-            monkeypatch.setattr("holdfast.train.side.FUSED_ADAM", None)
+            monkeypatch.setattr("holdfast.methods.amortized._parallel.FUSED_ADAM", None)
         adam = RowAdam(Weights(start.clone()), loop)
         for step in steps:
             before = step.clone()

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.image import jsma
-from holdfast.image.jsma import JSMA, best_pair, saliency
-from holdfast.image.model import ImageModel
+from holdfast.images import jsma
+from holdfast.images.jsma import JSMA, best_pair, saliency
+from holdfast.images.model import ImageModel
 
 #            three classes, six pixels in two rows
 W = torch.tensor([[0.0, 2.0, -1.0, 1.0, 0.0, 3.0],

@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 import torch
 
-from holdfast.bench.papers import krishna2024, krishna2024_claims, krishna2024_parts
-from holdfast.bench.papers.krishna2024_claims import CHECKS, CLAIMS, falls, rank_correlation, rises, tally, trend
-from holdfast.bench.papers.krishna2024_parts import KINDS, LINEAR, SETTINGS, VAE, WIDE, binarised, methods, prepare
-from holdfast.bench.run import run_paper, write_page
-from holdfast.train.generative import autoencoder
-from holdfast.train.harden import EPSILONS
+from experiments.krishna2024 import claims as krishna2024_claims
+from experiments.krishna2024 import experiment as krishna2024
+from experiments.krishna2024 import setup as krishna2024_parts
+from experiments.krishna2024.claims import CHECKS, CLAIMS, falls, rank_correlation, rises, tally, trend
+from experiments.krishna2024.setup import KINDS, LINEAR, SETTINGS, VAE, WIDE, binarised, methods, prepare
+from experiments.run import run_paper, write_page
+from holdfast.methods._autoencoder import autoencoder
+from holdfast.training.adversarial import EPSILONS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = {path.stem: json.loads(path.read_text()) for path in (ROOT / "bench_results/krishna2024").glob("*.json")}

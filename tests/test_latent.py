@@ -13,10 +13,10 @@ from torch import nn
 
 import holdfast as hf
 from conftest import N, points, query_of, seeded
-from holdfast.geometry import row_norm
-from holdfast.network import mlp
-from holdfast.search.latent import around
-from holdfast.train.generative import Autoencoder, autoencoder, divergence, group_softmax, reconstruction
+from holdfast._core.rows import row_norm
+from holdfast.methods._autoencoder import Autoencoder, autoencoder, divergence, group_softmax, reconstruction
+from holdfast.methods.latent_search import around
+from holdfast.nn.architecture import mlp
 
 D = 5
 BOX = hf.Schema.box(D)

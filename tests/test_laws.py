@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 import holdfast as hf
 from conftest import N
-from holdfast.promises import violations
-from holdfast.status import Status
+from holdfast.schema.verify import violations
+from holdfast.target import Status
 from methods import CASES, EXPLAINERS, MODELS, REFUSED, SCHEMA, fitted, people
 
 _models: dict[str, hf.Model] = {}

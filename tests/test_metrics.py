@@ -11,11 +11,10 @@ from torch import nn
 
 import holdfast as hf
 from holdfast import evaluate as shortcut
-from holdfast.metrics import confidence, cost, distance_to_data, evaluate, outlier_factor, sparsity, validity
-from holdfast.report import Report, interval
-from holdfast.result import Counterfactuals, Run
-from holdfast.status import Status
-from holdfast.target import Goal
+from holdfast.counterfactuals import Counterfactuals, Run
+from holdfast.evaluation.metrics import confidence, cost, distance_to_data, evaluate, outlier_factor, sparsity, validity
+from holdfast.evaluation.report import Report, interval
+from holdfast.target import Goal, Status
 
 SCHEMA = hf.Schema(
     (

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import N, mixed_table, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.robust import lime
-from holdfast.robust.lime import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
-from holdfast.robust.minmax import worst_shift
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods import _local_linear as lime
+from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
+from holdfast.methods.roar import worst_shift
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 from holdfast.target import Target
 
 D = 4

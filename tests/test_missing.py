@@ -22,13 +22,13 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.black_box import BlackBox
 from holdfast.errors import ModelError, SchemaError
-from holdfast.feature import Feature, differ
-from holdfast.network import mlp
-from holdfast.promises import blocked, violations
-from holdfast.search.space import Space
-from holdfast.status import Status
+from holdfast.methods._candidate_projection import Space
+from holdfast.models.black_box import BlackBox
+from holdfast.nn.architecture import mlp
+from holdfast.schema.feature import Feature, differ
+from holdfast.schema.verify import blocked, violations
+from holdfast.target import Status
 
 torch.set_num_threads(1)
 
@@ -429,8 +429,8 @@ def test_files(filled: hf.Counterfactuals, tmp_path: Path) -> None:
     assert torch.equal(again.x_cf, filled.x_cf)
     pd.testing.assert_frame_equal(again.before, filled.before)
     for name in ("people.csv", "people.json", "people.parquet"):
-        hf.data.write_table(TABLE, tmp_path / name)
-        back = hf.data.read_table(tmp_path / name, SCHEMA)
+        hf.datasets.write_table(TABLE, tmp_path / name)
+        back = hf.datasets.read_table(tmp_path / name, SCHEMA)
         assert np.allclose(SCHEMA.read(back), SCHEMA.read(TABLE), equal_nan=True)  # CSV has no single precision
     SCHEMA.save(tmp_path / "schema.toml")
     assert hf.Schema.load(tmp_path / "schema.toml") == SCHEMA

@@ -13,7 +13,8 @@ from torch import nn
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
 from holdfast.errors import FileError, ModelError, UnsafeFileError
-from holdfast.network import Engine, build, describe, mlp
+from holdfast.nn.architecture import build, describe, mlp
+from holdfast.nn.relu_network import Engine
 
 TABLE = mixed_table(60)
 SCHEMA = mixed_schema(TABLE)

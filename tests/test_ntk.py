@@ -12,13 +12,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import holdfast as hf
-from holdfast import kernel as kernels
 from holdfast.errors import FileError, ModelError, SettingError
-from holdfast.kernel import NTK, input_gradient, kernel, scores
-from holdfast.network import build, describe
-from holdfast.robust.bounds import scfe_step
-from holdfast.stack import stack_of
-from holdfast.train.ntk import attacked, fit_ntk
+from holdfast.evaluation.bounds import scfe_step
+from holdfast.nn import ntk as kernels
+from holdfast.nn.architecture import build, describe
+from holdfast.nn.ntk import NTK, input_gradient, kernel, scores
+from holdfast.nn.stack import stack_of
+from holdfast.training.ntk import attacked, fit_ntk
 from methods import SCHEMA, TABLE, people
 
 WANTED = np.where(TABLE["income"] / 900 + TABLE["owner"] - TABLE["open"] / 2 > 3.2, "yes", "no")
@@ -189,7 +189,7 @@ def test_models_side_by_side() -> None:
 
 
 def test_save_and_load(tmp_path: Path) -> None:
-    model = hf.train.ntk(TABLE, WANTED, SCHEMA)
+    model = hf.train_ntk(TABLE, WANTED, SCHEMA)
     model.save(tmp_path / "m.safetensors")
     again = hf.Model.load(tmp_path / "m.safetensors")
     assert again.classes == model.classes == ("no", "yes")
@@ -238,23 +238,23 @@ def test_no_memory_before_the_tensors_are_there() -> None:
 
 def test_trained_on_a_mixed_table() -> None:
     before = torch.get_rng_state()
-    model = hf.train.ntk(TABLE, WANTED, SCHEMA)
+    model = hf.train_ntk(TABLE, WANTED, SCHEMA)
     assert torch.equal(before, torch.get_rng_state())
     assert (model.predict(TABLE) == WANTED).mean() > 0.95
-    assert (hf.train.ntk(TABLE, WANTED, SCHEMA, beta=1000.0).predict(TABLE) == WANTED).mean() > 0.7
-    turned = hf.train.ntk(TABLE, WANTED, SCHEMA, classes=["yes", "no"])
+    assert (hf.train_ntk(TABLE, WANTED, SCHEMA, beta=1000.0).predict(TABLE) == WANTED).mean() > 0.7
+    turned = hf.train_ntk(TABLE, WANTED, SCHEMA, classes=["yes", "no"])
     assert (turned.predict(TABLE) == model.predict(TABLE)).all()
     assert torch.allclose(turned.module.w, -model.module.w, rtol=1e-9)
-    assert hf.train.ntk(TABLE, WANTED, SCHEMA).fingerprint() == model.fingerprint()
+    assert hf.train_ntk(TABLE, WANTED, SCHEMA).fingerprint() == model.fingerprint()
 
 
 def test_rows_are_drawn_from_the_seed() -> None:
     x = {tuple(row) for row in SCHEMA.encode(TABLE, torch.float64).tolist()}
-    drawn = [hf.train.ntk(TABLE, WANTED, SCHEMA, rows=50, seed=seed).module.X for seed in (0, 0, 1)]
+    drawn = [hf.train_ntk(TABLE, WANTED, SCHEMA, rows=50, seed=seed).module.X for seed in (0, 0, 1)]
     assert all(len(rows) == 50 and {tuple(row) for row in rows.tolist()} <= x for rows in drawn)
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
-    assert len(hf.train.ntk(TABLE, WANTED, SCHEMA, rows=None).module.X) == len(TABLE)
+    assert len(hf.train_ntk(TABLE, WANTED, SCHEMA, rows=None).module.X) == len(TABLE)
 
 
 def test_attacked_rows_stay_near_and_fare_worse() -> None:
@@ -271,7 +271,7 @@ def test_attacked_rows_stay_near_and_fare_worse() -> None:
 
 def test_the_second_model_is_fitted_to_attacked_rows() -> None:
     clean, once, twice = (
-        hf.train.ntk(TABLE, WANTED, SCHEMA, epsilon=e, rounds=r, beta=1.0).module
+        hf.train_ntk(TABLE, WANTED, SCHEMA, epsilon=e, rounds=r, beta=1.0).module
         for e, r in ((0, 1), (0.1, 1), (0.1, 2))
     )
     y = torch.tensor(np.where(WANTED == "yes", 1.0, -1.0))
@@ -296,7 +296,7 @@ def test_the_second_model_is_fitted_to_attacked_rows() -> None:
     ids=lambda e: type(e).__name__,
 )
 def test_every_explainer_finds_answers(explainer: hf.Explainer, epsilon: float) -> None:
-    model = hf.train.ntk(TABLE, WANTED, SCHEMA, beta=1.0, epsilon=epsilon)
+    model = hf.train_ntk(TABLE, WANTED, SCHEMA, beta=1.0, epsilon=epsilon)
     asked = people(model, 7)
     cfs = (explainer.fit(TABLE, model) if explainer.needs_data else explainer).explain(model, asked, "yes")
     assert cfs.found.mean() > 0.5
@@ -320,8 +320,8 @@ def test_errors_say_what_to_do() -> None:
         fit_ntk(x, (y + 1) / 2)
     with pytest.raises(SettingError, match=r"got shapes \(6, 3\) and \(5,\)"):
         fit_ntk(x, y[:5])
-    with pytest.raises(SettingError, match=r"two classes apart, got 3: \['a', 'b', 'c'\]; try hf.train.network"):
-        hf.train.ntk(TABLE, ["a", "b", "c", "a"] * 100, SCHEMA)
+    with pytest.raises(SettingError, match=r"two classes apart, got 3: \['a', 'b', 'c'\]; try hf.train_network"):
+        hf.train_ntk(TABLE, ["a", "b", "c", "a"] * 100, SCHEMA)
     for wrong, words in (
         ({"epsilon": -0.1}, "epsilon must be a number and at least 0"),
         ({"epsilon": math.nan}, "epsilon must be a number and at least 0"),
@@ -330,7 +330,7 @@ def test_errors_say_what_to_do() -> None:
         ({"append_one": 1}, "append_one must be true or false, got 1"),
     ):
         with pytest.raises(hf.HoldfastError, match=words):
-            hf.train.ntk(TABLE, WANTED, SCHEMA, **wrong)
+            hf.train_ntk(TABLE, WANTED, SCHEMA, **wrong)
     with pytest.raises(ModelError, match="rows of 4 columns do not fit training rows of 3"):
         NTK.of(x, y)(gaussian(2, 5, 4))
     with pytest.raises(ModelError, match="columns do not fit"):

@@ -6,7 +6,7 @@ from torch import Tensor
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.network import mlp
+from holdfast.nn.architecture import mlp
 
 D = 4
 WIDE = hf.Schema.box(D, -50, 50)

@@ -36,13 +36,13 @@ from torch import nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.black_box import Converted
 from holdfast.errors import FileError, SchemaError
-from holdfast.feature import Feature
-from holdfast.files import onnx as interpreter
-from holdfast.files import operators
-from holdfast.files.graph import read_graph
-from holdfast.network import describe
+from holdfast.models.black_box import Converted
+from holdfast.models.formats.onnx import ops as operators
+from holdfast.models.formats.onnx import runtime as interpreter
+from holdfast.models.formats.onnx.graph import read_graph
+from holdfast.nn.architecture import describe
+from holdfast.schema.feature import Feature
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4)).astype(np.float32)

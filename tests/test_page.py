@@ -13,12 +13,13 @@ import pytest
 import torch
 
 import holdfast as hf
-from holdfast import page, plot
+from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import MissingExtraError, SettingError
-from holdfast.feature import Feature
-from holdfast.result import Counterfactuals
-from holdfast.schema import Schema
-from holdfast.status import Status
+from holdfast.render import html as page
+from holdfast.render.charts import theme as plot
+from holdfast.schema.feature import Feature
+from holdfast.schema.schema import Schema
+from holdfast.target import Status
 from test_words import RUN, made
 
 EVIL = "<script>alert('x')</script>&\"<img src=x onerror=alert(1)>"

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.attribution import integrated_gradients, sensitivity
-from holdfast.network import mlp
-from holdfast.plausibility import (
+from holdfast.evaluation.attribution import integrated_gradients, sensitivity
+from holdfast.evaluation.plausibility import (
     drawn,
     energy,
     energy_differential,
@@ -23,6 +22,7 @@ from holdfast.plausibility import (
     redundancy,
     unfaithfulness,
 )
+from holdfast.nn.architecture import mlp
 
 BOX = hf.Schema.box(3, -4, 4)
 
@@ -313,7 +313,7 @@ def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], wo
 def test_integrated_gradients_of_networks_are_those_along_the_way(
     hidden: tuple[int, ...], k: int, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.attribution.CELLS", 4000)  # rows in parts, where they are walked
+    monkeypatch.setattr("holdfast.evaluation.attribution.CELLS", 4000)  # rows in parts, where they are walked
     module = seeded(mlp(6, hidden, k), 2)
     model = hf.Model.of(module, hf.Schema.box(6))
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))

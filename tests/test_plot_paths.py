@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast.comparison import Comparison
-from holdfast.plot import save, to_svg
-from holdfast.plot_comparison import comparison_chart
-from holdfast.plot_paths import GRID, decision_paths, image_grid, training_curves
-from holdfast.png import png
+from holdfast.evaluation.compare import Comparison
+from holdfast.render.charts.compare import comparison_chart
+from holdfast.render.charts.theme import save, to_svg
+from holdfast.render.charts.training import GRID, decision_paths, image_grid, training_curves
+from holdfast.render.png import png
 
 N = 80
 RNG = np.random.default_rng(0)

@@ -7,8 +7,8 @@ from torch import nn
 
 import holdfast as hf
 from conftest import N, seeded
-from holdfast.network import mlp
-from holdfast.search.prototype import prototypes
+from holdfast.methods.prototype import prototypes
+from holdfast.nn.architecture import mlp
 from holdfast.target import Goal
 
 D = 4

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import FileError, ModelError, SettingError
-from holdfast.network import describe, mlp
-from holdfast.train.fit import glorot
-from holdfast.train.recipe import Recipe, class_names
+from holdfast.nn.architecture import describe, mlp
+from holdfast.retraining.loop import glorot
+from holdfast.retraining.recipe import Recipe, class_names
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(45, 4)), columns=list("abcd"))
@@ -290,7 +290,7 @@ def test_fit_learns() -> None:
 
 
 def test_network_is_the_recipe_of_a_plain_network() -> None:
-    a = hf.train.network(X, Y, SCHEMA, hidden=[6], seed=2, **FAST)
+    a = hf.train_network(X, Y, SCHEMA, hidden=[6], seed=2, **FAST)
     assert torch.equal(scores(a), scores(Recipe(hidden=(6,), **FAST).fit(X, Y, SCHEMA, seed=2)))
     start = Recipe(hidden=(6,)).start(mlp(D, (6,), 2))(2)
     assert all(torch.equal(v, glorot(mlp(D, (6,), 2), 2)[k]) for k, v in start.items())

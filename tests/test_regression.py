@@ -28,14 +28,13 @@ from torch import nn
 
 import holdfast as hf
 from conftest import points, seeded
-from holdfast import cli
-from holdfast.black_box import BlackBox
-from holdfast.convert.decision import is_regressor
+from holdfast.cli import main as cli
 from holdfast.errors import ModelError, SettingError, TargetError
-from holdfast.methods import METHODS
-from holdfast.network import mlp
-from holdfast.status import Status
-from holdfast.target import Span
+from holdfast.models.black_box import BlackBox
+from holdfast.models.compiled.decision_rule import is_regressor
+from holdfast.nn.architecture import mlp
+from holdfast.registry import METHODS
+from holdfast.target import Span, Status
 
 torch.set_num_threads(1)
 D = 5

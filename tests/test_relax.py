@@ -10,13 +10,13 @@ from torch import nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.reach import Layout
-from holdfast.search.descent import SoftWalk
+from holdfast.methods.descent import SoftWalk
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
+from holdfast.schema.encoding import Layout
 from holdfast.target import Target
 
 TABLE = mixed_table(60)

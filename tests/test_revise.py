@@ -8,12 +8,13 @@ from torch import nn
 
 import holdfast as hf
 from conftest import Latent, mixed_schema, mixed_table, points, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom, row_norm
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.search.revise import LatentWalk
-from holdfast.train.generative import Autoencoder, autoencoder
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import row_norm
+from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods.revise import LatentWalk
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 
 D = 5
 BOX = hf.Schema.box(D)

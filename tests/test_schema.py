@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.errors import FileError, SchemaError
-from holdfast.feature import Rule
-from holdfast.promises import blocked, violations
+from holdfast.schema.feature import Rule
+from holdfast.schema.verify import blocked, violations
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

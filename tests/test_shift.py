@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.geometry import RowRandom
-from holdfast.reach import Layout
-from holdfast.train.second import SLOPE, AnyModule, Leaky, Net, Parts, Weights
-from holdfast.train.shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift, Tape
+from holdfast._core.row_random import RowRandom
+from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift, Tape
+from holdfast.nn.stack_derivatives import SLOPE, AnyModule, Leaky, Net, Parts, Weights
+from holdfast.schema.encoding import Layout
 
 M, N, ANSWERS, D = 3, 7, 4, 5
 F64 = torch.float64
@@ -347,7 +347,7 @@ def torch_adam(parts: Parts, b: Batch, eta: float, steps: int) -> Parts:
 
 def test_training_takes_the_steps_of_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the 1e-12 under the root, which counts where gradients are small."""
-    monkeypatch.setattr("holdfast.train.shift.ROOT", 0.0)
+    monkeypatch.setattr("holdfast.methods.amortized.virtual_shift.ROOT", 0.0)
     (net, theta), b = network(6, 3), problem()
     tape = Tape(net, theta, Shift(inner=5, eta=0.03), ALL)
     tape.start(theta, M)

@@ -60,8 +60,8 @@ from sklearn.preprocessing import (
 
 import holdfast as hf
 from holdfast.errors import FileError, UnsafeFileError
-from holdfast.files import skops as own
-from holdfast.files.allowed import ALLOWED, PLAIN
+from holdfast.models.formats.skops import reader as own
+from holdfast.models.formats.skops.allowed import ALLOWED, PLAIN
 
 RNG = np.random.default_rng(0)
 NUMBERS = ["a", "b", "c"]
@@ -195,7 +195,7 @@ def saved(name: str) -> tuple[Any, bytes]:
 @pytest.fixture
 def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child process does the same as its parent, and takes a second each time; other tests have it."""
-    monkeypatch.setattr("holdfast.files.child.try_in_child", lambda data: own.made(data))
+    monkeypatch.setattr("holdfast.models.formats.sandbox.try_in_child", lambda data: own.made(data))
 
 
 @pytest.mark.parametrize("name", ZOO)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError
-from holdfast.image.networks import Block, ResNet, Shape, empty, folded, trainable
-from holdfast.image.spectral import EPSILON, SpectralConv2d, operator_norm
-from holdfast.stack import lent_generator
+from holdfast.images.resnet import Block, ResNet, Shape, empty, folded, trainable
+from holdfast.images.spectral.norm import EPSILON, SpectralConv2d, operator_norm
+from holdfast.nn.stack import lent_generator
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -11,13 +11,13 @@ from torch import nn
 
 import holdfast as hf
 from conftest import mixed_schema, mixed_table, seeded
-from holdfast.explainer import Clock, Query
-from holdfast.geometry import RowRandom
-from holdfast.network import mlp
-from holdfast.progress import Progress
-from holdfast.search import spheres
-from holdfast.search.crowd import Crowd, Memory, column_sum
-from holdfast.search.space import Space
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods import growing_spheres as spheres
+from holdfast.methods._candidate_projection import Space
+from holdfast.methods._candidates import Crowd, Memory, column_sum
+from holdfast.nn.architecture import mlp
+from holdfast.problem import Clock, Query
 
 D = 5
 TABLE = mixed_table(60, seed=3)

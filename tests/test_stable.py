@@ -16,14 +16,14 @@ from torch.nn.functional import softplus
 import holdfast as hf
 from conftest import mixed_table, seeded
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.network import mlp
-from holdfast.promises import blocked, violations
-from holdfast.robust.path import Path, Value, path_value, stack_value
-from holdfast.robust.stable import DEPTH, DEPTH_WITH_BANK, OF_RANGE, StableNeighborSearch, direction
-from holdfast.stack import Members, ModuleStack, stack_of
-from holdfast.survival import audit
-from holdfast.train.bank import ModelBank, Shelf
-from holdfast.train.recipe import Recipe
+from holdfast.evaluation.audit import audit
+from holdfast.methods._path_integral import Path, Value, path_value, stack_value
+from holdfast.methods.stable_neighbor_search import DEPTH, DEPTH_WITH_BANK, OF_RANGE, StableNeighborSearch, direction
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import Members, ModuleStack, stack_of
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.recipe import Recipe
+from holdfast.schema.verify import blocked, violations
 
 NAMES = {1: ["no", "yes"], 2: ["no", "yes"], 3: ["no", "yes", "maybe"], 4: ["no", "yes", "maybe", "later"]}
 PGD = hf.MinEpsilonPGD(radius=6.0, rungs=6, steps=12)
@@ -665,7 +665,7 @@ def test_time_budget_returns_what_there_is() -> None:
 
 
 def test_two_moons_hold_better_after_it() -> None:
-    data = hf.data.load("moons", n=1200)
+    data = hf.datasets.load("moons", n=1200)
     X, y, schema = data.X, data.y, data.schema
     recipe = Recipe(hidden=(24, 12), epochs=15, lr=5e-3)
     train, ask = slice(0, 600), slice(600, 1000)

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from conftest import seeded
-from holdfast import stack
+from holdfast._core.progress import Progress
+from holdfast._core.rows import limited_threads
 from holdfast.errors import ModelError, SettingError
-from holdfast.geometry import limited_threads
-from holdfast.network import Engine, mlp
-from holdfast.progress import Progress
-from holdfast.stack import Adam, Members, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
-from holdfast.train.fit import Orders, Plan, RobustLoop, fit_stack, glorot, redrawn
+from holdfast.nn import stack
+from holdfast.nn.architecture import mlp
+from holdfast.nn.relu_network import Engine
+from holdfast.nn.stack import Adam, Members, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
+from holdfast.retraining.loop import Orders, Plan, RobustLoop, fit_stack, glorot, redrawn
 
 M, N, D = 3, 11, 5
 
@@ -97,7 +98,7 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
     k: int, hidden: tuple[int, ...], wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if wide:  # rows that are better not copied
-        monkeypatch.setattr("holdfast.stack.WIDE", 1)
+        monkeypatch.setattr("holdfast.nn.stack.WIDE", 1)
     nets = networks(hidden, k)
     x, v, onto = numbers(M, N, D, seed=1), numbers(M, k, N, seed=2), numbers(M, D, N, seed=3)
     more = [numbers(M, rows, D, seed=4 + rows) for rows in (4, 0, 6)]
@@ -325,7 +326,7 @@ def test_epochs_of_each_model() -> None:
 
 
 def test_many_models_are_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.train.fit.CELLS", 1)  # eight at once
+    monkeypatch.setattr("holdfast.retraining.loop.CELLS", 1)  # eight at once
     module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
     plan = Plan(tuple(range(19)), tuple(range(19)), emphasis=numbers(19, 30).abs().float())
     models = fit_stack(module, lambda seed: glorot(module, seed), x, labels, plan, LOOP, OFF)

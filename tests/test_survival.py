@@ -16,21 +16,14 @@ from torch import nn
 import holdfast as hf
 from conftest import seeded
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.network import mlp
-from holdfast.plot_survival import disagreement, invalidation, survival_cost
-from holdfast.robust.stable import StableNeighborSearch
-from holdfast.stack import stack_of
-from holdfast.status import Status
-from holdfast.survival import (
-    Audit,
-    audit,
-    exact_interval,
-    lower_bound,
-    models_needed,
-    r_squared,
-)
-from holdfast.train.bank import ModelBank, Shelf
-from holdfast.train.recipe import Recipe
+from holdfast.evaluation.audit import Audit, audit, exact_interval, lower_bound, models_needed, r_squared
+from holdfast.methods.stable_neighbor_search import StableNeighborSearch
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import stack_of
+from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.recipe import Recipe
+from holdfast.target import Status
 
 PGD = hf.MinEpsilonPGD(radius=4.0, rungs=8, steps=10)
 

@@ -7,9 +7,8 @@ import torch
 
 import holdfast as hf
 from conftest import seeded
-from holdfast.network import mlp
-from holdfast.status import Status
-from holdfast.target import Goal
+from holdfast.nn.architecture import mlp
+from holdfast.target import Goal, Status
 
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from conftest import seeded
+from experiments.black2022 import theory
 from holdfast.errors import ModelError
-from holdfast.network import mlp
-from holdfast.robust import theory
-from holdfast.robust.path import Path, path_value
+from holdfast.methods._path_integral import Path, path_value
+from holdfast.nn.architecture import mlp
 
 
 def gaussian(seed: int, *shape: int) -> Tensor:

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import holdfast as hf
-from holdfast.cli import main
-from holdfast.cli_tradeoff import parsed_epsilon
-from holdfast.neighbourhood import granted_nearby, nearby_rows
-from holdfast.plot_tradeoff import bounds_chart, neighbourhood_chart
-from holdfast.stack import Stack
-from holdfast.status import Status
-from holdfast.tradeoffs import Tradeoff, invalidated
-from holdfast.train.harden import Hardened
+from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
+from holdfast.cli.main import main
+from holdfast.cli.tradeoff import parsed_epsilon
+from holdfast.evaluation.tradeoff import Tradeoff, invalidated
+from holdfast.nn.stack import Stack
+from holdfast.render.charts.tradeoff import bounds_chart, neighbourhood_chart
+from holdfast.target import Status
+from holdfast.training.adversarial import Hardened
 
 G = torch.Generator().manual_seed(0)
 ROWS = torch.rand(300, 4, generator=G)
@@ -31,7 +31,7 @@ LAM = 0.1
 
 @pytest.fixture(scope="module")
 def hardened() -> Hardened:
-    return hf.train.adversarial(hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, SCHEMA, epsilon=EPS, seeds=2)
+    return hf.train_adversarial(hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, SCHEMA, epsilon=EPS, seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_wishes(hardened: Hardened) -> None:
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
         hardened.wishes(TABLE, "maybe")
     three = pd.Series(np.resize(["a", "b", "c"], len(TABLE)))
-    many = hf.train.adversarial(hf.Recipe(hidden=(), epochs=1), TABLE, three, SCHEMA, epsilon=[0])
+    many = hf.train_adversarial(hf.Recipe(hidden=(), epochs=1), TABLE, three, SCHEMA, epsilon=[0])
     with pytest.raises(hf.HoldfastError, match="say which of the classes"):
         many.wishes(TABLE)
 

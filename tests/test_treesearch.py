@@ -19,12 +19,12 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from conftest import query_of
-from holdfast.black_box import Converted
-from holdfast.feature import differ
-from holdfast.promises import violations
-from holdfast.search.moves import Moves, Offers
-from holdfast.search.profile import ByLeaves, ByModel, Table
-from holdfast.search.proof import Bound, Wish
+from holdfast.methods.tree_search.branch_and_bound import Bound, Wish
+from holdfast.methods.tree_search.moves import Moves, Offers
+from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Table
+from holdfast.models.black_box import Converted
+from holdfast.schema.feature import differ
+from holdfast.schema.verify import violations
 
 ALL = 50_000  # a beam that holds every candidate of a small table
 

@@ -5,12 +5,11 @@ import pandas as pd
 import pytest
 import torch
 
-from holdfast.feature import Feature
-from holdfast.result import Counterfactuals, Run
-from holdfast.schema import Schema
-from holdfast.status import Status
-from holdfast.target import Goal
-from holdfast.words import Moves, headings, moves, sentences
+from holdfast.counterfactuals import Counterfactuals, Run
+from holdfast.render.sentences import Moves, headings, moves, sentences
+from holdfast.schema.feature import Feature
+from holdfast.schema.schema import Schema
+from holdfast.target import Goal, Status
 
 RUN = Run("MinCost", "MinCost(norm=2)", "good", 7, 1.5, "m0del", "5chema", "0.1.0", "2025-01-01T00:00:00+00:00")
 

@@ -49,12 +49,12 @@ from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
-from holdfast.convert.decision import name_of
-from holdfast.convert.scores import decided, probabilities
 from holdfast.errors import ModelError, SchemaError, TargetError
-from holdfast.network import mlp
-from holdfast.plot import decision_level
-from holdfast.status import Status
+from holdfast.models.compiled.decision_rule import name_of
+from holdfast.models.scores import decided, probabilities
+from holdfast.nn.architecture import mlp
+from holdfast.render.charts.theme import decision_level
+from holdfast.target import Status
 from methods import MODELS, people
 
 NAMES = list("abcd")

@@ -8,8 +8,6 @@ person would hand in, and the bare model judges that row.
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -17,91 +15,19 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.params import Settings
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
+from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.feature import a_kind
-from holdfast.geometry import ROW_BLOCK, RowRandom, chunks, limited_threads
-from holdfast.methods import for_regression, without_gradients
-from holdfast.model import Model
-from holdfast.network import Pullback
-from holdfast.progress import Progress
-from holdfast.promises import blocked, violations
-from holdfast.reach import Reach
-from holdfast.result import Counterfactuals, Run
-from holdfast.settings import Settings
-from holdfast.status import Status
-from holdfast.target import Goal, Span, Target
-from holdfast.words import estimates
-
-# A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
-SLACK = 1e-5
-
-
-@dataclass
-class Clock:
-    """The time a call may take, and the bar that shows how far it is."""
-
-    budget: float | None
-    bar: Progress
-    start: float = field(default_factory=time.perf_counter)
-    ran_out: bool = False
-
-    def steps(self, count: int) -> Iterator[int]:
-        """0 .. count - 1, cut short when the time is used up; at least one step is always made."""
-        for i in range(count):
-            if i and self.budget is not None and self.over():
-                return
-            yield i
-            if self.bar.shown:
-                self.bar.step(1 / count)
-
-    def over(self) -> bool:
-        self.ran_out |= self.budget is not None and time.perf_counter() - self.start > self.budget
-        return self.ran_out
-
-
-@dataclass(frozen=True)
-class Query:
-    """The questions of n people to one model."""
-
-    model: Model
-    x: Tensor  # (n, d)
-    goal: Goal
-    reach: Reach
-    random: RowRandom
-    clock: Clock
-    hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, rows: Tensor) -> "Query":
-        """The questions of some of the people: how finished rows leave the working batch."""
-        return Query(self.model, self.x[rows], self.goal[rows], self.reach[rows], self.random[rows], self.clock)
-
-    def steps(self, count: int) -> Iterator[int]:
-        return self.clock.steps(count)
-
-    @property
-    def level(self) -> float:
-        """The gap to exceed: the goal's own margin, and a little to spare."""
-        return self.goal.margin + SLACK
-
-    def met(self, z: Tensor) -> Tensor:
-        """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
-        return self.goal.met(self.model(z), SLACK)
-
-    def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
-        """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
-
-        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
-        `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
-        """
-        return self.model.shortfall(z, self.goal, self.level, soft)
-
-    def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
-        u, v, pull = self.shortfall(z)
-        return -u.squeeze(1), pull(torch.full_like(v, -1.0))
+from holdfast.models.base import Model
+from holdfast.problem import Clock, Query
+from holdfast.registry import for_regression, without_gradients
+from holdfast.render.sentences import estimates
+from holdfast.schema.feature import a_kind
+from holdfast.schema.verify import blocked, violations
+from holdfast.target import Goal, Span, Status, Target
 
 
 class Explainer(Settings, ABC):
@@ -284,12 +210,6 @@ def outcomes(goal: Goal, scores: Tensor) -> list[str]:
     if isinstance(goal, Span):
         return [f"the estimate {number}" for number in estimates(goal, said)]
     return [f"probability {p:.2f}" for p in said]
-
-
-def need(holds: bool, message: str) -> None:
-    """Raise a `SettingError` unless it holds."""
-    if not holds:
-        raise SettingError(message)
 
 
 def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None:

@@ -18,6 +18,7 @@ numbers are counted in. Losses and verdicts come from the same gap, so a search 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -26,11 +27,22 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.convert.scores import probabilities, undecided
 from holdfast.errors import TargetError, did_you_mean, listed
-from holdfast.model import Model
+from holdfast.models.base import Model
+from holdfast.models.scores import probabilities, undecided
 
 TINY = 1e-30  # the least unit: one over it is a number in single precision too
+
+
+class Status(IntEnum):
+    """Found, met from the start, or not found."""
+
+    FOUND, ALREADY_MET, NOT_FOUND = range(3)
+
+    @property
+    def words(self) -> str:
+        """'already met'"""
+        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True)

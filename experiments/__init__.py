@@ -1,0 +1,1 @@
+"""The reproductions of five papers: `python -m experiments black2022 --quick`."""

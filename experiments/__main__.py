@@ -1,0 +1,55 @@
+"""`holdfast bench`: the experiments of a paper, run again."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    paper: Annotated[
+        str,
+        typer.Argument(
+            help="Which paper, by its citation: black2022, guo2023, krishna2024, altmeyer2025 or hoeltgen2021."
+        ),
+    ],
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small dataset (mostly German Credit), at most 200 rows and 20 models.")
+    ] = False,
+    models: Annotated[
+        int | None,
+        typer.Option("--models", min=1, help="Retrained models a family, repeats or test sets. Left out: the paper's."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option("--rows", min=1, help="Test rows; left out: all.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory of the results; those of a part go to `partial` in it.")
+    ] = Path("bench_results"),
+    work: Annotated[
+        Path, typer.Option("--work", help="Directory of what is done so far; a run that was stopped goes on there.")
+    ] = Path(".holdfast-bench"),
+) -> None:
+    """Run a paper's experiments again: reported beside measured, as JSON and markdown."""
+    from experiments.run import FULL_SEED, QUICK_ROWS, quick_models, run_paper
+    from experiments.run import paper as source
+
+    datasets = dataset or ([source(paper).QUICK] if quick else [])
+    if quick:
+        models, rows, out = quick_models(paper, models), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
+    elif models not in (None, source(paper).MODELS) or (rows, seed) != (None, FULL_SEED):
+        out = out / "partial"  # full results stay as they are
+
+    def said(cell: str) -> None:
+        if sys.stderr.isatty():
+            typer.echo(cell, err=True)
+
+    results = run_paper(paper, datasets, out=out, work=work, models=models, rows=rows, seed=seed, said=said)
+    if sys.stdout.isatty():
+        typer.echo((out / paper / "README.md").read_text(encoding="utf-8"))
+    else:
+        typer.echo(json.dumps(results, indent=1, allow_nan=False))

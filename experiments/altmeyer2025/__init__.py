@@ -1,0 +1,1 @@
+"""Altmeyer et al. 2025, Counterfactual Training."""

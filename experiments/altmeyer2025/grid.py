@@ -1,0 +1,134 @@
+"""The side studies of `altmeyer2025` in the plane: settings of the training, where blobs lie, linear networks."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from experiments.altmeyer2025.setup import (
+    EPOCHS,
+    GUARDED,
+    LAM,
+    LR_SEARCH,
+    STEPS,
+    Setting,
+    Task,
+    domain,
+    judge,
+    taught,
+    weights,
+)
+from experiments.cells import Arrays, Job
+from holdfast.evaluation.compare import compare
+from holdfast.explainer import Explainer
+from holdfast.methods.descent import Descent
+from holdfast.methods.eccco import ECCCo
+from holdfast.methods.revise import REVISE
+from holdfast.retraining.recipe import Recipe
+from holdfast.training.counterfactual.train import Taught, train_counterfactual
+
+SEEDS, ROUNDS, ASKED = 3, 10, 100
+GENERATORS = ("ECCCo", "Generic", "REVISE")
+ITERATIONS = (5, 25, 50)
+TUNED: dict[str, tuple[float, ...]] = {
+    "l_reg": (0.0, 0.01, 0.1, 0.25, 0.5),
+    "l_div": (0.01, 0.1, 1.0),
+    "l_adv": (0.1, 0.25, 1.0),
+    "tau": (0.5, 0.75, 0.9, 0.95),
+}
+WEIGHTS = (0.1, 0.5, 5.0, 10.0, 20.0)  # of the energy
+MOVED = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.0, -3.0))  # where the middle of the blobs is
+LINEAR_SEEDS, LINEAR_EPOCHS = 10, 30
+Variants = Mapping[str, Mapping[str, Any]]
+PLAIN: dict[str, Any] = {"plain": {"objective": "plain"}}
+
+
+def generator(name: str, steps: int) -> Explainer:
+    if name == "Generic":
+        return Descent.generic(lam=LAM, lr=LR_SEARCH, steps=steps)
+    if name == "REVISE":
+        return REVISE(
+            lam=LAM, lr=LR_SEARCH, steps=steps, norm=1, kind="vae", hidden=(16,), latent=2, epochs=100, beta=1.0
+        )
+    return ECCCo(lam=LAM, energy=5.0, lr=LR_SEARCH, steps=steps)
+
+
+def jobs(name: str, task: Task, setting: Setting, seeds: int, seed: int) -> list[Job]:
+    """The cells of one plane; each has its own plain networks."""
+    seeds = min(seeds, SEEDS)
+    run = partial(study, task, setting, seeds, seed)
+    energies = {f"{w:g}": {"energy": w} for w in WEIGHTS}
+    tuned = {f"{key} {value:g}": {key: value} for key, values in TUNED.items() for value in values}
+    out = dict[str, Any]()
+    for steps in ITERATIONS:
+        out[f"ECCCo {steps}"] = partial(run, energies, generator("ECCCo", steps))
+        out |= {f"{kind} {steps}": partial(run, {"full": {}}, generator(kind, steps)) for kind in GENERATORS[1:]}
+    out["settings"] = partial(run, tuned, generator("ECCCo", STEPS))
+    out["burn-in"] = partial(run, {"full": {}}, generator("ECCCo", STEPS), burn_in=0.5)
+    out["few"] = partial(run, {"full": {}}, generator("ECCCo", STEPS), n_counterfactuals=100)
+    return [(f"{name}/{label}", make, [seeds, EPOCHS, ROUNDS, ASKED]) for label, make in out.items()]
+
+
+def study(
+    task: Task, setting: Setting, seeds: int, seed: int, variants: Variants, how: Explainer, **more: Any
+) -> Arrays:
+    """Train variants beside plain networks; (1 + variants, seeds) means over rounds, the plain ones first."""
+    found = taught(
+        task, setting, EPOCHS, seeds, seed, generator=how, tau=setting.tau, variants=PLAIN | dict(variants), **more
+    )
+    return graded(found, task, seeds, seed)
+
+
+def graded(found: Taught, task: Task, seeds: int, seed: int) -> Arrays:
+    parts = list[Any]()
+    for s in range(seeds):
+        models = {name: found.member(name, s) for name in found.variants}
+        values = compare(
+            models, task.test_X, y=task.test_y, method=judge(), rounds=ROUNDS, rows=ASKED, attacks=[0.0], seed=seed + s
+        )
+        table = values.table().set_index("model").loc[list(models)]
+        parts.append(table[["implausibility", "validity", "accuracy"]].to_numpy(np.float64))
+    last = found.history.groupby(["variant", "seed"], sort=False).tail(1)
+    size = (last["ridge"].to_numpy(np.float64) / 2) ** 0.5  # of an energy, root of the mean square
+    figures = np.stack(parts, 1)  # (variants, seeds, figures)
+    names = ("implausibility", "validity", "accuracy")
+    return {name: figures[:, :, i] for i, name in enumerate(names)} | {"size": size.reshape(-1, seeds)}
+
+
+# ---- where blobs lie
+
+
+def placements(task: Task, setting: Setting, seeds: int, seed: int) -> Arrays:
+    """(places, 2, seeds) implausibility of plain and taught networks, for the same blobs moved in the plane."""
+    out = list[Any]()
+    for move in MOVED:
+        X, test_X = (pd.DataFrame(frame + np.array(move)) for frame in (task.X, task.test_X))
+        there = Task(X, task.y, test_X, task.test_y, domain(X, "none"), task.protected)
+        out.append(study(there, setting, min(seeds, SEEDS), seed, {"full": {}}, generator("ECCCo", STEPS)))
+    return {key: np.stack([cell[key] for cell in out]) for key in ("implausibility", "validity", "accuracy")}
+
+
+# ---- linear networks
+
+
+def linear_theory(task: Task, seed: int) -> Arrays:
+    """(2, seeds) |theta_1| / |theta_2| of linear classifiers, plain and taught with the first feature protected.
+
+    Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes must overlap, or
+    plain training never settles.
+    """
+    recipe = Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
+    kinds: Variants = {**PLAIN, GUARDED: {}}
+    found = train_counterfactual(
+        recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", STEPS), tau=0.5, variants=kinds,
+        seeds=LINEAR_SEEDS, seed=seed,
+    )  # fmt: skip
+    out = list[Any]()
+    for name in kinds:
+        w = torch.stack([weights(found.member(name, s))[0][0] for s in range(LINEAR_SEEDS)])
+        theta = (w[:, 1] - w[:, 0]).abs().double()  # (seeds, 2)
+        out.append((theta[:, 0] / theta[:, 1]).numpy())
+    return {"ratio": np.stack(out)}

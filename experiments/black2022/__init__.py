@@ -1,0 +1,1 @@
+"""Black et al. 2022, Consistent Counterfactuals for Deep Models."""

@@ -1,0 +1,1 @@
+"""Guo et al. 2023, RoCourseNet."""

@@ -1,0 +1,1 @@
+"""Höltgen et al. 2021, DeDUCE."""

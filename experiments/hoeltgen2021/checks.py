@@ -1,0 +1,129 @@
+"""What every answer of a greedy search must keep, counted pair by pair: a run with one violation is an error.
+
+    |x' - x| <= p delta          p: steps per pixel, delta: size of a step
+    0 <= x' <= 1
+    x' - b = j delta             for a whole j and b one of x, 0, 1, wherever x' differs from x
+    L0 <= n q                    n: iterations, q: pixels per step
+    sum ceil(|x' - x| / delta) <= n q
+    conf(x') >= gamma            if and only if there is an answer; nothing changes where conf(x) >= gamma already
+
+And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same bits when the pair
+is searched alone, in a batch of another size, without compaction, and without the shortcut.
+"""
+
+import copy
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from experiments.cells import Arrays
+from holdfast.errors import HoldfastError
+from holdfast.images.explainer import ImageExplainer
+from holdfast.images.greedy import GreedyPixels
+from holdfast.images.model import ImageModel
+from holdfast.target import Status
+
+Array = NDArray[Any]
+NOISE, CLOSE = 1e-6, 1e-4  # of a value, and of a number of steps
+Counts = dict[str, int]
+
+
+def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -> Counts:
+    """Violations among answers, promise by promise.
+
+    Args:
+        x: (n, c, h, w) the images of the pairs.
+        cell: `x_cf` (n, c, h, w), `target`, `codes` and `iterations` (n,), and whether the caller's images were
+            `touched`.
+    """
+    before, after = (np.asarray(v, np.float64).reshape(len(x), -1) for v in (x.numpy(), cell["x_cf"]))
+    wanted = torch.as_tensor(cell["target"])[:, None]
+    scores = model.scores(torch.as_tensor(cell["x_cf"]).nan_to_num().clamp(0, 1))
+    conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
+    steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
+    met = cell["codes"] != Status.NOT_FOUND
+    moved = (change > 0) & (cell["codes"] == Status.ALREADY_MET)[:, None]
+    reach = np.inf if method.limit is None else method.limit * method.delta
+    whole = np.minimum.reduce([_off(after - base, method.delta) for base in (before, 0.0, 1.0)])
+    broken = {
+        "limit per pixel": change > reach + NOISE,
+        "bounds": ~((after >= 0) & (after <= 1)),
+        "multiples of delta": (change > 0) & (whole > CLOSE),
+        "L0 at most iterations": (change > 0).sum(1) > steps,
+        "steps at most iterations": np.ceil(change / method.delta - CLOSE).sum(1) > steps,
+        "met where found": met & (conf < most - NOISE),
+        "not met where not found": ~met & (conf > most + NOISE),
+        "nothing to do, nothing done": moved,
+        "caller's images untouched": cell["touched"],
+    }
+    return {name: _pairs(where) for name, where in broken.items()}
+
+
+def _pairs(where: Array) -> int:
+    """How many pairs a violation (n,) or (n, pixels) is of."""
+    where = np.atleast_1d(where)
+    return int(where.reshape(len(where), -1).any(1).sum())
+
+
+def _off(value: Array, delta: float) -> Array:
+    """How far from a whole number of steps."""
+    return np.abs(value / delta - np.round(value / delta))
+
+
+# ---- the same pairs in other company
+
+
+def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sample: Array) -> tuple[Counts, Array]:
+    """Pairs of a sample whose answer differs in other circumstances, and the seconds each took alone.
+
+    Args:
+        sample: (m,) numbers of the pairs.
+    """
+    asked, wanted = x[sample], cell["target"][sample]
+    names = np.array(model.classes)[wanted]
+
+    def differs(found: Any, at: Array) -> Array:
+        same = (found.x_cf.numpy() == cell["x_cf"][at]).reshape(len(at), -1).all(1)
+        return ~(same & (found.iterations == cell["iterations"][at]))
+
+    took, alone = np.zeros(len(sample)), 0
+    for i in range(len(sample)):
+        start = time.process_time()
+        found = method.explain(model, asked[i : i + 1], names[i : i + 1])
+        took[i] = time.process_time() - start
+        alone += int(differs(found, sample[i : i + 1]).sum())
+    counts = {"alone": alone}
+    for what, settings, chunk in [
+        ("another chunk", {}, max(2, len(sample) // 2)),
+        *([("without compaction", {"compact": False}, 128), ("without the shortcut", {"shortcut": False}, 128)]
+          if isinstance(method, GreedyPixels) else []),
+    ]:  # fmt: skip
+        other = copy.copy(method).set_params(**settings)
+        counts[what] = int(differs(other.explain(model, asked, names, chunk=chunk), sample).sum())
+    if isinstance(method, GreedyPixels):
+        counts["not met one iteration earlier"] = _early(method, model, asked, names, cell["iterations"][sample])
+    return counts, took
+
+
+def _early(method: GreedyPixels, model: ImageModel, x: Tensor, names: Array, iterations: Array) -> int:
+    """Pairs that are met already one iteration before the last."""
+    count = 0
+    for i in np.flatnonzero((iterations > 0) & (iterations < method.max_iter)):
+        shorter = copy.copy(method).set_params(max_iter=int(iterations[i]) - 1)
+        count += int(shorter.explain(model, x[i : i + 1], names[i : i + 1]).found.sum())
+    return count
+
+
+def kept(counts: dict[str, Counts]) -> None:
+    """Raise an error if a promise was broken.
+
+    Args:
+        counts: violations by what was searched, then by promise.
+    """
+    broken = [f"{what}: {name} ({n})" for what, each in counts.items() for name, n in each.items() if n]
+    if broken:
+        raise HoldfastError(f"promises of the search were broken, pairs in brackets: {'; '.join(broken)}")

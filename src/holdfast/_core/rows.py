@@ -1,0 +1,80 @@
+"""Tensors in, tensors out: norms, per-row broadcasting, and random numbers that belong to a row."""
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+Norm = float  # 0, 1, 2 or infinity
+
+
+def per_row(values: Tensor, like: Tensor) -> Tensor:
+    """Give `(n,)` values the trailing axes of `like`, so that they broadcast over each row."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def row_norm(delta: Tensor, norm: Norm) -> Tensor:
+    """`(n, *shape)` -> `(n,)`; norm 0 counts the entries that are not zero."""
+    flat = delta.flatten(1)
+    if norm == 0:
+        return (flat != 0).sum(1).to(delta.dtype)
+    if norm == math.inf:
+        return flat.abs().amax(1)
+    return flat.abs().sum(1) if norm == 1 else flat.square().sum(1).sqrt()
+
+
+def unit(direction: Tensor) -> Tensor:
+    """Each row divided by its l2 norm; a zero row stays zero."""
+    length = row_norm(direction, 2)
+    return direction / per_row(length.clamp_min(torch.finfo(direction.dtype).tiny), direction)
+
+
+def clip_norm(delta: Tensor, radius: Tensor | float) -> Tensor:
+    """Nearest point to each row in the l2 ball of `radius` around zero."""
+    length = row_norm(delta, 2).clamp_min(torch.finfo(delta.dtype).tiny)
+    return delta * per_row((radius / length).clamp_max(1.0), delta)
+
+
+def chunks(rows: Tensor, size: int) -> list[Tensor]:
+    """Consecutive parts of at most `size` rows."""
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+@contextmanager
+def limited_threads(count: int) -> Generator[None]:
+    """Let torch use `count` threads for a while (0: as many as before)."""
+    before = torch.get_num_threads()
+    if count and count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
+
+
+# How many rows the matrix kernels handle as one: below that, and for the remainder, they may add in another order, so
+# the same row could get a score that differs in the last bit with the batch size. 8 are too few for wide registers.
+ROW_BLOCK = 16
+COLUMN_BLOCK = 8  # in products along, or with, other numbers of columns a row's place may decide about the last bit
+
+
+def pad_rows(x: Tensor) -> Tensor:
+    """`x` with zero rows appended up to a multiple of `ROW_BLOCK`: scores then do not depend on n."""
+    missing = -len(x) % ROW_BLOCK
+    return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+
+
+class RowBlocks(TorchFunctionMode):
+    """While it is on, linear layers inside any module get `pad_rows` of what they are given, and give back its part:
+    for modules whose other layers are too dear to be given more rows."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not nn.functional.linear:
+            return func(*args, **(kwargs or {}))
+        x, *weights = args
+        return func(pad_rows(x), *weights, **(kwargs or {}))[: len(x)]

@@ -1,1 +1,0 @@
-"""Experiments of papers, run again: what was reported beside what was measured."""

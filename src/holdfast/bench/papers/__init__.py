@@ -1,1 +1,0 @@
-"""One file per paper, named by its citation."""

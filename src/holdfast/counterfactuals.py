@@ -1,0 +1,274 @@
+"""The answers: one row per question and answer, with its status, and enough to get them again."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast import __version__
+from holdfast._core.rows import row_norm
+from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.schema.feature import differ
+from holdfast.schema.schema import Schema
+from holdfast.target import Goal, Span, Status, Target
+
+if TYPE_CHECKING:
+    from holdfast.explainer import Explainer
+    from holdfast.models.base import Model
+
+NORMS = {"l0": 0.0, "l1": 1.0, "l2": 2.0, "linf": float("inf")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where answers came from: enough to get them again."""
+
+    method: str
+    settings: str
+    target: str
+    seed: int
+    seconds: float
+    model: str  # fingerprints
+    schema: str
+    version: str
+    created: str
+    searched: tuple[str, ...] = ()  # origins of further models that helped to find the answers
+    signatures: tuple[tuple[float, ...], ...] = ()  # what these models make of the schema's probe rows
+
+    @classmethod
+    def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        prints = model.fingerprint(), model.schema.fingerprint
+        searched = tuple(sorted(explainer.searched))
+        facts = str(target), seed, seconds, *prints, __version__, now, searched, explainer.signatures
+        return cls(type(explainer).__name__, repr(explainer), *facts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Counterfactuals:
+    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the reason."""
+
+    before: pd.DataFrame  # the rows that were asked about (repeated when a row has several answers)
+    after: pd.DataFrame  # the rows a person would hand in
+    x: Tensor  # (n, d) the same, encoded
+    x_cf: Tensor
+    scores: Tensor  # (n, k) of `after`, by the bare model
+    goal: Goal
+    codes: npt.NDArray[np.int64]  # (n,) Status
+    reasons: list[str]
+    source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
+    schema: Schema
+    classes: tuple[Any, ...]
+    run: Run
+    was: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+    @property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """(n,) rows with an answer."""
+        return self.codes == Status.FOUND
+
+    @property
+    def status(self) -> pd.DataFrame:
+        """Per row: found / already met / not found, and the reason."""
+        words = [Status(int(c)).words for c in self.codes]
+        return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.after.index, dtype=object)
+
+    @property
+    def is_regression(self) -> bool:
+        """Are these answers about a number that a model estimates?"""
+        return isinstance(self.goal, Span)
+
+    @property
+    def confidence(self) -> "pd.Series[float]":
+        """Probability of the wanted outcome that the model gives to each answer."""
+        if self.is_regression:
+            raise SettingError("a model that estimates a number has no probabilities; see .estimate")
+        return self._series(self.goal.confidence(self.scores))
+
+    @property
+    def estimate(self) -> "pd.Series[float]":
+        """The number that the model estimates for each answer."""
+        if not self.is_regression:
+            raise SettingError("a model with classes estimates no number; see .confidence")
+        return self._series(self.goal.confidence(self.scores))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The answers as rows to hand in: same index, columns and dtypes as the input."""
+        return self.after.copy()
+
+    def changes(self) -> pd.DataFrame:
+        """Only what changes, one line per row and feature, for rows with an answer."""
+        parts: list[pd.DataFrame] = []
+        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.found[:, None]
+        for place, feature in enumerate(self.schema.features):
+            was, now, moved = self.before[feature.name], self.after[feature.name], different[:, place]
+            if moved.any():
+                values = {"row": self.after.index[moved], "feature": feature.name}
+                old, new = was[moved].astype(object), now[moved].astype(object)
+                part = pd.DataFrame(values | {"before": old.to_numpy(), "after": new.to_numpy()})
+                parts.append(part.assign(_at=np.flatnonzero(moved), _place=place))
+        if not parts:
+            return pd.DataFrame({name: pd.Series(dtype=object) for name in ("row", "feature", "before", "after")})
+        tidy = pd.concat(parts, ignore_index=True).sort_values(["_at", "_place"], kind="stable")
+        return tidy.drop(columns=["_at", "_place"]).reset_index(drop=True)
+
+    def cost(self, norm: str = "l1", *, units: str = "encoded") -> "pd.Series[float]":
+        """How far each answer is from its question; missing where there is none.
+
+        Args:
+            norm: "l0" (number of features that change), "l1", "l2", "linf", or "weighted" (l1 with the
+                schema's weights). A number that was missing and is filled in counts 1, and how far it is from what
+                stands for it while it is missing, the center of the feature.
+            units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
+        """
+        if norm not in (*NORMS, "weighted"):
+            raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, [*NORMS, 'weighted'])}")
+        if units not in ("encoded", "raw"):
+            raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
+        at = self.schema.layout(torch.float64)
+        x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
+        delta = torch.where(self.x == self.x_cf, 0.0, z - x)
+        if norm == "l0":
+            value = (at.per_feature(delta.abs()) > 0).sum(1).double()
+        elif norm == "weighted":
+            value = (delta.abs() * at.weight).sum(1)
+        else:
+            if units == "raw":
+                delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
+            value = row_norm(delta, NORMS[norm])
+        gone = torch.tensor(self.codes == Status.NOT_FOUND)
+        return self._series(value.masked_fill(gone, float("nan")))
+
+    def sentences(self) -> "pd.Series[str]":
+        """What to do, in words, one text per row."""
+        from holdfast.render.sentences import sentences
+
+        return sentences(self)
+
+    def summary(self) -> str:
+        """One line: how many rows, how many answered, by which method, in what time."""
+        count = {s: int((self.codes == s).sum()) for s in Status}
+        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
+        rows = len(set(self.source.tolist()))
+        what = f"{rows:,} rows" if rows == len(self) else f"{len(self):,} answers for {rows:,} rows"
+        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+
+    def _series(self, values: Tensor) -> "pd.Series[float]":
+        return pd.Series(values.double().numpy(), index=self.after.index)
+
+    def __repr__(self) -> str:
+        return f"<Counterfactuals {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        from holdfast.render.html import changes_table
+
+        return changes_table(self)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with the changes and two plots; needs the `plot` extra."""
+        from holdfast.render.html import write_report
+
+        return write_report(self, Path(path))
+
+    # ---- files
+
+    def to_table(self) -> pd.DataFrame:
+        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV and JSON files get."""
+        extra = {"status": self.status["status"], "reason": self.status["reason"]}
+        extra |= {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+        extra |= {"sentence": self.sentences()}
+        taken = set(self.after.columns)
+        renamed = {(name if name not in taken else f"holdfast_{name}"): value for name, value in extra.items()}
+        return self.after.assign(**cast(Any, renamed))
+
+    def save(self, path: str | Path) -> None:
+        """Everything in one Parquet file: answers, questions, scores, status, schema and provenance."""
+        table = pd.concat(
+            [
+                self.after.add_prefix("after:"),
+                self.before.add_prefix("before:"),
+                pd.DataFrame(self.scores.double().numpy(), index=self.after.index).add_prefix("score:"),
+            ],
+            axis=1,
+        )
+        wanted: dict[str, Any] = {"status": self.codes, "reason": self.reasons, "source": self.source}
+        wanted["label"] = self.goal.label.numpy()
+        if self.was is not None:
+            wanted["was"] = self.was.squeeze(1).double().numpy()
+        table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
+        content = {
+            "run": asdict(self.run),
+            "schema": self.schema.to_dict(),
+            "classes": list(self.classes),
+            "goal": {k: v for k, v in asdict(self.goal).items() if k not in ("label", "k")},
+            "dtype": str(self.x.dtype).removeprefix("torch."),
+        }
+        arrow: Any = untyped("pyarrow").Table.from_pandas(table)
+        text = json.dumps(content, default=_plain_value)
+        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()})
+        untyped("pyarrow.parquet").write_table(arrow, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Counterfactuals":
+        """Read a file written by `save`."""
+        try:
+            arrow: Any = untyped("pyarrow.parquet").read_table(path)
+            content = json.loads(arrow.schema.metadata[b"holdfast"])
+        except FileNotFoundError:
+            raise FileError(f"no file at {str(path)!r}") from None
+        except KeyError:
+            raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
+        except Exception as error:
+            raise FileError(f"cannot read {str(path)!r}: {error}") from None
+        table: pd.DataFrame = arrow.to_pandas()
+        schema = Schema.from_dict(content["schema"])
+
+        def part(prefix: str) -> pd.DataFrame:
+            names = [c for c in table.columns if str(c).startswith(prefix)]
+            return table[names].rename(columns=lambda c: str(c).removeprefix(prefix))
+
+        after, before = part("after:"), part("before:")
+        dtype: torch.dtype = getattr(torch, content["dtype"])
+        scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
+        label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
+        return cls(
+            before,
+            after,
+            schema.encode(before, dtype),
+            schema.encode(after, dtype),
+            scores,
+            (Span if "unit" in content["goal"] else Goal)(label, k=scores.shape[1], **content["goal"]),
+            table["holdfast:status"].to_numpy(np.int64),
+            list(table["holdfast:reason"]),
+            table["holdfast:source"].to_numpy(np.int64),
+            schema,
+            tuple(content["classes"]),
+            run_of(content["run"]),
+            torch.tensor(table[["holdfast:was"]].to_numpy(np.float64), dtype=dtype)
+            if "holdfast:was" in table
+            else None,
+        )
+
+
+def run_of(content: dict[str, Any]) -> Run:
+    """A Run from JSON, which knows lists and no tuples."""
+    signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
+    return Run(**dict[str, Any](content, searched=tuple(content.get("searched", ())), signatures=signatures))
+
+
+def _plain_value(value: Any) -> Any:
+    return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
+
+
+Metric = Callable[[Counterfactuals], "pd.Series[float]"]  # one value per row: means and groups come later

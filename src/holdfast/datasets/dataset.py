@@ -1,0 +1,130 @@
+"""A table or a set of images with all there is to know about it, and the ways to divide it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from holdfast.errors import SettingError, did_you_mean, listed
+from holdfast.schema.schema import Schema
+
+# These papers test on the last rows of a file (or of one of its parts) instead of on random ones.
+LAST_ROWS = {"rocoursenet", "counterfactual-training"}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table, its outcome, and what may change in it."""
+
+    name: str
+    X: pd.DataFrame
+    y: "pd.Series[Any]"
+    schema: Schema
+    licence: str
+    citation: str
+    source: str = ""
+    favourable: Any = None  # the outcome a person would want
+    groups: "pd.Series[Any] | None" = None  # rows of one group (of one recording) belong on one side of a split
+    parts: "pd.Series[Any] | None" = None  # the part (year, school, ...) that each row is in
+    papers: Mapping[str, float] = field(default_factory=dict[str, float])  # test rows of a paper, or their share
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def split(self, test: float = 0.25, seed: int = 0, *, by_group: bool = False) -> tuple["Dataset", "Dataset"]:
+        """A random split into a part to learn from and a part to ask about.
+
+        Args:
+            test: rows to ask about: a share below 1, or their number.
+            seed: where the random order comes from.
+            by_group: keep the rows of a group (a recording) together; the test part then has at least `test` rows.
+        """
+        n = len(self.X)
+        cut = _cut(n, test, self.name)
+        if by_group:
+            asked = self._whole_groups(n - cut, seed)
+            return self.take(np.flatnonzero(~asked)), self.take(np.flatnonzero(asked))
+        order = np.random.default_rng(seed).permutation(n)
+        return self.take(order[:cut]), self.take(order[cut:])
+
+    def _whole_groups(self, wanted: int, seed: int) -> NDArray[np.bool_]:
+        """Which rows to ask about: whole groups in random order, until there are enough rows."""
+        if self.groups is None:
+            raise SettingError(f"{self.name} has no groups to split by")
+        codes, names = pd.factorize(self.groups)
+        order = np.random.default_rng(seed).permutation(len(names))
+        sizes = np.bincount(codes, minlength=len(names))[order]
+        return np.isin(codes, order[np.cumsum(sizes) - sizes < wanted])
+
+    def paper_split(self, paper: str, seed: int = 0) -> tuple["Dataset", "Dataset"]:
+        """A split of the size a paper uses; `papers` names those that are known for this table."""
+        if paper not in self.papers:
+            raise SettingError(f"no split of {self.name} is known for {paper!r}; {did_you_mean(paper, self.papers)}")
+        test = self.papers[paper]
+        if paper not in LAST_ROWS:
+            return self.split(test, seed)
+        rows = np.arange(len(self.X))
+        cut = _cut(len(rows), test, self.name)
+        return self.take(rows[:cut]), self.take(rows[cut:])
+
+    def part(self, name: object) -> "Dataset":
+        """The rows of one part: a year, a school, 'train' or 'test'."""
+        if self.parts is None:
+            raise SettingError(f"{self.name} has no parts")
+        chosen = (self.parts == name).to_numpy()
+        if not chosen.any():
+            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist(), 20)}")
+        return self.take(np.flatnonzero(chosen))
+
+    def balanced(self, seed: int = 0) -> "Dataset":
+        """As many random rows of every outcome as the rarest one has, in the order of the table."""
+        rng = np.random.default_rng(seed)
+        codes, classes = pd.factorize(self.y, sort=True)
+        least = int(np.bincount(codes).min())
+        rows = [rng.choice(np.flatnonzero(codes == k), least, replace=False) for k in range(len(classes))]
+        return self.take(np.sort(np.concatenate(rows)))
+
+    def take(self, rows: Any) -> Self:
+        """Some rows, by position."""
+        groups, parts = (None if s is None else s.iloc[rows] for s in (self.groups, self.parts))
+        return replace(self, X=cast(pd.DataFrame, self.X.iloc[rows]), y=self.y.iloc[rows], groups=groups, parts=parts)
+
+
+def _cut(n: int, test: float, name: str) -> int:
+    """How many of n rows to learn from."""
+    if not 0 < test < max(n, 1) or (test >= 1 and test != int(test)):
+        raise SettingError(f"test must be a share between 0 and 1 or a number of rows below {n} of {name}, got {test}")
+    return round(n * (1 - test)) if test < 1 else n - int(test)
+
+
+@dataclass(frozen=True)
+class Images:
+    """Grey images (n, height, width) from 0 to 255 and what they show."""
+
+    name: str
+    X: NDArray[np.uint8]
+    y: "pd.Series[Any]"
+    licence: str
+    citation: str
+    source: str = ""
+    parts: "pd.Series[Any] | None" = None  # 'train' or 'test'
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def part(self, name: object) -> "Images":
+        """The images of one part."""
+        if self.parts is None:
+            raise SettingError(f"{self.name} has no parts")
+        chosen = (self.parts == name).to_numpy()
+        if not chosen.any():
+            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist())}")
+        return self.take(np.flatnonzero(chosen))
+
+    def take(self, rows: Any) -> "Images":
+        """Some images, by position."""
+        parts = None if self.parts is None else self.parts.iloc[rows]
+        return replace(self, X=self.X[rows], y=self.y.iloc[rows], parts=parts)

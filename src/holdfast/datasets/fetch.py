@@ -1,0 +1,226 @@
+"""Where the files of datasets come from: the data directory, else the cache, else their public source.
+
+The data directory is what the environment variable HOLDFAST_DATA names, else the entry `data = "..."` of
+`~/.config/holdfast/config.toml`. Downloads are kept in `~/.cache/holdfast`. Both places follow XDG_CONFIG_HOME
+and XDG_CACHE_HOME. Whatever the place, the content is read only if its SHA-256 is the known one.
+"""
+
+import gzip
+import hashlib
+import http.client
+import os
+import tempfile
+import tomllib
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from holdfast import __version__
+from holdfast.errors import FileError
+
+Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
+SECONDS = 30  # without a byte from the source
+CHUNK = 1 << 20
+
+_checked: set[tuple[str, int, int]] = set()  # files whose checksum was right: path, size, time of change
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a dataset: its name, its checksums, and how to get it."""
+
+    path: str  # in the data directory; ".gz" at the end means that the content is compressed there
+    packed: str  # SHA-256 of the compressed file
+    content: str  # SHA-256 of what is in it
+    urls: tuple[str, ...] = ()  # where the public source has it; none: a person has to fetch it
+    convert: Callable[[Sequence[bytes]], bytes] = b"".join  # from what the source has to the content
+    by_hand: str = ""  # where a person gets it
+
+
+# ---- places
+
+
+def data_directory() -> tuple[Path, str] | None:
+    """The directory of datasets and the setting that names it."""
+    named = os.environ.get("HOLDFAST_DATA")
+    if named:
+        return Path(named).expanduser(), "HOLDFAST_DATA"
+    config = _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"
+    if not config.is_file():
+        return None
+    try:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read the settings in {str(config)!r}: {error}") from None
+    data = settings.get("data")
+    if data is None:
+        return None
+    if not isinstance(data, str) or not data:
+        raise FileError(f"{str(config)!r}: data must be the name of a directory, got {data!r}")
+    return Path(data).expanduser(), str(config)
+
+
+def cache_directory() -> Path:
+    """Where downloads are kept."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def _xdg(variable: str, usual: str) -> Path:
+    root = os.environ.get(variable)
+    return (Path(root) if root else Path.home() / usual) / "holdfast"
+
+
+def data_file(relative: str) -> Path:
+    """A file in the data directory, whatever is in it."""
+    root = data_directory()
+    if root is None:
+        raise FileError(f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it")
+    path = root[0] / relative
+    if not path.is_file():
+        raise FileError(f"no file {relative!r} in the data directory {str(root[0])!r} ({root[1]})")
+    return path
+
+
+def _stored(file: File) -> tuple[Path, Place] | None:
+    """The file on this machine; in the data directory it may also lie unpacked."""
+    plain = file.path.removesuffix(".gz")
+    root = data_directory()
+    names = [root[0] / name for name in (file.path, plain)] if root else []
+    for path in names:
+        if path.is_file():
+            return path, "data directory"
+    path = cache_directory() / plain
+    return (path, "cached") if path.is_file() else None
+
+
+def place(file: File) -> Place:
+    """Where the file is, or how it can be had; nothing is read."""
+    found = _stored(file)
+    if found:
+        return found[1]
+    return "can be downloaded" if file.urls else "by hand"
+
+
+# ---- content
+
+
+def content(file: File) -> bytes:
+    """What is in the file, from wherever it is; downloaded if need be."""
+    found = _stored(file)
+    return _read(file, found[0]) if found else download(file)
+
+
+def _read(file: File, path: Path) -> bytes:
+    try:
+        stored = path.read_bytes()
+        data = gzip.decompress(stored) if path.suffix == ".gz" else stored
+        state = path.stat()
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"cannot read {str(path)!r}: {error}") from None
+    known = str(path), state.st_size, state.st_mtime_ns
+    if known not in _checked:
+        # Compressed again by somebody else, the same content has other bytes outside.
+        if _sha256(stored) != file.packed and _sha256(data) != file.content:
+            raise FileError(
+                f"{str(path)!r} is not the file that is known: SHA-256 of the content is {_sha256(data)}, "
+                f"expected {file.content}; remove it, or put the original there"
+            )
+        _checked.add(known)
+    return data
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+# ---- download
+
+
+def download(file: File) -> bytes:
+    """Fetch from the public source, check, keep in the cache. The cache never holds part of a file."""
+    if not file.urls:
+        raise FileError(_what_to_do(file))
+    parts = [_fetched(url, file) for url in file.urls]
+    source = " and ".join(file.urls)
+    try:
+        data = file.convert(parts)
+    except Exception as error:  # an archive that is none, a table with other columns
+        raise FileError(f"what {source} sent is not the file that is known: {error}") from None
+    if _sha256(data) != file.content:
+        raise FileError(
+            f"wrong checksum: what {source} sent has SHA-256 {_sha256(data)}, expected {file.content}; "
+            f"nothing was kept. The source may have changed. {_where_to_put(file)}"
+        )
+    _keep(data, cache_directory() / file.path.removesuffix(".gz"))
+    return data
+
+
+def _fetched(url: str, file: File) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{__version__}"})
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            length = answer.headers.get("Content-Length")
+            chunks: list[bytes] = []
+            while chunk := answer.read(CHUNK):
+                chunks.append(chunk)
+    except urllib.error.HTTPError as error:
+        raise FileError(
+            f"cannot download {url}: the server says {error.code} {error.reason}. {_where_to_put(file)}"
+        ) from None
+    except http.client.IncompleteRead as error:
+        raise FileError(_cut(url, len(error.partial), None)) from None
+    except urllib.error.URLError as error:
+        raise FileError(
+            f"cannot download {url}: {error.reason}. Is this machine offline? {_where_to_put(file)}"
+        ) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise FileError(
+            f"cannot download {url}: {error or type(error).__name__}; nothing was kept, try again"
+        ) from None
+    data = b"".join(chunks)
+    if length is not None and len(data) != int(length):
+        raise FileError(_cut(url, len(data), int(length)))
+    return data
+
+
+def _cut(url: str, got: int, length: int | None) -> str:
+    whole = f" of {length}" if length is not None else ""
+    return f"the connection was cut: {got}{whole} bytes of {url} arrived; nothing was kept, try again"
+
+
+def _keep(data: bytes, path: Path) -> None:
+    """Written under another name first: whoever looks finds the whole file or none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    except OSError as error:
+        raise FileError(f"cannot write to the cache {str(path.parent)!r}: {error}") from None
+    try:
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(data)
+        Path(name).replace(path)
+    except OSError as error:
+        raise FileError(f"cannot write to the cache {str(path)!r}: {error}") from None
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _what_to_do(file: File) -> str:
+    root = data_directory()
+    looked = (
+        f"no file {file.path!r} in the data directory {str(root[0])!r} ({root[1]})"
+        if root
+        else (f"{file.path!r} is not shipped")
+    )
+    return f"{looked}, and it cannot be downloaded without a person: get it from {file.by_hand}. {_where_to_put(file)}"
+
+
+def _where_to_put(file: File) -> str:
+    root = data_directory()
+    if root:
+        return f"A copy you have goes to {str(root[0] / file.path)!r}."
+    return f"If you have a copy as {file.path!r}, set HOLDFAST_DATA to the directory it is in."

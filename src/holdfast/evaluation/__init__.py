@@ -1,0 +1,1 @@
+"""What answers are worth: metrics, audits against retrained models, comparisons, attacks and bounds."""

@@ -1,0 +1,133 @@
+"""Rounds of questions to several models, and what their counterfactuals are worth: the protocol behind `compare`.
+
+A round takes a pair of classes, all pairs before any comes again, and draws for each model rows, with replacement, that
+it gives the first of them; asked for is the second. The same random numbers choose the rows of all models, and the data
+rows that counterfactuals are held against, so that models differ in a round by what they are. An answer depends on
+nothing but the row, the wanted class and the seed: each question is asked once, however often rounds draw it, and all
+rounds are one call.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import limited_threads, row_norm
+from holdfast.errors import SettingError
+from holdfast.evaluation.plausibility import MOST_IN_SET, implausibility, mmd, redundancy
+from holdfast.explainer import Explainer
+from holdfast.models.base import Model
+
+Array = np.ndarray[Any, Any]
+METRICS = ("validity", "implausibility", "mmd", "cost", "redundancy")
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """J rounds: which rows each model is asked about, and what is wanted of them.
+
+    Args:
+        factual, target: (J,) numbers of the classes that rows have, and are to get.
+        asked: model -> (J, rows) numbers of the rows.
+        near: class -> for each round that wants it, at most 100 of its data rows (rounds, m, d).
+        data: class -> its data rows (m, d).
+    """
+
+    factual: Array
+    target: Array
+    asked: dict[str, Array]
+    near: dict[int, Tensor]
+    data: dict[int, Tensor]
+
+    @classmethod
+    def draw(
+        cls,
+        said: Mapping[str, Array],
+        k: int,
+        x: Tensor,
+        labels: Tensor,
+        rounds: int,
+        rows: int,
+        rng: np.random.Generator,
+    ) -> "Rounds":
+        """Draw rounds.
+
+        Args:
+            said: model -> (n,) the classes, of k, that it gives to the rows.
+            x, labels: (n, d) encoded rows and their true classes (n,).
+            rounds, rows: J, and how many rows there are in a round.
+        """
+        data = {c: x[labels == c] for c in range(k) if bool((labels == c).any())}
+        # A class that one of the models never gives cannot be left, and one with a single row has no spread.
+        given = [c for c in range(k) if all((answers == c).any() for answers in said.values())]
+        pairs = [(a, b) for a in given for b, own in data.items() if a != b and len(own) > 1]
+        if not pairs:
+            raise SettingError(
+                f"nothing to compare: of {len(data)} classes the models all give {given} to some rows, and no "
+                "other class has two rows; pass more rows"
+            )
+        # All pairs before any comes again: how far a class is reached differs, and chance is noise in the means.
+        turns = [rng.permutation(len(pairs)) for _ in range(-(-rounds // len(pairs)))]
+        factual, target = np.array(pairs)[np.concatenate(turns)[:rounds]].T
+        near = dict[int, Tensor]()
+        for c in np.unique(target).tolist():
+            chance = rng.random((int((target == c).sum()), len(data[c])))
+            near[c] = data[c][torch.tensor(chance.argsort(1)[:, :MOST_IN_SET])]
+        places = rng.random((rounds, rows))
+        asked = {name: np.empty((rounds, rows), dtype=np.int64) for name in said}
+        for name, answers in said.items():
+            for c in given:
+                here, own = factual == c, np.flatnonzero(answers == c)
+                asked[name][here] = own[(places[here] * len(own)).astype(np.int64)]
+        return cls(factual, target, asked, near, data)
+
+    def measure(self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int) -> pd.DataFrame:
+        """One line per round: how many counterfactuals of this model are valid, and means over those.
+
+        Args:
+            name: of the model, as the rounds know it.
+            model: the same, possibly with another schema.
+            X: the rows.
+        """
+        k = len(model.classes)
+        keys, at = np.unique(self.asked[name] * k + self.target[:, None], return_inverse=True)
+        at, target = at.reshape(self.asked[name].shape), keys % k  # (J, rows) questions, (q,) classes
+        wanted = [model.classes[c] for c in target]
+        cfs = method.explain(model, X.iloc[keys // k], wanted, seed=seed)
+        x, z = cfs.x.double(), cfs.x_cf.double()
+        away = np.empty(len(keys))
+        for c in np.unique(target):
+            away[target == c] = implausibility(z[torch.tensor(target == c)], self.data[int(c)]).numpy()
+        valid = cfs.found[at]  # (J, rows)
+        values = {
+            "validity": valid.mean(1),
+            "implausibility": mean_where(away[at], valid),
+            "mmd": self._mmd(z, at, valid),
+            "cost": mean_where(row_norm(z - x, 1).numpy()[at], valid),
+            "redundancy": mean_where(redundancy(x, z).numpy()[at], valid),
+        }
+        classes = np.array(model.classes, dtype=object)
+        about = {"round": np.arange(len(at)), "from": classes[self.factual], "to": classes[self.target]}
+        return pd.DataFrame(about | values)
+
+    def _mmd(self, z: Tensor, at: Array, valid: Array) -> Array:
+        """(J,) discrepancy between the valid counterfactuals of each round, rows at (J, rows) of z, and data."""
+        # Rows come in random order, so the first of the valid ones are a sample of them.
+        first = np.argsort(~valid, axis=1, kind="stable")[:, :MOST_IN_SET]
+        rows, kept = (torch.tensor(np.take_along_axis(values, first, 1)) for values in (at, valid))
+        out = np.full(len(at), np.nan)
+        with limited_threads(1):
+            for c, near in self.near.items() if rows.shape[1] > 1 else ():
+                here = torch.tensor(self.target == c)
+                out[here.numpy()] = mmd(z[rows[here]], near, kept=kept[here], clamp=True).numpy()
+        return out
+
+
+def mean_where(values: Array, chosen: Array) -> Array:
+    """(J, rows) -> (J,) means over what is chosen; missing where nothing is."""
+    count = chosen.sum(1)
+    return np.where(count > 0, np.where(chosen, values, 0.0).sum(1) / np.maximum(count, 1), np.nan)

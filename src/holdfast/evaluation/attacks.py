@@ -1,0 +1,138 @@
+"""What is left of a model's accuracy when somebody moves the rows: FGSM and PGD on models and banks.
+
+    attacked accuracy    share of rows x with   argmax f(z) = y,   z the attacked row of the ball around x
+
+An attack may be confined to what somebody can really change: fixed columns and categories stay on request.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import chunks, limited_threads
+from holdfast.errors import ModelError, SettingError, did_you_mean
+from holdfast.models.base import Model
+from holdfast.retraining.attacks import Adversary, Ball
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.loop import check_epsilon
+from holdfast.retraining.recipe import class_numbers, outcomes
+
+Spare = Literal["fixed", "categories"]
+CELLS = 1 << 20  # numbers in attacked rows at once
+
+
+def attack_rows(
+    model: Model | ModelBank,
+    X: pd.DataFrame,
+    y: Any,
+    *,
+    epsilon: float,
+    steps: int = 40,
+    norm: Ball = "linf",
+    size: float | None = None,
+    start: bool = True,
+    spare: Collection[Spare] = (),
+    box: bool = True,
+    seed: int = 0,
+) -> Tensor:
+    """Encoded rows near X that the model gets wrong, if there are such: (n, d), for a bank (M, n, d).
+
+    Args:
+        model: a differentiable model, or a bank of networks.
+        X, y: rows and their true classes.
+        epsilon: radius of the ball, in encoded units.
+        steps, norm, size, start: how the attack moves, see `Adversary`. PGD-40: 40 steps of epsilon / 10, which is
+            the default; FGSM: steps=1, size=1, start=False.
+        spare: "fixed": columns that the schema fixes stay; "categories": categories stay.
+        box: keep to the range of the data that the schema knows.
+        seed: random starts are derived from it and the contents of each row.
+    """
+    check_epsilon(epsilon)
+    wrong = [word for word in spare if word not in ("fixed", "categories")]
+    if wrong or isinstance(spare, str):
+        raise SettingError(f"spare is a list of 'fixed' and 'categories', got {spare!r}")
+    how = Adversary(steps, norm, (0.1 if steps == 40 else None) if size is None else size, start)
+    dtype = model.dtype if isinstance(model, Model) else model.shelves[0].dtype
+    x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
+    layout = model.schema.layout(dtype)
+    free = ~(layout.fixed & ("fixed" in spare)) & ~(layout.one_hot & ("categories" in spare))
+    limits = (layout.seen_low, layout.seen_high) if box else None
+    noise = RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None
+    attack = partial(how.attack, epsilon=epsilon, box=limits, free=free)
+    with limited_threads(1):
+        if isinstance(model, Model):
+            return _on_model(model, x, labels, attack, noise)
+        return torch.cat([_on_shelf(shelf, x, labels, attack, noise) for shelf in model.shelves])
+
+
+def attacked_accuracy(
+    model: Model | ModelBank, X: pd.DataFrame, y: Any, *, epsilon: float, **settings: Any
+) -> np.ndarray[Any, Any]:
+    """Share of the rows that are still classified rightly under `attack_rows`: one number, for a bank (M,)."""
+    labels = _labels(model, X, y)
+    z = attack_rows(model, X, y, epsilon=epsilon, **settings)
+    if isinstance(model, Model):
+        with model.borrowed():
+            said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
+        return (said == labels).double().mean(1).numpy()[0]
+    at, said = 0, list[Tensor]()
+    for shelf in model.shelves:
+        assert shelf.networks is not None
+        with torch.no_grad(), limited_threads(1):
+            raw = shelf.networks.scores(z[at : at + len(shelf)])
+        said.append(raw.argmax(2) if raw.shape[2] > 1 else (raw[..., 0] > 0).long())
+        at += len(shelf)
+    return (torch.cat(said) == labels).double().mean(1).numpy()
+
+
+def _labels(model: Model | ModelBank, X: pd.DataFrame, y: Any) -> Tensor:
+    y = outcomes(X, y)
+    if len(y) != len(X):
+        raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
+    strange = [v for v in y.unique() if v not in model.classes]
+    if strange:
+        raise SettingError(f"the model has no class {strange[0]!r}; {did_you_mean(strange[0], model.classes)}")
+    return class_numbers(y, model.classes)
+
+
+Attack = Callable[..., Tensor]  # `Adversary.attack` with radius, box and columns
+
+
+def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
+    if not model.has_grad:
+        raise ModelError("attacks follow gradients, and this model has none")
+    k, out = len(model.classes), list[Tensor]()
+    own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
+    with model.borrowed():
+        for rows in chunks(torch.arange(len(x)), max(8, CELLS // x.shape[1])):
+            mine = own[rows]
+
+            def rise(z: Tensor, mine: Tensor = mine) -> Tensor:
+                scores, pull = model.vjp(z)
+                # With two classes the score difference, which does not vanish where the model is sure.
+                return pull(1 - 2 * mine if k == 2 else torch.softmax(scores, 1) - mine)
+
+            out.append(attack(rise, x[rows], noise=None if noise is None else noise[rows]))
+    return torch.cat(out) if out else x.clone()
+
+
+def _on_shelf(shelf: Shelf, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
+    nets, m = shelf.networks, len(shelf)
+    if nets is None:
+        raise ModelError(f"attacks follow gradients, and the estimators of family {shelf.family!r} have none")
+    out = list[Tensor]()
+    with torch.no_grad():
+        for rows in chunks(torch.arange(len(x)), max(8, CELLS // (x.shape[1] * m))):
+            mine = labels[rows].expand(m, -1)
+
+            def rise(z: Tensor, mine: Tensor = mine) -> Tensor:
+                return nets.ascent(z, mine)
+
+            out.append(attack(rise, x[rows].expand(m, -1, -1), noise=None if noise is None else noise[rows]))
+    return torch.cat(out, 1) if out else x.expand(m, -1, -1).clone()

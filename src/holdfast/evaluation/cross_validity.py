@@ -1,0 +1,222 @@
+"""Crossing: what answers made for the model of one subset of data are worth on the models of the others.
+
+Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that needed an answer,
+
+    V[i, j]          share of all rows of subset i with an answer that the models of subset j accept
+    validity         mean of V[i, i]                     standard deviation of the k values themselves
+    robust validity  mean of V[i, j], i != j             standard deviation of the k (k - 1) values themselves
+    decrease         V[i, i] - V[i, j]
+    proximity        mean over i of the mean l1 cost     standard deviation of a sample of k
+
+(Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the single subsets.)
+A row with no answer holds nowhere, so that a method cannot gain by refusing hard rows. Costs are taken on encoded
+columns: another category costs 2.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from holdfast._core.progress import Progress
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import HoldfastError, SettingError, listed
+from holdfast.evaluation.audit import by_row, refuse_guides, verdicts
+from holdfast.retraining.bank import ModelBank
+from holdfast.target import Status
+
+Array = np.ndarray[Any, Any]
+
+
+class Spread(NamedTuple):
+    """A mean and a standard deviation."""
+
+    mean: float
+    sd: float
+
+
+def cross_validity(
+    answers: Mapping[Any, Counterfactuals], bank: ModelBank, *, attempts: bool = False, progress: bool = False
+) -> "Crossing":
+    """Put the answers of each subset before the models of all subsets.
+
+    Args:
+        answers: for each subset, by name, the answers found on its model.
+        bank: models of all subsets, one family each, of the same names: see `ModelBank.from_tables`. The models that
+            were asked may be among them, further models that guided a search may not.
+        attempts: count best attempts that the asked model refuses like answers, as published tables do.
+        progress: show a bar on stderr.
+
+    Returns:
+        A `Crossing`: the matrix of validities, what follows from it, a plot.
+    """
+    known = _checked(answers, bank)
+    held, cost = list[Array](), list[float]()
+    with Progress(progress, "crossing") as bar:
+        bar.total(len(known) * len(bank.shelves))
+        for name, cfs in known.items():
+            needy = cfs.codes != Status.ALREADY_MET
+            if not needy.any():
+                raise SettingError(f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
+            some = replace(cfs, codes=np.where(needy, Status.FOUND, cfs.codes)) if attempts else cfs
+            holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, needy)]  # (M, rows)
+            held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
+            cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))
+    rows, models = tuple(part.shape[1] for part in held), tuple(bank.families[name] for name in known)
+    return Crossing(tuple(known), validity_matrix(held), np.array(cost), rows, models)
+
+
+def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
+    """The answers by the names of the bank's families; an error unless all of them fit."""
+    good = isinstance(answers, Mapping) and all(isinstance(cfs, Counterfactuals) for cfs in answers.values())
+    if not good or not isinstance(bank, ModelBank):
+        raise SettingError(
+            "cross_validity takes answers by subset, like {'2004': cfs, '2005': cfs}, and a ModelBank; "
+            "make a bank with hf.ModelBank.from_tables(...)"
+        )
+    known = {str(name): cfs for name, cfs in answers.items()}  # as the bank spells them: years are often numbers
+    if len(known) < len(answers):
+        raise SettingError(f"subsets need different names, got {listed(answers)}")
+    lone = {
+        "answers": [n for n in known if n not in bank.families],
+        "models": [n for n in bank.families if n not in known],
+    }
+    if not known or any(lone.values()):
+        words = [f"only {what} for {listed(names)}" for what, names in lone.items() if names]
+        raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
+    origins = np.array(bank.origins(), dtype=object)
+    for name, cfs in known.items():
+        try:
+            bank.check_fits(cfs)
+            refuse_guides(cfs, bank, origins)
+        except HoldfastError as error:
+            raise type(error)(f"answers of {name!r}: {error}") from None
+    return known
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Crossing:
+    """How answers of each subset fare on the models of each subset, and what follows from it."""
+
+    names: tuple[str, ...]
+    matrix: Array  # (k, k) V[i, j]: answers of i on models of j
+    cost: Array  # (k,) mean l1 of the answers, on encoded columns
+    rows: tuple[int, ...]  # how many rows of each subset needed an answer
+    models: tuple[int, ...]  # how many models each subset has
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def validity(self) -> Spread:
+        """On models of the same subset: the diagonal."""
+        return spread(np.diagonal(self.matrix))
+
+    @property
+    def robust_validity(self) -> Spread:
+        """On models of the other subsets: all entries off the diagonal."""
+        if len(self) < 2:
+            raise SettingError(f"robust validity needs the models of other subsets; there is only {self.names[0]!r}")
+        return spread(self.matrix[~np.eye(len(self), dtype=bool)])
+
+    @property
+    def proximity(self) -> Spread:
+        """The mean cost of the subsets, each counted once."""
+        return spread(self.cost, sample=True)
+
+    def neighbours(self, width: int = 1) -> Spread:
+        """On models of the subset that is `width` further on, like the next year; below 0: further back."""
+        if not 1 <= abs(width) < len(self):
+            raise SettingError(f"width must lie between 1 and {len(self) - 1} for {len(self)} subsets, got {width}")
+        return spread(np.diagonal(self.matrix, offset=width))
+
+    def decrease(self) -> Array:
+        """(k, k) V[i, i] - V[i, j]: what answers of i lose on models of j."""
+        return np.diagonal(self.matrix)[:, None] - self.matrix
+
+    def to_frame(self) -> pd.DataFrame:
+        """The matrix with its names: answers down, models across."""
+        names = list(self.names)
+        return pd.DataFrame(self.matrix, pd.Index(names, name="answers of"), pd.Index(names, name="models of"))
+
+    def summary(self) -> pd.DataFrame:
+        """Mean and standard deviation of validity, robust validity and proximity."""
+        lines = {"validity": self.validity}
+        if len(self) > 1:
+            lines["robust validity"] = self.robust_validity
+        lines["proximity"] = self.proximity
+        return pd.DataFrame(list(lines.values()), pd.Index(list(lines), name="measure"), ["mean", "sd"])
+
+    def to_json(self) -> str:
+        """All of it, with no value rounded."""
+        content = {
+            "names": list(self.names),
+            "matrix": self.matrix.tolist(),
+            "cost": [_known(value) for value in self.cost.tolist()],
+            "rows": list(self.rows),
+            "models": list(self.models),
+            "summary": {
+                name: {key: _known(value) for key, value in line.items()}
+                for name, line in self.summary().to_dict("index").items()
+            },
+        }
+        return json.dumps(content, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Crossing":
+        """Read what `to_json` wrote."""
+        try:
+            content = json.loads(text)
+            names = tuple(str(name) for name in content["names"])
+            matrix, cost = np.array(content["matrix"], dtype=float), np.array(content["cost"], dtype=float)
+            rows, models = (tuple(int(count) for count in content[key]) for key in ("rows", "models"))
+        except (ValueError, TypeError, KeyError) as error:
+            raise SettingError(f"this is no crossing ({type(error).__name__}: {error})") from None
+        k = len(names)
+        if matrix.shape != (k, k) or cost.shape != (k,) or len(rows) != k or len(models) != k:
+            raise SettingError(f"this is no crossing of {k} subsets: its parts have other sizes")
+        return cls(names, matrix, cost, rows, models)
+
+    def plot(self) -> Any:
+        """The matrix as a heat-map; needs the `plot` extra."""
+        from holdfast.render.charts.shift import validity_heatmap
+
+        return validity_heatmap(self.matrix, self.names)
+
+    def __repr__(self) -> str:
+        head = f"Crossing of {len(self)} subsets: answers for {sum(self.rows)} rows, {sum(self.models)} models"
+        return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+
+
+# ---- on plain arrays
+
+
+def validity_matrix(held: Sequence[Any]) -> Array:
+    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer of row r of subset i?
+
+    Instead of yes or no the arrays may hold the share of a subset's models that accept.
+    """
+    parts = [np.asarray(part, dtype=np.float64) for part in held]
+    for i, part in enumerate(parts):
+        if part.ndim != 2 or len(part) != len(parts) or not part.shape[1]:
+            raise SettingError(f"subset {i} of {len(parts)} needs {len(parts)} models by its rows, got {part.shape}")
+    return np.array([part.mean(1) for part in parts]).reshape(len(parts), len(parts))
+
+
+def spread(values: Any, *, sample: bool = False) -> Spread:
+    """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by one less)."""
+    known = np.asarray(values, dtype=np.float64).ravel()
+    if not known.size:
+        raise SettingError("there is no mean of no values")
+    sd = float(known.std(ddof=int(sample))) if known.size > 1 or not sample else float("nan")
+    return Spread(float(known.mean()), sd)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -1,0 +1,1 @@
+"""How real an image looks to a generative adversarial network."""

@@ -1,0 +1,243 @@
+"""A GAN of images: a generator of what training images look like, and a critic whose features tell images apart.
+
+    critic       maximise  E D(x) - E D(G(z))        x: training images, z ~ N(0, I), D spectrally normalised
+    generator    maximise  E D(G(z))
+
+Arjovsky et al. 2017 (Wasserstein GAN); Miyato et al. 2018 (spectral normalisation). The networks are those with which
+Höltgen et al. 2021 score how real counterfactual images look (`holdfast.images.anogan.anogan`); they trained for about 380,000
+updates. Adam without momentum, betas (0, 0.9), gets recognisable digits in a few thousand. What is kept is a running
+mean of the generator's weights, as the weights themselves keep circling.
+"""
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.params import Settings
+from holdfast._core.progress import Progress
+from holdfast._core.rows import chunks, limited_threads, pad_rows
+from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.images.anogan.networks import (
+    Critic,
+    Features,
+    Generator,
+    empty_features,
+    empty_generator,
+    folded,
+    kept_features,
+    with_tensors,
+)
+from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file, words
+from holdfast.nn.stack import lent_generator
+from holdfast.problem import need
+
+BETAS = (0.0, 0.9)
+EVERY = 100  # updates between two lines of the history
+
+
+@dataclass(frozen=True)
+class Update:
+    """How training went up to an update of the generator."""
+
+    update: int
+    distance: float  # mean of E D(x) - E D(G(z)) since the line before: how far apart the critic finds the two
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WGAN(Settings):
+    """A generator of images like those it was shown, and a critic.
+
+    Args:
+        latent: numbers that an image is generated from.
+        updates: of the generator.
+        critic_steps: updates of the critic before each of them.
+        batch_size: images of a step, both shown and generated.
+        lr: step of Adam, falling to 0 in a straight line.
+        width: channels before the last layer of the generator; there are up to 4 times as many in earlier ones.
+        average: share of the running mean of the generator's weights that an update keeps; 0 takes the last weights.
+        seed: weights, images and latent points are drawn from it.
+    """
+
+    latent: int = 64
+    updates: int = 5000
+    critic_steps: int = 4
+    batch_size: int = 64
+    lr: float = 5e-4
+    width: int = 64
+    average: float = 0.99
+    seed: int = 0
+
+    def fit(
+        self, images: Any, progress: bool = False, *, threads: int = 0, watch: Callable[[Self], None] | None = None
+    ) -> Self:
+        """Train on images (n, h, w) or (n, c, h, w); the same seed gives the same networks.
+
+        Args:
+            images: bytes, or numbers from 0 to 1.
+            progress: show a bar on stderr.
+            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+            watch: called every 100 updates with this GAN as it stands, for looking at images or saving it.
+        """
+        self._check()
+        with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
+            x = as_images(images)
+            need(len(x) >= 2, f"a GAN needs at least 2 images, got {len(x)}")
+            self.size_ = cast(Size, tuple(x.shape[1:]))
+            with Progress(progress, "WGAN") as bar:
+                self._train(x, bar, watch)
+        return self
+
+    def _train(self, x: Tensor, bar: Progress, watch: Callable[[Self], None] | None) -> None:
+        random = torch.Generator().manual_seed(self.seed)
+        with lent_generator(self.seed):
+            G, D = Generator(self.size_, self.latent, self.width, normalised=True), Critic(self.size_)
+        mean, by_g, by_d = RunningMean(G, self.average), _adam(G, self.lr), _adam(D, self.lr)
+        self.history_: list[Update] = []
+        gaps = list[float]()
+
+        def drawn() -> Tensor:
+            return torch.randn(self.batch_size, self.latent, generator=random)
+
+        bar.total(self.updates)
+        for update in range(1, self.updates + 1):
+            for group in (*by_g.param_groups, *by_d.param_groups):
+                group["lr"] = self.lr * (1 - (update - 1) / self.updates)
+            for _ in range(self.critic_steps):
+                real = x[torch.randint(len(x), (self.batch_size,), generator=random)]
+                with torch.no_grad():
+                    fake = G(drawn())
+                # Each batch is normalised by its own spread.
+                gap = D(real).mean() - D(fake).mean()
+                _step(by_d, -gap)
+                gaps.append(float(gap.detach()))
+            D.requires_grad_(False)
+            _step(by_g, -D(G(drawn())).mean())
+            D.requires_grad_(True)
+            mean.follow(G)
+            bar.step(1)
+            if update % EVERY == 0 or update == self.updates:
+                self.history_.append(Update(update, sum(gaps) / len(gaps)))
+                gaps.clear()
+                bar.say(f"update {update}: distance {self.history_[-1].distance:.4f}")
+                self._keep(folded(mean.net), kept_features(D))
+                if watch is not None:
+                    watch(self)
+
+    def _keep(self, generator: Generator, features: Features) -> None:
+        if not all(bool(v.isfinite().all()) for net in (generator, features) for v in net.state_dict().values()):
+            raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({self.lr:g})")
+        self.generator_, self.features_ = generator, features
+
+    def generate(self, z: Tensor) -> Tensor:
+        """Images (n, c, h, w) of latent points (n, latent), each by itself; differentiable by the points."""
+        net = self._fitted()[0]
+        if z.ndim != 2 or z.shape[1] != self.latent:
+            raise SettingError(f"expected latent points (n, {self.latent}), got {tuple(z.shape)}")
+        return net(pad_rows(z))[: len(z)]
+
+    def critic_features(self, x: Tensor) -> Tensor:
+        """f_D: what the critic makes of images (n, c, h, w), each by itself; differentiable by the images."""
+        net = self._fitted()[1]
+        if tuple(x.shape[1:]) != self.size_:
+            raise SettingError(f"expected images of {words(self.size_)}, got shape {tuple(x.shape)}")
+        return net(padded(x))[: len(x)]
+
+    def sample(self, count: int, seed: int = 0) -> Tensor:
+        """Images (count, c, h, w) of latent points drawn from a seed."""
+        z = torch.randn(count, self.latent, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            return torch.cat([self.generate(part) for part in chunks(z, BATCH)] or [self.generate(z)])
+
+    def _fitted(self) -> tuple[Generator, Features]:
+        if not hasattr(self, "generator_"):
+            raise SettingError("this WGAN knows no images yet; call .fit(images) first")
+        return self.generator_, self.features_
+
+    def _check(self) -> None:
+        for name in ("latent", "updates", "critic_steps", "batch_size", "width"):
+            value: Any = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            least = 2 if name == "batch_size" else 1  # batches are normalised by their own spread
+            need(whole and value >= least, f"{name} must be a whole number of at least {least}, got {value!r}")
+        need(isinstance(self.seed, int) and not isinstance(self.seed, bool), f"seed must be whole, got {self.seed!r}")
+        need(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
+        need(0 <= self.average < 1, f"average must lie in [0, 1), got {self.average}")
+
+    def save(self, path: str | Path) -> None:
+        """Networks, settings and history in one safetensors file that runs no code."""
+        generator, features = self._fitted()
+        parts = {"generator": generator, "features": features}
+        tensors = {f"{p}.{k}": v.contiguous().clone() for p, net in parts.items() for k, v in net.state_dict().items()}
+        content = {
+            "kind": KIND, "settings": self.get_params(deep=False), "size": self.size_,
+            "history": [[line.update, line.distance] for line in self.history_],
+        }  # fmt: skip
+        try:
+            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
+        except Exception as error:  # safetensors has an error of its own, which is no OSError
+            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote."""
+        metadata, tensors = read_file(path)
+        try:
+            content = json.loads(metadata[MARK])
+            if content.get("kind") != KIND:
+                raise FileError(f"{str(path)!r} holds {content.get('kind', 'a classifier')}, not a {KIND}")
+            out = cls(**content["settings"])
+            out._check()
+            c, h, w = content["size"]
+            if not all(isinstance(v, int) and 1 <= v <= 1 << 14 for v in (c, h, w)):
+                raise ValueError(f"no image has the size {content['size']}")
+            out.size_ = c, h, w
+            out.history_ = [Update(int(update), float(distance)) for update, distance in content["history"]]
+            if any(v.dtype != torch.float32 or not bool(v.isfinite().all()) for v in tensors.values()):
+                raise ValueError("tensors must be finite numbers in single precision")
+            out._keep(
+                with_tensors(empty_generator(out.size_, out.latent, out.width), _of("generator.", tensors)),
+                with_tensors(empty_features(c), _of("features.", tensors)),
+            )
+        except HoldfastError:
+            raise
+        except Exception as error:  # the text in the file may say anything
+            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+        return out
+
+
+KIND = "WGAN"
+
+
+def _of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(part): value for name, value in tensors.items() if name.startswith(part)}
+
+
+def _adam(net: nn.Module, lr: float) -> Any:
+    return torch.optim.Adam(net.parameters(), lr=lr, betas=BETAS, fused=True)
+
+
+def _step(optimizer: Any, loss: Any) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+class RunningMean:
+    """A generator whose numbers follow those of another, m <- a m + (1 - a) w; a is smaller in the first updates."""
+
+    def __init__(self, net: Generator, share: float) -> None:
+        self.net, self.share, self.count = copy.deepcopy(net), share, 0
+
+    def follow(self, net: Generator) -> None:
+        self.count += 1
+        share = min(self.share, self.count / (self.count + 10))
+        for mine, other in zip(self.net.state_dict().values(), net.state_dict().values(), strict=True):
+            if mine.is_floating_point():  # all but the count of batches
+                mine.lerp_(other.detach(), 1 - share)

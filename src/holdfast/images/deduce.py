@@ -1,0 +1,127 @@
+"""DeDUCE: sparse counterfactual images that stay where the target class is at home in feature space.
+
+Höltgen, Schut, Brauner and Gal, "DeDUCE: Generating Counterfactual Explanations At Scale", 2021.
+
+    ce(x) = -log f(x)_t          f: class probabilities, t: the wanted class
+    ld(x) = log p_t(f_Z(x))      p_t: Gaussian of the features f_Z of class t
+
+    (4)   g = grad (lambda ce - ld)
+    (5)   g = mu grad ce / ce - grad ld / |ld|       the default, with mu = 1
+    (6)   g_k = g + m g_{k-1}                        m = 0.6; see `GreedyPixels.momentum_applies_to`
+
+All are gradients of a loss to be minimised: a step goes against their sign. The features come from a network whose
+convolutions have bounded norms, so that distances between features say something about distances between images.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ModelError, SettingError
+from holdfast.images.greedy import GreedyPixels, Slopes
+from holdfast.images.model import ImageModel
+from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
+from holdfast.models.density import FeatureDensity, Gaussians
+from holdfast.problem import need
+from holdfast.target import Goal
+
+UNBOUNDED = "this network has no spectral normalisation"
+TINY = 1e-12  # |ld| passes through 0 on the way from far to near
+
+
+def relative_gradient(ce_ld: tuple[Tensor, Tensor], mu: float) -> tuple[Tensor, Tensor]:
+    """Weights of grad ce and grad ld in (5), both (n,); the divisors count as constants."""
+    ce, ld = ce_ld
+    return mu / ce.clamp_min(TINY), -1 / ld.abs().clamp_min(TINY)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeDUCE(GreedyPixels):
+    """Few pixels, one at a time, towards the wanted class and to where its training images are in feature space.
+
+    Args:
+        mu: weight of the class loss in the relative gradient (5).
+        lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0 leaves the density
+            alone.
+        momentum: share of the accumulated gradient that is kept.
+        delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see `GreedyPixels`.
+    """
+
+    title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"
+    paper: ClassVar[str] = "Höltgen et al. 2021"
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
+
+    momentum: float = 0.6
+    mu: float = 1.0
+    lam: float | None = None
+
+    def fit(self, model: Any, images: Any = None, labels: Any = None) -> Self:
+        """Fit the densities of the classes to training images, or take those that came with the model's file.
+
+        A network without spectral normalisation is warned about, with its accuracy and how much features can change
+        with an image.
+        """
+        net = ImageModel.of(model)
+        if images is None:
+            if net.density is None:
+                raise SettingError("DeDUCE needs images and their labels: .fit(model, images, labels)")
+            self.density_ = net.density
+            if not spectrally_normalised(net):
+                warnings.warn(f"{UNBOUNDED}, so near features need not mean near images", stacklevel=2)
+            return self
+        if labels is None:
+            raise SettingError("DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
+        self.density_ = FeatureDensity(net).fit(images, labels)
+        if not spectrally_normalised(net):
+            norms = lipschitz(net, images)
+            warnings.warn(
+                f"{UNBOUNDED}, so near features need not mean near images: around "
+                f"{norms.images} of the images features change up to {norms.largest:.3g} times as much as the image "
+                f"(median {norms.median:.3g}); accuracy on these images {net.accuracy(images, labels):.4f}",
+                stacklevel=2,
+            )
+        return self
+
+    def check(self, model: ImageModel) -> None:
+        super().check(model)
+        need(self.mu >= 0, f"mu must be at least 0, got {self.mu}")
+        need(self.lam is None or self.lam >= 0, f"lam must be at least 0, got {self.lam}")
+        if not model.has_features:
+            raise ModelError("DeDUCE needs features: hf.images.ImageModel.of(module, size, features=NAME)")
+        need(
+            self.gaussians.mean.shape == (len(model.classes), model.feature_count),
+            f"the densities are of {len(self.gaussians)} classes and {self.gaussians.mean.shape[1]} features, the "
+            f"model has {len(model.classes)} and {model.feature_count}; fit again with this model",
+        )
+
+    @property
+    def gaussians(self) -> Gaussians:
+        return self.density_.gaussians_
+
+    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        z, scores, pull = model.vjp(x)
+        assert z is not None
+
+        def slopes() -> tuple[Tensor, Tensor]:
+            ce, by_scores = cross_entropy(scores, goal.label)
+            ld, by_features = self.gaussians.of_class(z, goal.label)
+            if self.lam is not None:
+                a, b = torch.full_like(ce, self.lam), torch.full_like(ld, -1.0)
+            else:
+                a, b = relative_gradient((ce, ld), self.mu)
+            g = pull(b[:, None] * by_features, a[:, None] * by_scores).flatten(1)
+            return g, g.abs()
+
+        return scores, slopes
+
+
+def cross_entropy(scores: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """ce = -log softmax(scores)_t (n,), and its gradient softmax - e_t (n, k)."""
+    logp = scores.log_softmax(1)
+    own = label[:, None]
+    p = logp.exp()
+    return -logp.gather(1, own).squeeze(1), p.scatter_add(1, own, -torch.ones_like(own, dtype=p.dtype))

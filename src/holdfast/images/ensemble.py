@@ -1,0 +1,281 @@
+"""Ensembles of image classifiers: many small networks, trained together as one tensor program.
+
+Schut et al., "Generating Interpretable Counterfactual Explanations By Implicit Minimisation of Epistemic and Aleatoric
+Uncertainties", 2021: networks d - 80 - 80 - k whose hidden layers are Linear, ReLU, BatchNorm, each trained with Adam
+on clean images and on images moved one step uphill (Goodfellow et al. 2015):
+
+    x' = clip(x + attack sign(grad_x ce(x, y)), 0, 1)         minimise  1/2 ce(x, y) + 1/2 ce(x', y)
+
+Members differ in their first weights and in the order of the images. What the ensemble says is the mean of its members'
+probabilities (Lakshminarayanan et al. 2017):
+
+    p(c | x) = 1/M sum_m softmax(z_m(x))_c,         scores: log p
+"""
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from holdfast._core.progress import Progress
+from holdfast._core.rows import limited_threads
+from holdfast.errors import ModelError, SettingError
+from holdfast.images.classifier import ImageClassifier, Labelled, encoded, places
+from holdfast.images.loop import Epoch, accuracy, batched, line
+from holdfast.images.model import ImageModel, as_images
+from holdfast.models.base import Outputs, to_scores
+from holdfast.nn.stack import lent_generator, padded, row_block
+from holdfast.problem import need
+from holdfast.retraining.loop import Loop, Orders, Plan, derived, redrawn
+
+EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
+
+
+class Pool(nn.Module, ABC):
+    """Several classifiers as one: images (n, c, h, w) -> log of the mean of their probabilities (n, k)."""
+
+    @abstractmethod
+    def each(self, x: Tensor) -> Tensor:
+        """(M, n, k) the logits of every member."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return pooled(self.each(x))
+
+
+def pooled(logits: Tensor) -> Tensor:
+    """(M, n, k) logits of members -> (n, k) log of their mean probabilities."""
+    return logits.log_softmax(2).logsumexp(0) - math.log(len(logits))
+
+
+def member_logits(model: ImageModel, x: Tensor) -> Tensor:
+    """(M, n, k) logits of the members of a borrowed model; one that is no ensemble has itself."""
+    if isinstance(model.module, Pool):
+        return model.module.each(x)
+    return model(x)[None]
+
+
+class Several(Pool):
+    """Networks of any kind, one after the other."""
+
+    def __init__(self, models: Sequence[ImageModel]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList([m.module for m in models])
+        self.outputs: list[Outputs] = [m.outputs for m in models]
+
+    def each(self, x: Tensor) -> Tensor:
+        return torch.stack([to_scores(net(x), o) for net, o in zip(self.members, self.outputs, strict=True)])
+
+
+class Stacked(Pool):
+    """M networks of Linear and ReLU layers in turn, one product for all of them in each layer."""
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self.depth = len(layers)
+        for i, (w, b) in enumerate(layers):
+            self.register_buffer(f"weight{i}", w)  # (M, out, in)
+            self.register_buffer(f"bias{i}", b)  # (M, out)
+        # Products of few rows, and what is left of many, are added up in another order.
+        self.block = row_block(min(w[0].numel() for w, _ in layers))
+
+    def each(self, x: Tensor) -> Tensor:
+        rows = padded(x.flatten(1), self.block)  # (n, d), the same for all
+        w, b = self._layer(0)
+        h = F.linear(rows, w.flatten(0, 1), b.flatten()).view(len(rows), *b.shape).transpose(0, 1)  # (M, n, out)
+        for i in range(1, self.depth):
+            w, b = self._layer(i)
+            h = torch.baddbmm(b[:, None], F.relu(h), w.mT)
+        return h[:, : len(x)]
+
+    def _layer(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.get_buffer(f"weight{i}"), self.get_buffer(f"bias{i}")
+
+
+class Trainable:
+    """M networks of Linear, ReLU, BatchNorm, ..., Linear while they learn: all tensors have M in front."""
+
+    def __init__(self, sizes: Sequence[int], seeds: Sequence[int]) -> None:
+        self.pairs, self.count = list(itertools.pairwise(sizes)), len(seeds)
+        with lent_generator(0):  # layers draw weights when they are made
+            one = architecture(sizes)
+        drawn = [redrawn(one, seed) for seed in seeds]
+        self.state = {name: torch.stack([tensors[name] for tensors in drawn]) for name in drawn[0]}
+        self.parameters = [self.state[name].requires_grad_() for name, _ in one.named_parameters()]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(M, n, k) logits of each member's own images (M, n, d); batches are normalised by their own statistics."""
+        h = x.mT  # images in the last axis: statistics are over it, and each (member, unit) is a channel
+        for i in range(len(self.pairs)):
+            h = torch.baddbmm(self.state[f"{3 * i}.bias"][:, :, None], self.state[f"{3 * i}.weight"], h)
+            if i < len(self.pairs) - 1:
+                h = self._normalised(3 * i + 2, h.relu())
+        return h.mT
+
+    def _normalised(self, at: int, h: Tensor) -> Tensor:
+        weight, bias, mean, var = (self.state[f"{at}.{name}"].flatten() for name in NORM)
+        out = F.batch_norm(h.flatten(0, 1)[None], mean, var, weight, bias, training=True, momentum=MOMENTUM, eps=EPS)
+        return out.view(h.shape)
+
+    def folded(self) -> Stacked:
+        """What they compute once trained, with batch normalisation written into the layer behind it.
+
+        W (s h + t) + b  =  (W s) h + (W t + b),      s = g / sqrt(v + e),  t = beta - m s
+        """
+        state, layers = {k: v.detach() for k, v in self.state.items()}, list[tuple[Tensor, Tensor]]()
+        for i in range(len(self.pairs)):
+            w, b = state[f"{3 * i}.weight"], state[f"{3 * i}.bias"]
+            if i:
+                weight, bias, mean, var = (state[f"{3 * i - 1}.{name}"] for name in NORM)
+                s = weight / (var + EPS).sqrt()
+                b = b + torch.bmm(w, (bias - mean * s)[:, :, None])[:, :, 0]
+                w = w * s[:, None]
+            layers.append((w.clone(), b.clone()))
+        return Stacked(layers).eval()
+
+
+NORM = ("weight", "bias", "running_mean", "running_var")
+
+
+def architecture(sizes: Sequence[int]) -> nn.Sequential:
+    """One member."""
+    layers = list[nn.Module]()
+    for a, b in itertools.pairwise(sizes[:-1]):
+        layers += [nn.Linear(a, b), nn.ReLU(), nn.BatchNorm1d(b, eps=EPS, momentum=MOMENTUM)]
+    return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Ensemble(ImageClassifier):
+    """Many small networks, trained together; `Ensemble.of([...])` makes one of networks that exist.
+
+    Args:
+        members: how many networks.
+        hidden: sizes of their hidden layers.
+        epochs, batch_size, lr: of Adam on the cross-entropy, for each member.
+        attack: size of the step by which images are moved uphill while training; 0 trains on clean images alone.
+        seed: weights and orders of the members are derived from it.
+    """
+
+    members: int = 10
+    hidden: tuple[int, ...] = (80, 80)
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    attack: float = 0.15
+    seed: int = 0
+
+    @staticmethod
+    def of(networks: Sequence[Any]) -> ImageModel:
+        """An ensemble of classifiers of the same images and classes: `ImageModel`s, or what `ImageModel.of` takes."""
+        models = [ImageModel.of(net) for net in networks]
+        if not models:
+            raise ModelError("an ensemble needs at least one network, got none")
+        first = models[0]
+        for i, other in enumerate(models):
+            if (other.size, other.classes) != (first.size, first.classes):
+                raise ModelError(
+                    f"members of an ensemble must take the same images and know the same classes in the same order; "
+                    f"number {i} has {other.size} and {list(other.classes)}, the first {first.size} and "
+                    f"{list(first.classes)}"
+                )
+        return ImageModel.of(Several(models), first.size, classes=first.classes)
+
+    def fit(
+        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: bool = False, threads: int = 0
+    ) -> Self:
+        """Train all members on images and their labels.
+
+        Afterwards `model_` is the ensemble with all normalisation written into its weights, and `history_` tells of the
+        epochs: loss and accuracy are means over the members, accuracy on images held out that of the ensemble.
+
+        Args:
+            images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
+            labels: n names of classes, numbers or words; classes are in sorted order.
+            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt from them.
+            progress: show a bar and a line per epoch on stderr.
+            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+        """
+        loop = self._checked()
+        with torch.inference_mode(False), torch.enable_grad():
+            x = as_images(images)
+            size = x.shape[1], x.shape[2], x.shape[3]
+            classes, y = encoded(labels, len(x))
+            more = None if held_out is None else as_images(held_out[0], size)
+            held = None if held_out is None or more is None else (more, places(held_out[1], classes, len(more)))
+            seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
+            nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
+            with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
+                history = fit_members(nets, x.flatten(1), y, loop, Plan(seeds, seeds), self.attack, held, bar)
+            self.model_ = ImageModel.of(nets.folded(), size, classes=classes)
+        self.history_: list[Epoch] = history
+        return self
+
+    def _checked(self) -> Loop:
+        for name, value in [("members", self.members), *[("a hidden layer", h) for h in self.hidden]]:
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            need(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+        need(0 <= self.attack <= 1, f"attack must lie between 0 and 1, got {self.attack}")
+        need(isinstance(self.seed, int), f"seed must be a whole number, got {self.seed!r}")
+        loop = Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+        need(loop.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
+        return loop
+
+
+def fit_members(
+    nets: Trainable,
+    x: Tensor,
+    y: Tensor,
+    loop: Loop,
+    plan: Plan,
+    attack: float,
+    held: tuple[Tensor, Tensor] | None,
+    bar: Progress,
+) -> list[Epoch]:
+    """Train networks on images (n, d) and their classes (n,); every member goes its own way, as if it were alone."""
+    optimizer: Any = torch.optim.Adam(nets.parameters, lr=loop.lr, eps=loop.adam_eps, fused=True)
+    orders, history, count = Orders(plan, len(x)), list[Epoch](), nets.count * len(x)
+    parts = batched(torch.arange(len(x)), int(loop.batch_size))
+    bar.total(loop.epochs)
+    for epoch in range(loop.epochs):
+        loss, right, order = 0.0, 0, orders.next().expand(nets.count, -1)  # (M, n)
+        for part in parts:
+            rows = order[:, part]
+            value, hits = step(nets, optimizer, x[rows], y[rows], attack)
+            loss, right = loss + value * len(part), right + hits
+            bar.step(1 / len(parts))
+        if not all(bool(p.isfinite().all()) for p in nets.parameters):
+            raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({loop.lr:g})")
+        known = accuracy(nets.folded(), *held) if held else None
+        history.append(Epoch(epoch + 1, loss / count, right / count, known))
+        bar.say(line(history[-1]))
+    return history
+
+
+def step(nets: Trainable, optimizer: Any, x: Tensor, y: Tensor, attack: float) -> tuple[float, int]:
+    """One step on batches (M, b, d): the members' summed loss on clean images, and how many of those they got right.
+
+    The gradient by the clean images comes with that by the weights, in one pass.
+    """
+    x = x.requires_grad_(attack > 0)
+    optimizer.zero_grad(set_to_none=True)
+    logits = nets(x)
+    loss: Any = ce(logits, y)
+    (loss * (0.5 if attack else 1.0)).backward()
+    if attack:
+        assert x.grad is not None
+        moved = (x.detach() + attack * x.grad.sign()).clamp_(0, 1)
+        harder: Any = 0.5 * ce(nets(moved), y)
+        harder.backward()
+    optimizer.step()
+    return float(loss.detach()), int((logits.detach().argmax(2) == y).sum())
+
+
+def ce(logits: Tensor, y: Tensor) -> Tensor:
+    """The sum over members of their mean cross-entropy, logits (M, b, k) and classes (M, b)."""
+    return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]

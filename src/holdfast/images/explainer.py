@@ -1,0 +1,235 @@
+"""The contract of every method for images: pairs of an image and a wanted class in, the same pairs out.
+
+As for tables, a subclass is a dataclass whose fields are its settings, and writes `search`. What an image may become is
+decided here: values stay between 0 and 1, pixels that are locked keep every bit, and the bare model judges what comes
+back.
+"""
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Self, cast, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast import __version__
+from holdfast._core.params import Settings
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import limited_threads, per_row
+from holdfast.counterfactuals import Run
+from holdfast.errors import SettingError, TargetError
+from holdfast.images.model import ImageModel, as_images, words
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.problem import Clock, need
+from holdfast.target import Goal, Status, Target
+
+
+@dataclass(frozen=True)
+class ImageQuery:
+    """The questions of n pairs of an image and a wanted class to one model."""
+
+    model: ImageModel
+    x: Tensor  # (n, c, h, w)
+    goal: Goal
+    free: Tensor  # (n, c, h, w) which values may change
+    random: RowRandom
+    clock: Clock
+    chunk: int  # how many pairs may be worked on at once
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Tensor) -> "ImageQuery":
+        parts = self.x[rows], self.goal[rows], self.free[rows], self.random[rows]
+        return ImageQuery(self.model, *parts, self.clock, self.chunk)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to."""
+
+    x: Tensor  # (n, c, h, w)
+    iterations: Tensor  # (n,) steps until the goal was met, or all of them
+    passes: int = 0  # images that went forward and backward through the model, over all steps
+    late: Tensor | None = None  # (n,) pairs that the time budget cut short; left out: all, if it was used up
+
+
+class ImageExplainer(Settings, ABC):
+    """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings."""
+
+    title: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    needs_grad: ClassVar[bool] = True
+    needs_data: ClassVar[bool] = False
+    advice: ClassVar[str] = "try other settings"
+
+    confidence: float | None = None  # how likely the wanted class must become; None: likelier than any other
+
+    @abstractmethod
+    def search(self, query: ImageQuery) -> Found:
+        """Images with the wanted class, where some were found; only values that are free may differ."""
+
+    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+        """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
+        return self
+
+    def check(self, model: ImageModel) -> None:
+        """Raise an error if the settings cannot work with this model."""
+        return
+
+    @property
+    def is_fitted(self) -> bool:
+        """Has it learnt something from data?"""
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    @final
+    def explain(
+        self,
+        model: Any,
+        images: Any,
+        target: Any = None,
+        *,
+        labels: Any = None,
+        locked: Any = None,
+        seed: int = 0,
+        chunk: int = 128,
+        time_budget: float | None = None,
+        threads: int = 0,
+        progress: bool = False,
+    ) -> ImageCounterfactuals:
+        """Find, for every image, one of the wanted class that differs as little as the method knows how.
+
+        Args:
+            model: an `ImageModel`, a fitted network such as `SpectralResNet`, or what `ImageModel.of` takes.
+            images: n images; bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
+            target: a class for all images, one per image, a `Target`, "all" for every class but an image's own, or None
+                for the likeliest other one.
+            labels: the images' own classes, which "all" leaves out and tables and pictures name; left out: what the
+                model says.
+            locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
+            seed: random numbers are derived from it and the contents of each image, nothing else.
+            chunk: pairs worked on at once, which bounds the memory; answers do not depend on it.
+            time_budget: seconds for the whole call; pairs still open then come back as not found.
+            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+            progress: show a bar on stderr.
+        """
+        net = ImageModel.of(model)
+        self._check_call(net, seed, chunk, time_budget)
+        clock = Clock(time_budget, Progress(progress, type(self).__name__))
+        asked = as_images(images, net.size)
+        with net.borrowed(), limited_threads(threads), clock.bar:
+            now = net.scores(asked)
+            own = now.argmax(1) if labels is None else _places(net, labels, len(now))
+            goal, source = self._goal(net, now, target, own)
+            free = _free(locked, asked)
+            x, now, free = asked[source], now[source], free[source]
+            done = goal.met(now)
+            rows = (~done).nonzero().squeeze(1)
+            clock.bar.total(max(1, len(rows)))
+            query = ImageQuery(net, x, goal, free, RowRandom.of(seed, x), clock, chunk)
+            x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
+            late = torch.zeros(len(x), dtype=torch.bool)
+            if len(rows):
+                found = self.search(query[rows])
+                # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
+                image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
+                x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
+                iterations[rows], passes = found.iterations, found.passes
+                late[rows] = clock.ran_out if found.late is None else found.late
+            scores = net.scores(x_cf)
+        met = goal.met(scores)
+        codes = torch.where(done, int(Status.ALREADY_MET), torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)))
+        run = self._run(net, target, seed, time.perf_counter() - clock.start)
+        return ImageCounterfactuals(
+            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), late, clock),
+            source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
+        )  # fmt: skip
+
+    def _check_call(self, model: ImageModel, seed: int, chunk: int, time_budget: float | None) -> None:
+        whole = isinstance(seed, int) and -(1 << 63) <= seed < 1 << 63
+        need(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
+        need(isinstance(chunk, int) and chunk >= 1, f"chunk must be a whole number of at least 1, got {chunk!r}")
+        need(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
+        name = type(self).__name__
+        for key, value in self.get_params(deep=False).items():
+            finite = not isinstance(value, float) or abs(value) < torch.finfo(torch.float32).max
+            need(finite, f"{key} must be a finite number, got {value}")
+        need(
+            self.confidence is None or 0 < self.confidence < 1,
+            f"confidence must lie between 0 and 1, got {self.confidence}",
+        )
+        if self.needs_data and not self.is_fitted:
+            raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
+        self.check(model)
+
+    def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[Goal, Tensor]:
+        """The goal of every pair, and which image each pair is about."""
+        wish = Target.of(target)
+        n, k = now.shape
+        source = torch.arange(n)
+        if isinstance(wish.label, str) and wish.label == "all" and "all" not in model.classes:
+            others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
+            source, wanted = others.nonzero().T
+        elif wish.label is None:
+            wanted = now.scatter(1, now.argmax(1, keepdim=True), -torch.inf).argmax(1)
+        else:
+            one = isinstance(wish.label, str) or np.ndim(wish.label) == 0
+            wanted = _places(model, [wish.label] * n if one else wish.label, n)
+        if wish.probability is None and not wish.margin and self.confidence is not None:
+            wish = replace(wish, probability=self.confidence)
+        soft = wish.probability is not None
+        p = wish.probability or 0.5
+        return Goal(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
+
+    def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: Clock) -> list[str]:
+        def why(code: int, p: float, open_still: bool) -> str:
+            if code == Status.FOUND:
+                return ""
+            if code == Status.ALREADY_MET:
+                return "the model gives the wanted class already"
+            if open_still:
+                return f"the time budget of {clock.budget or 0:g} s was used up; give more time"
+            return f"the best attempt has probability {p:.2f}; {self.advice}"
+
+        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, late)]
+        return [why(*row) for row in zip(*columns, strict=True)]
+
+    def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        about = f"images of {words(model.size)}"
+        told = str(Target.of(target))
+        return Run(type(self).__name__, repr(self), told, seed, seconds, model.fingerprint(), about, __version__, now)
+
+
+def _places(model: ImageModel, labels: Any, n: int) -> Tensor:
+    """(n,) numbers of classes."""
+    if np.ndim(labels) != 1:
+        raise TargetError(f"expected one class per image, ({n},) in all, got shape {np.shape(labels)}")
+    given = cast(Sequence[Any], labels.tolist() if hasattr(labels, "tolist") else list(labels))
+    if len(given) != n:
+        raise TargetError(f"{len(given)} classes for {n} images; give one class, or one per image")
+    place = {label: model.place(label) for label in dict.fromkeys(given)}
+    return torch.tensor([place[label] for label in given], dtype=torch.int64)
+
+
+def _free(locked: Any, x: Tensor) -> Tensor:
+    """(n, c, h, w) which values may change."""
+    if locked is None:
+        return torch.ones_like(x, dtype=torch.bool)
+    mask = torch.as_tensor(locked if isinstance(locked, Tensor) else np.asarray(locked))
+    if mask.dtype != torch.bool:
+        raise SettingError(f"locked must be booleans, true where nothing may change, got {mask.dtype}")
+    try:
+        free = ~mask.expand_as(x)
+    except RuntimeError:
+        wanted = words(cast(Any, tuple(x.shape[1:])))
+        raise SettingError(f"locked has shape {tuple(mask.shape)}, which does not fit images of {wanted}") from None
+    if not bool(free.flatten(1).any(1).all()):
+        warnings.warn("locked leaves nothing free to change in some images", stacklevel=3)
+    return free

@@ -1,0 +1,216 @@
+"""One greedy engine for counterfactual images: change the pixel that matters most, look again, until the class is met.
+
+    x = x0;  P = 0;  M = 0                           P: steps per pixel,  M: accumulated gradient
+    for k = 0, 1, .. max_iter - 1:
+        stop if the wanted class is likely enough    (per pair; what is met from the start is never touched)
+        g = gradient of a loss to be minimised;      g = 0 where a pixel is locked
+        I = the q pixels of largest priority |g|     (first of several equal ones)
+        M = g + m M
+        x_I = clip(x_I - delta sign(M_I), 0, 1)
+        P_I = P_I + 1
+
+A method says what the loss is (`look`), when a pixel is locked, and when it is enough: DeDUCE, JSMA and the greedy
+ensemble differ in nothing else. The algorithm printed in DeDUCE adds the step; with its gradients that would climb the
+loss, and its authors' code subtracts it as well.
+
+Pairs are worked on in slots. A pair that is finished leaves its slot to the next one in the queue, so the batch stays
+full until the end, and then shrinks. An exact shortcut saves passes: a pixel that is chosen but cannot move, being at
+the bound already, would be chosen again until it is locked, since nothing changes; its steps are counted and the next
+pixel is taken at once.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.model import ImageModel
+from holdfast.problem import need
+from holdfast.target import Goal
+
+Slopes = Callable[[], tuple[Tensor, Tensor]]  # () -> gradient (n, d) and priority (n, d)
+LIMIT_OFF = 1 << 30
+
+
+@dataclass
+class Slots:
+    """The pairs being worked on; all tensors have one row a slot."""
+
+    pair: Tensor  # (s,) which pair of the query is in the slot
+    x: Tensor  # (s, d) images as rows of values
+    free: Tensor  # (s, d) what may change at all
+    goal: Goal
+    steps: Tensor  # (s, d) P
+    memory: Tensor | None  # (s, d) M
+    locked: Tensor  # (s, d) pixels that the lock rule has closed
+    count: Tensor  # (s,) k
+
+    @classmethod
+    def of(cls, query: ImageQuery, pair: Tensor, momentum: bool) -> "Slots":
+        x = query.x[pair].flatten(1)
+        steps, locked = torch.zeros_like(x, dtype=torch.int32), torch.zeros_like(x, dtype=torch.bool)
+        memory, count = torch.zeros_like(x) if momentum else None, torch.zeros(len(pair), dtype=torch.int64)
+        return cls(pair, x, query.free[pair].flatten(1), query.goal[pair], steps, memory, locked, count)
+
+    def keep(self, rows: Tensor) -> "Slots":
+        """Some of the slots."""
+        memory = None if self.memory is None else self.memory[rows]
+        return Slots(self.pair[rows], self.x[rows], self.free[rows], self.goal[rows], self.steps[rows], memory,
+                     self.locked[rows], self.count[rows])  # fmt: skip
+
+    def put(self, rows: Tensor, new: "Slots") -> None:
+        """Other pairs in some of the slots."""
+        for name in ("pair", "x", "free", "steps", "memory", "locked", "count"):
+            mine, theirs = getattr(self, name), getattr(new, name)
+            if mine is not None:
+                mine[rows] = theirs
+        label = self.goal.label.clone()
+        label[rows] = new.goal.label
+        self.goal = Goal(label, self.goal.sign, self.goal.margin, self.goal.soft, self.goal.k)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GreedyPixels(ImageExplainer):
+    """What all greedy pixel methods share.
+
+    Args:
+        delta: by how much a pixel changes in a step.
+        limit: how often a pixel may be chosen at most; None for any number of times.
+        pixels: how many pixels change in a step.
+        confidence: the wanted class must become this likely.
+        max_iter: steps at most. What is met only after the last one counts as found here, but not in the paper, whose
+            code does not look again: `iterations == max_iter` tells those.
+        momentum: share of the accumulated gradient that is kept from step to step.
+        momentum_applies_to: "sign" (only the direction of a step, as the released code of DeDUCE has it), or "choice"
+            (which pixel is chosen as well, as printed).
+        lock_at_bounds: a pixel that a step leaves at 0 or 1 is not chosen again.
+        shortcut: skip the passes whose step cannot move its pixel.
+        compact: finished pairs make room for others; off, a batch waits for its slowest pair.
+    """
+
+    delta: float = 0.2
+    limit: int | None = 5
+    pixels: int = 1
+    confidence: float | None = 0.5
+    max_iter: int = 700
+    momentum: float = 0.0
+    momentum_applies_to: Literal["sign", "choice"] = "sign"
+    lock_at_bounds: bool = False
+    shortcut: bool = True
+    compact: bool = True
+
+    @abstractmethod
+    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        """Scores (n, k) of images, and a function that gives gradients of the loss and priorities of the pixels."""
+
+    def ranked(self, priority: Tensor, shut: Tensor) -> Tensor:
+        """(n, d) priorities among the pixels that may still be chosen; 0 for those that may not."""
+        return priority.masked_fill(shut, 0.0)
+
+    def check(self, model: ImageModel) -> None:
+        need(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
+        for name, least in (("limit", 1), ("pixels", 1), ("max_iter", 0)):
+            value: Any = getattr(self, name)
+            fits = isinstance(value, int) and not isinstance(value, bool) and least <= value < LIMIT_OFF
+            off = name == "limit" and value is None
+            need(fits or off, f"{name} must be a whole number of at least {least}, got {value!r}")
+        need(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
+        modes = ("sign", "choice")
+        need(
+            self.momentum_applies_to in modes,
+            f"momentum_applies_to must be one of {modes}, got {self.momentum_applies_to!r}",
+        )
+
+    def search(self, query: ImageQuery) -> Found:
+        n, shape = len(query), query.x.shape[1:]
+        out, iterations, passes = query.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
+        waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)
+        slots = Slots.of(query, waiting[: query.chunk], self.momentum > 0)
+        waiting = waiting[query.chunk :]
+        while len(slots.pair):
+            if query.clock.over():  # what is open comes back as it is
+                out[slots.pair], iterations[slots.pair] = slots.x, slots.count
+                late[slots.pair] = late[waiting] = True
+                break
+            scores, slopes = self.look(query.model, slots.x.view(-1, *shape), slots.goal)
+            over = slots.goal.met(scores) | (slots.count >= self.max_iter)
+            if not bool(over.all()):
+                passes += len(over)
+                stuck = self.step(slots, *slopes(), over)
+                over |= stuck
+            done = over.nonzero().squeeze(1)
+            if not len(done):
+                continue
+            out[slots.pair[done]], iterations[slots.pair[done]] = slots.x[done], slots.count[done]
+            if not self.compact and len(done) < len(over):
+                continue  # they stay, finished, until the whole batch is
+            query.clock.bar.step(len(done))
+            new, waiting = waiting[: len(done)], waiting[len(done) :]
+            if len(new):
+                slots.put(done[: len(new)], Slots.of(query, new, self.momentum > 0))
+            if len(new) < len(done):
+                stays = torch.ones(len(over), dtype=torch.bool).index_fill_(0, done[len(new) :], False)
+                slots = slots.keep(stays.nonzero().squeeze(1))
+        return Found(out.view(n, *shape), iterations, passes, late)
+
+    def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
+        """One step of every slot that is not over; returns which slots have nothing left to change."""
+        limit = LIMIT_OFF if self.limit is None else self.limit
+        shut = (slots.steps >= limit) | slots.locked | ~slots.free
+        g = g.masked_fill(shut, 0.0)
+        priority = self.ranked(priority, shut)
+        push = g if slots.memory is None else g + self.momentum * slots.memory  # M of this step
+        if slots.memory is not None and self.momentum_applies_to == "choice":
+            priority = push.abs().masked_fill(shut, 0.0)
+        if self.shortcut and self.pixels == 1 and self.momentum_applies_to == "sign":
+            push = self._skip(slots, g, push, priority, over, limit)
+        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))  # no number is no priority
+        moves = ~over & ~stuck
+        rows = torch.arange(len(g))
+        for _ in range(self.pixels):
+            best, at = priority.max(1)
+            go = moves & (best > 0)
+            value = slots.x[rows, at]
+            new = (value - self.delta * push[rows, at].sign()).clamp(0, 1)
+            slots.x[rows, at] = torch.where(go, new, value)
+            slots.steps[rows, at] += go.to(slots.steps.dtype)
+            if self.lock_at_bounds:
+                slots.locked[rows, at] |= go & ((new == 0) | (new == 1))
+            priority[rows, at] = 0.0
+        if slots.memory is not None:
+            slots.memory = torch.where(moves[:, None], push, slots.memory)
+        slots.count += moves.to(slots.count.dtype)
+        return stuck
+
+    def _skip(self, slots: Slots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int) -> Tensor:
+        """Use up the steps of pixels that would be chosen next but cannot move; returns M after these steps.
+
+        `priority`, `slots.steps`, `slots.locked` and `slots.count` change in place.
+        """
+        way = push.sign()
+        blocked = ((slots.x <= 0) & (way > 0)) | ((slots.x >= 1) & (way < 0))
+        if slots.memory is not None:
+            blocked &= way == g.sign()  # else the direction might turn while the pixel is chosen again
+        best = torch.where(blocked, 0.0, priority).amax(1, keepdim=True)
+        # Of equal ones the first is chosen; those behind the best that moves are left for another step.
+        ahead = blocked & (priority > best) & ~over[:, None]
+        if not bool(ahead.any()):
+            return push
+        left = torch.ones_like(slots.steps) if self.lock_at_bounds else (limit - slots.steps)
+        lost = torch.where(ahead, left, 0).to(torch.int64).sum(1)
+        slots.count = (slots.count + lost).clamp_max(self.max_iter)
+        slots.steps[ahead] = slots.steps[ahead] + left[ahead] if self.lock_at_bounds else limit
+        if self.lock_at_bounds:
+            slots.locked |= ahead
+        priority.masked_fill_(ahead, 0.0)
+        if slots.memory is None:
+            return push
+        # The gradient stays the same meanwhile: M after r steps is m^r M + g (1 - m^r) / (1 - m). What is locked now
+        # was still fed until then, and is never chosen again.
+        kept = self.momentum ** lost.to(g.dtype)[:, None]
+        before = slots.memory * kept + g * ((1 - kept) / (1 - self.momentum))
+        return g.masked_fill(ahead, 0.0) + self.momentum * before

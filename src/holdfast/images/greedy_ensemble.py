@@ -1,0 +1,54 @@
+"""Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind they were shown.
+
+Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for much confidence keeps a search where
+the training images were:
+
+    g = grad ce(1/M sum_m z_m(x), t)                      z_m: logits of member m, t: the wanted class
+    stop when 1/M sum_m softmax(z_m(x))_t >= 0.99         for each image; the released loop stops a whole batch as soon
+                                                          as every image has changed its class
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.images.deduce import cross_entropy
+from holdfast.images.ensemble import member_logits, pooled
+from holdfast.images.greedy import GreedyPixels, Slopes
+from holdfast.images.model import ImageModel, padded
+from holdfast.target import Goal
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GreedyEnsemble(GreedyPixels):
+    """The pixel with the steepest loss of the mean logits, one at a time, until the ensemble is very sure.
+
+    Any other model counts as an ensemble of one.
+
+    Args:
+        confidence: mean probability of the wanted class over the members.
+        delta, limit, pixels, max_iter, momentum, shortcut, compact: see `GreedyPixels`.
+    """
+
+    title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"
+    paper: ClassVar[str] = "Schut et al. 2021"
+    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
+
+    confidence: float | None = 0.99
+    max_iter: int = 5000
+
+    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        n, rows = len(x), padded(x).detach().requires_grad_()
+        with torch.enable_grad():
+            logits = member_logits(model, rows)[:, :n]  # (M, n, k)
+            mean = logits.mean(0)
+
+        def slopes() -> tuple[Tensor, Tensor]:
+            weights = cross_entropy(mean.detach(), goal.label)[1]
+            (g,) = torch.autograd.grad(mean, rows, weights)
+            g = g[:n].flatten(1)
+            return g, g.abs()
+
+        return pooled(logits.detach()), slopes

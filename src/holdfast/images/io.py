@@ -1,0 +1,233 @@
+"""Images and answers as files. Nothing that is read here can run code."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast.counterfactuals import run_of
+from holdfast.errors import FileError, SettingError, did_you_mean, listed, untyped
+from holdfast.images.model import Size, as_images
+from holdfast.target import Goal
+
+if TYPE_CHECKING:
+    from holdfast.images.result import ImageCounterfactuals
+
+MARK = b"holdfast-images"
+
+
+# ---- images
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images (n, c, h, w) with values from 0 to 1, and what they show, if that is known."""
+
+    images: Tensor
+    labels: NDArray[Any] | None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, rows: Any) -> "Labelled":
+        return Labelled(self.images[rows], None if self.labels is None else self.labels[rows])
+
+
+def read_images(path: str | Path, size: Size | None = None) -> Labelled:
+    """An .npz file with an array `images`, and one of `labels` if it has them.
+
+    Args:
+        path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels whole numbers or texts.
+        size: what each image must be, if that is known.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise FileError(f"cannot read images from {str(path)!r}: expected an .npz file with an array 'images'")
+    arrays, names = _arrays(path)
+    if "images" not in arrays:
+        raise FileError(
+            f"{str(path)!r} has no array 'images'; {did_you_mean('images', names) if names else 'it is empty'}"
+        )
+    images = arrays["images"]
+    if images.dtype.kind not in "fiub":
+        raise FileError(f"the images of {str(path)!r} are no numbers but {images.dtype}")
+    try:
+        x = as_images(images.astype(images.dtype.newbyteorder("=")), size)
+    except SettingError as error:
+        raise FileError(f"cannot use {str(path)!r}: {error}") from None
+    labels = arrays.get("labels")
+    if labels is not None and labels.shape != (len(x),):
+        raise FileError(f"{str(path)!r} has {len(x)} images, so it needs {len(x)} labels, got shape {labels.shape}")
+    if labels is not None and labels.dtype.kind not in "iubU":
+        raise FileError(f"labels in {str(path)!r} must be whole numbers or texts, got {labels.dtype}")
+    return Labelled(x, labels)
+
+
+def _arrays(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Images and labels of an .npz file, read without running code, and the names of all arrays in it."""
+    if not path.is_file():
+        raise FileError(f"no file at {str(path)!r}")
+    try:
+        content: Any = np.load(path, allow_pickle=False)
+        if isinstance(content, np.ndarray):
+            raise ValueError("it holds a single array, not several by name")
+        with content as file:
+            return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+    except Exception as error:  # whatever a file that is not what it claims to be leads to
+        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+
+
+def read_mask(path: str | Path) -> NDArray[np.bool_]:
+    """An .npy file of pixels that may not change: true, or not 0, where nothing may."""
+    path = Path(path)
+    if path.suffix.lower() != ".npy":
+        raise FileError(f"cannot read locked pixels from {str(path)!r}: expected an .npy file, as numpy.save writes it")
+    if not path.is_file():
+        raise FileError(f"no file at {str(path)!r}")
+    try:
+        mask = np.asarray(np.load(path, allow_pickle=False))
+    except Exception as error:
+        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+    if mask.dtype.kind not in "biu":
+        raise FileError(f"locked pixels in {str(path)!r} must be true or false, got {mask.dtype}")
+    return mask.astype(np.bool_)
+
+
+def _plain(error: Exception) -> str:
+    """numpy advises to allow pickles, which run code: that is no advice for a file of unknown make."""
+    text = str(error)
+    return "it holds Python objects or is no such file" if "allow_pickle" in text or "pickle" in text else text
+
+
+def write_images(path: str | Path, images: Any, labels: Any = None) -> None:
+    """An .npz file that `read_images` reads."""
+    named = {"images": np.asarray(images)} | ({} if labels is None else {"labels": np.asarray(labels)})
+    _write(path, (".npz",), lambda file: _zip(file, named))
+
+
+def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    with path.open("wb") as file:  # by its name, numpy would write to another file
+        np.savez_compressed(file, **cast(Any, arrays))
+
+
+# ---- answers
+
+
+def save(cfs: "ImageCounterfactuals", path: Path) -> None:
+    """Everything as .parquet, or the arrays as .npz."""
+    if path.suffix.lower() == ".npz":
+        _write(path, (".npz",), lambda file: _zip(file, arrays_of(cfs)))
+    else:
+        table = _to_arrow(cfs)
+        _write(path, (".parquet", ".npz"), lambda file: untyped("pyarrow.parquet").write_table(table, file))
+
+
+def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
+    """The answers as arrays, one line per pair."""
+    return {
+        "images": cfs.x.numpy(),
+        "counterfactuals": cfs.x_cf.numpy(),
+        "row": cfs.source,
+        "label": _texts(cfs.label),
+        "target": _texts(cfs.target),
+        "status": cfs.codes,
+        "confidence": cfs.confidence.to_numpy(),
+        "iterations": cfs.iterations,
+        "scores": cfs.scores.numpy(),
+    }
+
+
+def _texts(names: NDArray[Any]) -> NDArray[Any]:
+    """Names of several types as texts: an array of objects would need code to be read."""
+    return names.astype(str) if names.dtype == object else names
+
+
+def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
+    """One line per pair; an image is a list of its values, channel by channel and line by line."""
+    pa = untyped("pyarrow")
+    wide = cfs.x[:1].numel() if len(cfs) else 1
+
+    def lists(values: Tensor) -> Any:
+        flat = pa.array(np.ascontiguousarray(values.numpy()).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, wide)
+
+    columns = {
+        "image": lists(cfs.x),
+        "counterfactual": lists(cfs.x_cf),
+        "row": pa.array(cfs.source),
+        "own": pa.array(cfs.own),
+        "target": pa.array(cfs.goal.label.numpy()),
+        "status": pa.array(cfs.codes),
+        "reason": pa.array(cfs.reasons, pa.string()),
+        "iterations": pa.array(cfs.iterations),
+    }
+    columns |= {f"score:{i}": pa.array(column.numpy()) for i, column in enumerate(cfs.scores.T.contiguous())}
+    content = {
+        "run": asdict(cfs.run),
+        "classes": list(cfs.classes),
+        "size": list(cfs.x.shape[1:]),
+        "passes": cfs.passes,
+        "goal": {"sign": cfs.goal.sign, "margin": cfs.goal.margin, "soft": cfs.goal.soft},
+    }
+    return pa.table(columns).replace_schema_metadata({MARK: json.dumps(content, default=str).encode()})
+
+
+def load(path: Path) -> "ImageCounterfactuals":
+    """Read what `save` wrote as .parquet."""
+    if not path.is_file():
+        raise FileError(f"no file at {str(path)!r}")
+    try:
+        table: Any = untyped("pyarrow.parquet").read_table(path)
+    except Exception as error:
+        raise FileError(f"cannot read {str(path)!r}: {error}") from None
+    if MARK not in (table.schema.metadata or {}):
+        raise FileError(f"{str(path)!r} was not written by ImageCounterfactuals.save")
+    try:
+        return _from_arrow(table, json.loads(table.schema.metadata[MARK]))
+    except Exception as error:  # the file may say anything
+        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+
+
+def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
+    from holdfast.images.result import ImageCounterfactuals
+
+    size, n = tuple(map(int, content["size"])), table.num_rows
+
+    def images(name: str) -> Tensor:
+        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        return torch.as_tensor(np.array(flat, dtype=np.float32)).view(n, *size)
+
+    def numbers(name: str) -> NDArray[np.int64]:
+        return np.array(table[name].to_numpy(), dtype=np.int64)
+
+    names = [c for c in table.column_names if c.startswith("score:")]
+    if len(names) != len(content["classes"]):
+        raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")
+    columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
+    goal = Goal(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
+    return ImageCounterfactuals(
+        images("image"), images("counterfactual"), torch.stack(columns, 1), goal, numbers("status"),
+        table["reason"].to_pylist(), numbers("row"), numbers("own"), numbers("iterations"), int(content["passes"]),
+        tuple(content["classes"]), run_of(content["run"]),
+    )  # fmt: skip
+
+
+def write_bytes(content: bytes, path: str | Path, endings: tuple[str, ...]) -> None:
+    """A file, or an error that says why there is none."""
+    _write(path, endings, lambda file: Path(file).write_bytes(content))
+
+
+def _write(path: str | Path, endings: tuple[str, ...], how: Callable[[Path], object]) -> None:
+    path = Path(path)
+    if path.suffix.lower() not in endings:
+        raise FileError(f"cannot write {str(path)!r}: the name must end in {listed(endings)}")
+    try:
+        how(path)
+    except OSError as error:
+        raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None

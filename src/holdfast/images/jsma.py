@@ -1,0 +1,119 @@
+"""JSMA: few pixels, one or two at a time, towards the wanted class; no density.
+
+As DeDUCE compares with it: the gradient of the cross-entropy of the wanted class, one pixel per step, and a pixel is
+closed once a step leaves it at 0 or 1. The original (Papernot et al., "The Limitations of Deep Learning in Adversarial
+Settings", 2016) only brightens, and chooses by saliency, one pixel or the best of all pairs:
+
+    a_i = d F_t / d x_i,    b_i = sum_{j != t} d F_j / d x_i            F: logits, t: the wanted class
+    S_i  = a_i |b_i|                     where a_i >= 0 and b_i <= 0, else 0
+    S_ij = (a_i + a_j) |b_i + b_j|       where a_i + a_j >= 0 and b_i + b_j <= 0, else 0
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.images.deduce import cross_entropy
+from holdfast.images.greedy import GreedyPixels, Slopes
+from holdfast.images.model import ImageModel, words
+from holdfast.problem import need
+from holdfast.target import Goal
+
+MOST_VALUES = 1024  # of an image whose pairs are compared: half a million pairs
+CELLS = 1 << 18  # pairs looked at together: what stays in a core's cache
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class JSMA(GreedyPixels):
+    """The pixel with the steepest class loss, one at a time, until the wanted class is met.
+
+    Args:
+        saliency: "gradient" (as DeDUCE compares with it), or "original" (Papernot et al.: only brighter, by saliency;
+            `pixels` is 1, or 2 for the best pair). The original paints pixels white at once: `delta=1`.
+        delta, limit, pixels, confidence, max_iter, lock_at_bounds, shortcut, compact: see `GreedyPixels`.
+    """
+
+    title: ClassVar[str] = "few pixels, by the gradient of the class loss or by saliency"
+    paper: ClassVar[str] = "Papernot et al. 2016; Höltgen et al. 2021"
+    advice: ClassVar[str] = "raise max_iter, or ask for less confidence"
+
+    limit: int | None = None
+    lock_at_bounds: bool = True
+    saliency: Literal["gradient", "original"] = "gradient"
+
+    def check(self, model: ImageModel) -> None:
+        super().check(model)
+        kinds = ("gradient", "original")
+        need(self.saliency in kinds, f"saliency must be one of {kinds}, got {self.saliency!r}")
+        if self.saliency == "original":
+            need(self.momentum == 0, f"saliency is not accumulated; set momentum=0, got {self.momentum}")
+            need(self.pixels in (1, 2), f"saliency is of one pixel or of two, got pixels={self.pixels}")
+            need(
+                self.pixels == 1 or math.prod(model.size) <= MOST_VALUES,
+                f"images of {words(model.size)} have too many pairs of pixels to compare (at most {MOST_VALUES} "
+                f"values); set pixels=1",
+            )
+
+    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        return self._by_saliency(model, x, goal) if self.saliency == "original" else self._by_loss(model, x, goal)
+
+    def _by_loss(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        _, scores, pull = model.vjp(x)
+
+        def slopes() -> tuple[Tensor, Tensor]:
+            g = pull(None, cross_entropy(scores, goal.label)[1]).flatten(1)
+            return g, g.abs()
+
+        return scores, slopes
+
+    def _by_saliency(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+        rows = x.detach().requires_grad_()
+        with torch.enable_grad():
+            scores = model(rows)
+
+        def slopes() -> tuple[Tensor, Tensor]:
+            own = F.one_hot(goal.label, goal.k).to(scores.dtype)
+            (a,) = torch.autograd.grad(scores, rows, own, retain_graph=True)
+            (b,) = torch.autograd.grad(scores, rows, 1 - own)
+            # White cannot become brighter. All that is chosen does: a loss that falls with every pixel.
+            ab = torch.stack([a.masked_fill(x >= 1, -torch.inf), b], 1).flatten(2)  # (n, 2, d)
+            return torch.full_like(ab[:, 0], -1.0), ab
+
+        return scores.detach(), slopes
+
+    def ranked(self, priority: Tensor, shut: Tensor) -> Tensor:
+        if self.saliency != "original":
+            return super().ranked(priority, shut)
+        a, b = priority[:, 0].masked_fill(shut, -torch.inf), priority[:, 1]
+        return saliency(a, b) if self.pixels == 1 else _first_two(*best_pair(a, b), like=a)
+
+
+def saliency(a: Tensor, b: Tensor) -> Tensor:
+    """S: the product where a >= 0 and b <= 0, else 0; a of -inf for pixels that are out."""
+    return a.clamp_min(0) * (-b).clamp_min(0)
+
+
+def best_pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) the largest S_ij over i < j, and (n, 2) which; of equal ones the first."""
+    n, d = a.shape
+    best, at = a.new_zeros(n), torch.zeros(n, 2, dtype=torch.int64)
+    block = max(1, CELLS // max(1, n * d))
+    for i in range(0, d, block):
+        left = [v[:, i : i + block, None] for v in (a, b)]
+        s = saliency(*[u + v[:, None, i:] for u, v in zip(left, (a, b), strict=True)]).triu(1)  # (n, block, d - i)
+        value, where = s.flatten(1).max(1)
+        better = value > best
+        best = torch.where(better, value, best)
+        pair = torch.stack([where // (d - i), where % (d - i)], 1) + i
+        at = torch.where(better[:, None], pair, at)
+    return best, at
+
+
+def _first_two(best: Tensor, at: Tensor, *, like: Tensor) -> Tensor:
+    """Priorities (n, d) that put the two pixels of a pair before all others, where a pair has any saliency."""
+    order = torch.tensor([2.0, 1.0], dtype=like.dtype) * (best > 0)[:, None]
+    return torch.zeros_like(like).scatter_(1, at, order)

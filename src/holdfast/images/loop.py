@@ -1,0 +1,115 @@
+"""The training loop of image classifiers: shuffled mini-batches, cross-entropy, SGD with momentum, falling steps."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.progress import Progress
+from holdfast._core.rows import chunks, limited_threads
+from holdfast.errors import SettingError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """The settings of the loop; the paper trains for 50 epochs, with steps divided by 10 after 25 and 40 of them."""
+
+    epochs: int = 5
+    batch_size: int = 128
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    drops: tuple[float, ...] = (0.5, 0.8)  # shares of the training after which the step is divided by 10
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not (self.lr > 0 and 0 <= self.momentum < 1 and self.weight_decay >= 0):
+            raise SettingError(
+                f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {self.lr}, {self.momentum}, "
+                f"{self.weight_decay}"
+            )
+        if not all(0 < at < 1 for at in self.drops):
+            raise SettingError(f"drops are shares of the training between 0 and 1, got {self.drops}")
+
+    def lr_at(self, done: float) -> float:
+        """The step after a share of the training."""
+        return self.lr / 10 ** sum(done >= at for at in self.drops)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch of training came to."""
+
+    epoch: int
+    loss: float
+    accuracy: float  # while training
+    held_out: float | None  # on images held out, if there are any
+
+
+def fit_images(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    schedule: Schedule,
+    *,
+    held: tuple[Tensor, Tensor] | None = None,
+    seed: int = 0,
+    bar: Progress,
+    threads: int = 0,
+) -> list[Epoch]:
+    """Train a network on images (n, c, h, w) and their classes (n,)."""
+    optimizer: Any = torch.optim.SGD(
+        net.parameters(), lr=schedule.lr, momentum=schedule.momentum, weight_decay=schedule.weight_decay
+    )
+    generator, history = torch.Generator().manual_seed(seed), list[Epoch]()
+    batches = len(batched(torch.arange(len(x)), schedule.batch_size))
+    bar.total(schedule.epochs)
+    with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
+        for epoch in range(schedule.epochs):
+            net.train()
+            loss, right = 0.0, 0
+            order = torch.randperm(len(x), generator=generator)
+            for i, rows in enumerate(batched(order, schedule.batch_size)):
+                for group in optimizer.param_groups:
+                    group["lr"] = schedule.lr_at((epoch + i / batches) / schedule.epochs)
+                scores = net(x[rows])
+                value: Any = nn.functional.cross_entropy(scores, y[rows])
+                optimizer.zero_grad(set_to_none=True)
+                value.backward()
+                optimizer.step()
+                loss += float(value.detach()) * len(rows)
+                right += int((scores.detach().argmax(1) == y[rows]).sum())
+                bar.step(1 / batches)
+            history.append(Epoch(epoch + 1, loss / len(x), right / len(x), accuracy(net, *held) if held else None))
+            bar.say(line(history[-1]))
+    net.eval()
+    if not all(bool(p.isfinite().all()) for p in net.parameters()):
+        raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({schedule.lr:g})")
+    return history
+
+
+def batched(order: Tensor, size: int) -> list[Tensor]:
+    """Parts of `size`, the last one shorter; never a single image, which has no spread to normalise by."""
+    if size > 1 and len(order) > size and len(order) % size == 1:
+        return [*chunks(order[: -size - 1], size), order[-size - 1 :]]
+    return chunks(order, size)
+
+
+def line(epoch: Epoch) -> str:
+    """An epoch in words."""
+    held = "" if epoch.held_out is None else f", held out {epoch.held_out:.4f}"
+    return f"epoch {epoch.epoch}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}{held}"
+
+
+def accuracy(net: nn.Module, x: Tensor, y: Tensor, batch_size: int = 500) -> float:
+    """Share of images that get their class."""
+    training = net.training
+    net.eval()
+    with torch.no_grad():
+        right = sum(int((net(x[r]).argmax(1) == y[r]).sum()) for r in chunks(torch.arange(len(x)), batch_size))
+    net.train(training)
+    return right / max(1, len(x))

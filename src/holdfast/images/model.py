@@ -1,0 +1,382 @@
+"""Classifiers of images: a batch of images in, class scores and the features behind them out.
+
+Any torch classifier works. Its features are what a named layer returns, averaged over places if that is a map; the
+residual networks of `holdfast.images.resnet` know theirs. As for tables, scores are logits.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from holdfast._core.rows import RowBlocks, chunks
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
+from holdfast.images.resnet import ResNet, Shape, empty, ready
+from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
+from holdfast.models.density import FeatureDensity
+
+Size = tuple[int, int, int]  # channels, height, width
+Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
+BATCH = 500  # images that are only scored at once
+
+
+def as_images(images: Any, size: Size | None = None) -> Tensor:
+    """Images (n, c, h, w) with values from 0 to 1 in single precision, copied.
+
+    Args:
+        images: bytes from 0 to 255, or numbers from 0 to 1; an array or tensor (n, h, w) or (n, c, h, w).
+        size: what each image must be, if that is known.
+    """
+    with torch.inference_mode(False), torch.no_grad():  # what comes out can be differentiated by, wherever that is
+        return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
+
+
+def _from_array(images: Any) -> Tensor:
+    """Any array as a tensor: read-only, flipped, or with bytes in another order."""
+    try:
+        array: NDArray[Any] = np.asarray(images)
+    except ValueError:
+        raise SettingError("these images do not form one array; are they of different sizes?") from None
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        raise SettingError(f"images are bytes (uint8) or numbers between 0 and 1, got {array.dtype}; cast them first")
+    if array.dtype != np.uint8:
+        with np.errstate(over="ignore"):  # inf is refused like any other number above 1
+            array = array.astype(np.float32, copy=False)
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]))
+
+
+def _checked(x: Tensor, size: Size | None) -> Tensor:
+    if x.ndim == 3:
+        x = x[:, None]
+    if x.ndim != 4:
+        raise SettingError(f"expected images of shape (n, height, width) or (n, channels, height, width), got "
+                           f"{tuple(x.shape)}")  # fmt: skip
+    if size is not None and tuple(x.shape[1:]) != size:
+        raise SettingError(f"expected images of {words(size)}, got {words(cast(Size, tuple(x.shape[1:])))}")
+    if x.dtype == torch.uint8:
+        return x.detach().float() / 255
+    if not x.is_floating_point():
+        raise SettingError(f"images are bytes (uint8) or numbers between 0 and 1, got {x.dtype}; cast them first")
+    x = x.detach().float().clone()
+    if x.numel() and not (float(x.min()) >= 0 and float(x.max()) <= 1):
+        low, high = float(x.min()), float(x.max())
+        if low != low:
+            raise SettingError(f"{int(x.isnan().sum())} values of the images are no numbers (NaN)")
+        raise SettingError(f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?")
+    return x
+
+
+def words(size: Size) -> str:
+    """'1 x 28 x 28'"""
+    return " x ".join(map(str, size))
+
+
+def padded(x: Tensor) -> Tensor:
+    """`x` with black images appended, so that convolutions give each image the same bits in any batch.
+
+    Kernels treat single images, and what is left when a batch is shared out among threads, in another order; for
+    products of matrices see `RowBlocks`.
+    """
+    missing = -len(x) % max(4, 2 * torch.get_num_threads())
+    return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+
+
+class ImageModel:
+    """A classifier of images with the names of its classes. Build it with `ImageModel.of(...)`."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        size: Size,
+        *,
+        layer: str | None,
+        classes: Sequence[Any] | None,
+        outputs: Outputs,
+        coefficient: float | None,
+    ) -> None:
+        self.module, self.size, self.layer = module, size, layer
+        self.outputs: Outputs = outputs
+        self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
+        self.density: FeatureDensity | None = None  # of its features, if its file has them
+        self._seen: list[Tensor] = []
+        with self.borrowed():
+            z, scores = self._probe()
+        self.feature_count = 0 if z is None else z.shape[1]
+        k = scores.shape[1]
+        names = list(range(k)) if classes is None else list(classes)
+        if len(names) != k or len(set(names)) != k:
+            raise ModelError(f"the model has {k} classes, so it needs {k} different names, got {names}")
+        self.classes = tuple(cast(Any, c).item() if isinstance(c, np.generic) else c for c in names)
+
+    @staticmethod
+    def of(
+        module: Any,
+        size: Size | Sequence[int] | None = None,
+        *,
+        features: str | None = None,
+        classes: Sequence[Any] | None = None,
+        outputs: Outputs = "logits",
+    ) -> "ImageModel":
+        """Wrap a torch classifier of images.
+
+        Args:
+            module: a `torch.nn.Module` from images (n, c, h, w) with values from 0 to 1 to (n, k); or what has a
+                `model_` of its own, such as a fitted `SpectralResNet`.
+            size: channels, height and width of an image; our own networks know theirs.
+            features: the name of the layer whose outputs are the features, as in `dict(module.named_modules())`; only
+                methods that look at the density of features need it.
+            classes: names of the classes in the order of the scores; left out: 0, 1, 2, ...
+            outputs: what the module returns, "logits" (log-probabilities are some) or "probabilities".
+        """
+        if isinstance(module, ImageModel):
+            return module
+        own = getattr(module, "model_", None)
+        if isinstance(own, ImageModel):
+            return own
+        if not isinstance(module, nn.Module):
+            name = type(module).__name__
+            fitted = "; call .fit(images, labels) first" if hasattr(module, "fit") else ""
+            raise ModelError(f"expected a torch module that classifies images, got {name}{fitted}")
+        if isinstance(module, ResNet):
+            shape = module.shape
+            size = shape.channels, *shape.sides
+            return ImageModel(module, size, layer=None, classes=classes, outputs="logits",
+                              coefficient=shape.coefficient)  # fmt: skip
+        if size is None or len(size) != 3 or not all(isinstance(s, int) and s >= 1 for s in size):
+            raise ModelError(f"size must say channels, height and width of an image, got {size}")
+        if outputs not in ("logits", "probabilities"):
+            raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
+        known: dict[str, nn.Module] = dict(cast(Any, module).named_modules())
+        if features is not None and (features not in known or not features):
+            raise ModelError(f"the module has no layer {features!r}; {did_you_mean(features, [k for k in known if k])}")
+        c, h, w = size
+        return ImageModel(module, (c, h, w), layer=features, classes=classes, outputs=outputs, coefficient=None)
+
+    @property
+    def has_features(self) -> bool:
+        return self.layer is not None or isinstance(self.module, ResNet)
+
+    def _probe(self) -> tuple[Tensor | None, Tensor]:
+        """Features and scores of a few grey images; an error that says what does not fit."""
+        x = torch.linspace(0, 1, 8)[:, None, None, None].expand(8, *self.size).contiguous()
+        try:
+            z, raw = self._forward(x)
+        except HoldfastError:
+            raise
+        except Exception as error:
+            raise ModelError(f"the module cannot take images of {words(self.size)}: {error}") from error
+        if not isinstance(raw, Tensor):
+            raise ModelError(f"the module returns a {type(raw).__name__}, expected a tensor of scores (n, k)")
+        if z is not None and len(z) != 8:
+            raise ModelError(f"layer {self.layer!r} returns {len(z)} rows for 8 images, expected one per image")
+        if raw.ndim != 2 or len(raw) != 8 or raw.shape[1] < 2:
+            raise ModelError(f"the module maps 8 images to shape {tuple(raw.shape)}, expected (8, k) with k >= 2")
+        if not bool(raw.isfinite().all()):
+            raise ModelError("the module returned scores that are no numbers; look for NaN or inf in its weights")
+        if self.outputs == "logits" and looks_like_probabilities(raw):
+            raise ModelError("the module's outputs look like probabilities; pass outputs='probabilities'")
+        if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
+            raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
+        return z, to_scores(raw, self.outputs)
+
+    def _forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+        with RowBlocks():
+            if isinstance(self.module, ResNet):
+                z = self.module.features(x)
+                return z, self.module.head(z)
+            raw = self.module(x.clone())  # modules may normalise in place
+        if self.layer is None:
+            return None, raw
+        if not self._seen:
+            raise ModelError(
+                f"the module does not use its layer {self.layer!r}; features must come from one that it uses"
+            )
+        return self._seen.pop(), raw
+
+    def _hook(self, _: nn.Module, __: Any, out: Any) -> None:
+        """Keep what the layer returns; not the tensor itself, on which the next layer may work in place."""
+        if not isinstance(out, Tensor) or out.ndim not in (2, 4):
+            what = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
+            raise ModelError(f"layer {self.layer!r} returns {what}, expected (n, f) or a map (n, f, height, width)")
+        self._seen = [out.clone() if out.ndim == 2 else out.flatten(2).mean(2)]
+
+    @contextmanager
+    def borrowed(self) -> Generator[None]:
+        """The module ready to be evaluated many times, and handed back exactly as it was."""
+        training = {m: m.training for m in self.module.modules()}
+        wanted = [p for p in self.module.parameters() if p.requires_grad]
+        hook = None if self.layer is None else self.module.get_submodule(self.layer).register_forward_hook(self._hook)
+        try:
+            self.module.eval()
+            for p in wanted:
+                p.requires_grad_(False)
+            with torch.inference_mode(False), torch.no_grad():
+                yield
+        finally:
+            if hook is not None:
+                hook.remove()
+            self._seen = []
+            for p in wanted:
+                p.requires_grad_(True)
+            for m, mode in training.items():
+                m.training = mode
+
+    # What follows is for a borrowed model.
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores (n, k) of images; differentiable by them where gradients are on."""
+        return to_scores(self._forward(padded(x))[1], self.outputs)[: len(x)]
+
+    def both(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (n, f) and scores (n, k)."""
+        z, raw = self._forward(padded(x))
+        if z is None:
+            raise ModelError(
+                "which layer has the features? Wrap the module with hf.images.ImageModel.of(module, size, features=NAME)"
+            )
+        return z[: len(x)], to_scores(raw, self.outputs)[: len(x)]
+
+    def vjp(self, x: Tensor) -> tuple[Tensor | None, Tensor, Pull]:
+        """Features, scores, and the function from weights on both to gradients by the images."""
+        n, rows = len(x), padded(x).detach().requires_grad_()
+        with torch.enable_grad():
+            z, raw = self._forward(rows)
+            scores = to_scores(raw, self.outputs)
+
+        def pull(by_features: Tensor | None, by_scores: Tensor) -> Tensor:
+            outs, weights = [scores], [_fill(by_scores, scores)]
+            if by_features is not None:
+                outs, weights = [*outs, cast(Tensor, z)], [*weights, _fill(by_features, cast(Tensor, z))]
+            return torch.autograd.grad(outs, rows, weights)[0][:n]
+
+        return None if z is None else z.detach()[:n], scores.detach()[:n], pull
+
+    # ---- for everybody
+
+    def scores(self, images: Any) -> Tensor:
+        """Scores (n, k) of any number of images."""
+        return self._in_parts(images, self)
+
+    def features(self, images: Any) -> Tensor:
+        """Features (n, f) of any number of images."""
+        return self._in_parts(images, lambda x: self.both(x)[0])
+
+    def _in_parts(self, images: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
+        x = as_images(images, self.size)
+        with self.borrowed():
+            if not len(x):  # not every module takes none
+                return of(x.new_zeros(1, *self.size))[:0]
+            return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])
+
+    def predict(self, images: Any) -> NDArray[Any]:
+        """The class of each image."""
+        mixed = any(
+            isinstance(c, str) != isinstance(self.classes[0], str) for c in self.classes
+        )  # numpy would make texts of numbers
+        names: NDArray[Any] = np.array(self.classes, dtype=object) if mixed else np.array(self.classes)
+        return names[self.scores(images).argmax(1).numpy()]
+
+    def accuracy(self, images: Any, labels: Any) -> float:
+        """Share of images that get their class."""
+        told, given = self.predict(images), np.asarray(labels)
+        if told.shape != given.shape or not len(told):
+            raise SettingError(f"accuracy needs images and one label for each, got {len(told)} and {given.shape}")
+        return float((told == given).mean())
+
+    def place(self, label: Any) -> int:
+        """The number of a class."""
+        for i, known in enumerate(self.classes):
+            if known == label and isinstance(known, str) == isinstance(label, str):
+                return i
+        raise SettingError(f"the model has no class {label!r}; {did_you_mean(label, self.classes)}")
+
+    def fingerprint(self) -> str:
+        """A short hash of what the model computes, for provenance."""
+        shape = self.module.shape if isinstance(self.module, ResNet) else ""
+        about = f"{self.module} {shape} {self.size} {self.outputs} {self.classes} {self.layer}"
+        digest = hashlib.sha256(about.encode())
+        for name, value in sorted(self.module.state_dict().items()):
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(name.encode() + raw.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def save(self, path: str | Path, *, density: FeatureDensity | None = None) -> None:
+        """Tensors, architecture and class names in one safetensors file that runs no code; residual networks only.
+
+        Args:
+            density: also keep these densities of the features, so that DeDUCE needs no training images; left out:
+                those in `density`, if there are any.
+        """
+        if not isinstance(self.module, ResNet):
+            name = type(self.module).__name__
+            raise ModelError(f"only our residual networks can be saved, not a {name}; save its state_dict yourself")
+        if not isinstance(self.module.stem, nn.Conv2d):
+            raise ModelError(
+                "this network is still to be trained; save what `holdfast.images.resnet.folded` makes of it"
+            )
+        tensors = {f"net.{k}": v.detach().contiguous().clone() for k, v in self.module.state_dict().items()}
+        content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
+        density = density or self.density
+        if density is not None:
+            tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
+        try:
+            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
+        except Exception as error:  # safetensors has an error of its own, which is no OSError
+            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+
+    @staticmethod
+    def load(path: str | Path) -> "ImageModel":
+        """Read what `save` wrote."""
+        metadata, tensors = read_file(path)
+        try:
+            content = json.loads(metadata[MARK])
+            net = empty(Shape(**content["shape"]))
+            own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
+            net.load_state_dict(own, assign=True)
+            model = ImageModel.of(ready(net), classes=content["classes"])
+            kept = {k.removeprefix(DENSITY): v for k, v in tensors.items() if k.startswith(DENSITY)}
+            model.density = FeatureDensity.from_tensors(model, kept) if kept else None
+            return model
+        except HoldfastError as error:
+            raise FileError(f"{str(path)!r} is damaged: {error}") from None
+        except Exception as error:  # the text in the file may say anything
+            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+
+
+MARK, DENSITY = "holdfast-image", "density."
+
+
+def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Text and tensors of a file of an image model."""
+    if not Path(path).is_file():
+        raise FileError(f"no model file at {str(path)!r}")
+    try:
+        with untyped("safetensors").safe_open(path, framework="pt") as file:
+            metadata = cast(dict[str, str], file.metadata() or {})
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
+    except Exception as error:
+        raise FileError(f"{str(path)!r} is not a readable safetensors file ({error})") from None
+    if MARK not in metadata:
+        raise FileError(f"{str(path)!r} holds no image model; write one with `ImageModel.save`")
+    return metadata, tensors
+
+
+def holds_images(path: str | Path) -> bool:
+    """Is this the file of an image model?"""
+    try:
+        with untyped("safetensors").safe_open(path, framework="pt") as file:
+            return MARK in (file.metadata() or {})
+    except Exception:  # there is no such file, or it is something else
+        return False
+
+
+def _fill(weights: Tensor, like: Tensor) -> Tensor:
+    """Weights with zero rows for the images that fill up a batch."""
+    return nn.functional.pad(weights.to(like.dtype), (0, 0, 0, len(like) - len(weights)))

@@ -1,0 +1,196 @@
+"""Counterfactual images as HTML: a table for notebooks, and a report in one file that needs neither network nor server.
+
+Images are PNG files of their own size inside the page; the browser enlarges them without blurring.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from holdfast.errors import MissingExtraError, optional
+from holdfast.images.charts import confidence_chart, pixels_chart
+from holdfast.images.grid import Ints, chosen, colours, difference
+from holdfast.render.charts.theme import to_svg
+from holdfast.render.html import inline_svg, provenance, render
+from holdfast.render.png import Bytes, encoded
+from holdfast.target import Status
+
+if TYPE_CHECKING:
+    from holdfast.images.result import ImageCounterfactuals
+
+MOST_CARDS = 12
+MOST_PAIRS = 500  # in the table of the report
+MOST_CLASSES = 20  # a table of every class against every class is legible up to there
+
+
+@dataclass(frozen=True)
+class Card:
+    """One pair as texts and pictures."""
+
+    row: int
+    label: str
+    target: str
+    status: str
+    reason: str
+    confidence: str
+    pixels: str
+    l1: str
+    iterations: str
+    before: str  # addresses of pictures
+    after: str
+    changed: str
+
+
+def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
+    """The first pairs with their images, as an HTML fragment."""
+    shown = np.arange(min(len(cfs), most))
+    return render("pairs.html", cards=cards(cfs, shown), summary=cfs.summary(), total=len(cfs), tall=tall(cfs, 56))
+
+
+def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
+    """Write the whole story of a run to one self-contained HTML file; charts are left out without the `plot` extra."""
+    found, lost = np.flatnonzero(cfs.found), np.flatnonzero(cfs.codes == Status.NOT_FOUND)
+    # Answers first: they are what one came for.
+    order = np.concatenate([found, lost, np.flatnonzero(cfs.codes == Status.ALREADY_MET)])
+    listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
+    pixels, confidence = charts(cfs, found)
+    page = render(
+        "images.html",
+        headline=headline(cfs),
+        figures=figures(cfs),
+        pixels=pixels,
+        confidence=confidence,
+        found=len(found),
+        matrix=matrix(cfs),
+        some=cards(cfs, chosen(cfs, MOST_CARDS, "spread")) if len(found) else [],
+        pairs=listed,
+        total=len(cfs),
+        labels=_names(cfs.label),
+        targets=_names(cfs.target),
+        statuses=[s.words for s in Status if (cfs.codes == s).any()],
+        tall=tall(cfs, 98),
+        low=tall(cfs, 44),
+        provenance=provenance(cfs.run, "Images"),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Markup | None]:
+    """Histograms of pixels changed and of confidence, if the extra is there that draws them."""
+    try:
+        for module in ("altair", "vl_convert"):
+            optional(module, "plot")
+    except MissingExtraError:
+        return None, None
+    if not len(found):
+        return None, None
+    pixels, sure = cfs.pixels.to_numpy()[found], cfs.confidence.to_numpy()[found]
+    return inline_svg(to_svg(pixels_chart(pixels))), inline_svg(to_svg(confidence_chart(sure)))
+
+
+# ---- what the pages say
+
+
+def headline(cfs: "ImageCounterfactuals") -> str:
+    """One line: how many pairs have an answer, and by how many pixels."""
+    if not len(cfs):
+        return "No images were asked about."
+    images, found = len(np.unique(cfs.source)), cfs.found
+    met = int((cfs.codes == Status.ALREADY_MET).sum())
+    pairs = f"{len(cfs):,} pair{'s' * (len(cfs) != 1)} of an image and a wanted class"
+    text = f"{images:,} image{'s' * (images != 1)}, {pairs}: {int(found.sum()):,} answered"
+    text += f", {met:,} met from the start" if met else ""
+    if not found.any():
+        return text + "."
+    pixels = float(np.median(cfs.pixels.to_numpy()[found]))
+    share = pixels / (cfs.x.shape[2] * cfs.x.shape[3])
+    return (
+        f"{text}; half of the answers change {pixels:g} pixel{'s' * (pixels != 1)} ({share:.1%} of an image) or fewer."
+    )
+
+
+def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
+    """(name, number, small print) at a glance."""
+    n, found = len(cfs), cfs.found
+    count = {s: int((cfs.codes == s).sum()) for s in Status}
+
+    def share(status: Status) -> str:
+        return f"{count[status] / n:.0%} of pairs" if n else ""
+
+    def over(values: "pd.Series[float]", middle: str, style: str) -> str:
+        kept = values.to_numpy()[found]
+        return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
+
+    high, wide = cfs.x.shape[2:]
+    return [
+        ("Images", f"{len(np.unique(cfs.source)):,}", f"of {wide} x {high} pixels"),
+        ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
+        ("Already met", f"{count[Status.ALREADY_MET]:,}", share(Status.ALREADY_MET)),
+        ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
+        ("Median pixels", over(cfs.pixels, "median", "g"), "changed per answer"),
+        ("Median l1", over(cfs.cost("l1"), "median", ".2f"), "sum of all changes"),
+        ("Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted class"),
+        ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.3g} ms per pair" if n else ""),
+    ]
+
+
+def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
+    """Median pixels changed from every class to every other, for a table; None where that says nothing."""
+    found = cfs.found
+    rows, columns = (np.unique(v[found]) for v in (cfs.own, cfs.goal.label.numpy()))
+    if len(rows) < 2 or len(columns) < 2 or max(len(rows), len(columns)) > MOST_CLASSES:
+        return None
+    pixels = cfs.pixels.to_numpy()
+    places = [[(cfs.own == own) & (cfs.goal.label.numpy() == to) & found for to in columns] for own in rows]
+    middle = [[float(np.median(pixels[p])) if p.any() else None for p in line] for line in places]
+    most = max(1.0, *(v for line in middle for v in line if v is not None))
+
+    def cell(value: float | None) -> tuple[str, str]:
+        """The number, and how dark its field is."""
+        return ("", "0") if value is None else (f"{value:g}", f"{0.06 + 0.5 * value / most:.2f}")
+
+    names = [str(cfs.classes[own]) for own in rows.tolist()]
+    lines = [(name, [cell(v) for v in line]) for name, line in zip(names, middle, strict=True)]
+    return {"columns": [str(cfs.classes[to]) for to in columns.tolist()], "lines": lines}
+
+
+def cards(cfs: "ImageCounterfactuals", at: Ints) -> list[Card]:
+    """The pairs numbered `at` as texts and pictures; an image that is asked about several times is made once."""
+    images = {row: _url(colours(cfs.x[i])) for i, row in zip(at.tolist(), cfs.source[at].tolist(), strict=True)}
+    label, target, sure = cfs.label, cfs.target, cfs.confidence.to_numpy()
+    pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
+
+    def card(i: int) -> Card:
+        row, status = int(cfs.source[i]), Status(int(cfs.codes[i]))
+        lost = status == Status.NOT_FOUND
+        texts = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
+        numbers = "" if lost else f"{pixels[i]:g}", "" if lost else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"
+        return Card(
+            row, *texts, *numbers, images[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i]))
+        )
+
+    return [card(i) for i in at.tolist()]
+
+
+def _url(pixels: Bytes) -> str:
+    grey = (pixels == pixels[..., :1]).all()
+    return encoded(pixels[..., 0] if grey else pixels).url
+
+
+def tall(cfs: "ImageCounterfactuals", wide: int) -> tuple[int, int]:
+    """Width and height of an image on the page."""
+    high, across = cfs.x.shape[2:]
+    side = wide / max(high, across)
+    return max(1, round(across * side)), max(1, round(high * side))
+
+
+def _names(values: NDArray[Any]) -> list[str]:
+    """Different values in order, numbers before texts."""
+    return [str(v) for v in sorted(set(values.tolist()), key=lambda v: (isinstance(v, str), v))]

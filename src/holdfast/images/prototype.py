@@ -1,0 +1,266 @@
+"""VLK: images drawn towards prototypes in the code of an autoencoder.
+
+Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021; with the settings that
+their library has for digits, and as Höltgen et al. 2021 compare with it.
+
+    minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)      l: the class of x0
+                       + beta |x' - x0|_1 + |x' - x0|_2^2
+                       + gamma |x' - AE(x')|_2^2                             look like the data
+                       + theta |ENC(x') - proto_t|_2^2                       look like the wanted class t
+    proto_t            mean code of the k training images predicted as t whose codes are nearest to that of x0
+
+    v_0 = x_0;  for k = 0 .. steps - 1:                                      FISTA
+        g       = gradient of all but the l1 term at v_k, cut off at 1000
+        x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
+        v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
+
+The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after a
+round without one, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to t.
+The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
+inputs itself.
+
+Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose hinge was off at the
+step before go forward only, and again with the way back if it turns out to be on. And an x_k is judged only if the
+verdict can matter: it would be the best so far, or its row has had no success in this round. `passes` counts every
+image that goes through the model, with or without the way back.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast._core.rows import chunks, per_row
+from holdfast.errors import SettingError
+from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
+from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.problem import need
+
+CELLS = 1 << 22  # distances held at once
+CLIP = 1000.0  # gradients are cut off here, per pixel
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class VLK(ImageExplainer):
+    """An elastic net over pixels, drawn to what an autoencoder can express and to a prototype of the wanted class.
+
+    Args:
+        beta: weight of the l1 distance, and threshold of the shrinkage.
+        gamma: weight of what the autoencoder cannot reconstruct.
+        theta: weight of the distance between the code and the prototype.
+        kappa: by how much probability another class should lead that of the image.
+        c: the first weight of the hinge.
+        rounds, steps: how many weights c, and steps with each.
+        lr: first step size; it falls with the root of the steps left.
+        k: training images that a prototype is the mean of.
+        autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
+        confidence: how likely the wanted class must become; None: likelier than any other.
+    """
+
+    title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
+    paper: ClassVar[str] = "Van Looveren & Klaise 2021"
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise steps, rounds or theta"
+
+    beta: float = 0.1
+    gamma: float = 100.0
+    theta: float = 100.0
+    kappa: float = 0.0
+    c: float = 1.0
+    rounds: int = 2
+    steps: int = 1000
+    lr: float = 0.01
+    k: int = 5
+    autoencoder: ConvAutoencoder | None = None
+    confidence: float | None = None
+
+    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+        """Train the autoencoder, unless it is ready, and remember the codes and predicted classes of the images."""
+        net = ImageModel.of(model)
+        x = as_images(images, net.size)
+        if not len(x):
+            raise SettingError("VLK needs training images for its prototypes, got none")
+        self.autoencoder_ = ready_for(self.autoencoder or ConvAutoencoder(), x)
+        self.codes_: Tensor = self.autoencoder_.encode(x).flatten(1)  # (m, e)
+        self.predicted_: Tensor = net.scores(x).argmax(1)  # (m,)
+        return self
+
+    def check(self, model: ImageModel) -> None:
+        for name in ("beta", "gamma", "theta"):
+            need(getattr(self, name) >= 0, f"{name} must be 0 or more, got {getattr(self, name)}")
+        need(0 <= self.kappa <= 1, f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}")
+        need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
+        for name in ("rounds", "steps", "k"):
+            need(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+        ours, theirs = words(model.size), words(self.autoencoder_.size)
+        need(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
+
+    def search(self, query: ImageQuery) -> Found:
+        n, passes = len(query), 0
+        x, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
+        for rows in chunks(torch.arange(n), query.chunk):
+            if query.clock.over():
+                break
+            part = self._walk(query[rows])
+            x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
+        return Found(x, iterations, passes)
+
+    def _walk(self, query: ImageQuery) -> Found:
+        """All rounds for some pairs at once."""
+        x, n, step = query.x, len(query), 0
+        hinge, best, draw = Hinge(query, self.kappa), Best(query, self.beta), self._draw(query)
+        c, low, high = x.new_full((n,), self.c), x.new_zeros(n), x.new_full((n,), math.inf)
+        old = x
+        for _ in range(self.rounds):
+            old = v = x
+            best.begin()
+            for k in range(self.steps):
+                if query.clock.over():
+                    return best.found(old, step, hinge.passes)
+                g = hinge.gradient(v, c).add_(v - x, alpha=2)
+                if draw is not None:
+                    g += draw(v)
+                a = self.lr * math.sqrt(1 - k / self.steps)
+                new = torch.where(query.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
+                step += 1
+                best.see(new, step)
+                v = (new + (k + 1) / (k + 4) * (new - old)).clamp_(0, 1)
+                old = new
+                query.clock.bar.step(n / (self.rounds * self.steps))
+            high = torch.where(best.hit, torch.minimum(high, c), high)
+            low = torch.where(best.hit, low, torch.maximum(low, c))
+            c = torch.where(high < math.inf, (low + high) / 2, c * 10)
+        return best.found(old, step, hinge.passes)
+
+    def _draw(self, query: ImageQuery) -> "Draw | None":
+        """The pull of autoencoder and prototype, if they have a weight."""
+        if not (self.gamma or self.theta):
+            return None
+        code = self.autoencoder_.encode(query.x).flatten(1)
+        proto, known = prototypes(code, query.goal.label, self.codes_, self.predicted_, self.k)
+        theta = torch.where(known, self.theta, 0.0).to(code.dtype)[:, None]
+        return pull_of(self.autoencoder_.fitted(), padded(proto), padded(theta), self.gamma)
+
+
+Draw = Callable[[Tensor], Tensor]
+
+
+def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
+    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2.
+
+    Args:
+        proto: (m, e) with m >= n; rows beyond n belong to the images that fill up a batch.
+        theta: (m, 1).
+    """
+
+    def draw(v: Tensor) -> Tensor:
+        leaf = padded(v).detach().requires_grad_()
+        with torch.enable_grad():
+            code = net.encode(leaf)
+            outs = [code, net.decode(code)] if gamma else [code]
+        away = (code.detach().flatten(1) - proto).mul_(2 * theta).view_as(code)
+        if not gamma:
+            return torch.autograd.grad(outs, leaf, [away])[0][: len(v)]
+        miss = (outs[1].detach() - leaf.detach()).mul_(2 * gamma)
+        return torch.autograd.grad(outs, leaf, [away, miss])[0].sub_(miss)[: len(v)]
+
+    return draw
+
+
+def shrunk(v: Tensor, x: Tensor, beta: float) -> Tensor:
+    """Images v with changes from x made smaller by beta, and none where they are below it; in bounds."""
+    return F.softshrink(v - x, beta).add_(x).clamp_(0, 1)
+
+
+def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The mean (n, e) of the k codes nearest to each code (n, e) among those predicted as its label.
+
+    A class with fewer than k of them gives all; with none, the second tensor (n,) is false.
+    """
+    proto, known = code.clone(), torch.zeros(len(code), dtype=torch.bool)
+    for wanted in range(int(predicted.max()) + 1):
+        pool = codes[predicted == wanted]
+        if not len(pool):
+            continue
+        for rows in chunks((label == wanted).nonzero().squeeze(1), max(1, CELLS // len(pool))):
+            # Not by way of a matrix product, which is inexact for near codes and depends on the batch.
+            distance = torch.cdist(code[rows], pool, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = distance.topk(min(k, len(pool)), 1, largest=False).indices  # (r, k)
+            proto[rows], known[rows] = pool[nearest].mean(1), True
+    return proto, known
+
+
+class Hinge:
+    """c max(0, p_l - max_{i != l} p_i + kappa) for pairs whose images are of class l, and its gradient."""
+
+    def __init__(self, query: ImageQuery, kappa: float) -> None:
+        self.model, self.kappa, self.passes = query.model, kappa, len(query)
+        self.own = query.model(query.x).argmax(1)
+        # An image that has the wanted class already, only not with the confidence asked for, must not leave it.
+        self.used = self.own != query.goal.label
+        self.on = self.used.clone()  # at the last step
+
+    def gradient(self, v: Tensor, c: Tensor) -> Tensor:
+        """By images v (n, c, h, w), with weights c (n,); a tensor of our own."""
+        g = torch.zeros_like(v)
+        maybe = (self.used & ~self.on).nonzero().squeeze(1)
+        rows = self.on.nonzero().squeeze(1)
+        if len(maybe):
+            self.passes += len(maybe)
+            again = self.height_and_slope(self.model(v[maybe]), maybe)[0] > 0
+            rows = torch.cat([rows, maybe[again]])
+        if len(rows):
+            self.passes += len(rows)
+            _, scores, pull = self.model.vjp(v[rows])
+            height, slope = self.height_and_slope(scores, rows)
+            on = height > 0
+            self.on[rows] = on
+            if bool(on.any()):
+                g[rows] = pull(None, torch.where(on, c[rows], 0.0)[:, None] * slope)
+        return g
+
+    def height_and_slope(self, scores: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """p_l - max p_i + kappa (n,), and its derivative by the scores (n, k)."""
+        p, own = torch.softmax(scores, 1), self.own[rows, None]
+        rival = p.scatter(1, own, -1.0).argmax(1, keepdim=True)
+        lead = p.gather(1, own) - p.gather(1, rival)
+        way = torch.zeros_like(p).scatter_(1, own, 1.0).scatter_(1, rival, -1.0)
+        return lead.squeeze(1) + self.kappa, p * (way - lead)
+
+
+class Best:
+    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
+
+    def __init__(self, query: ImageQuery, beta: float) -> None:
+        self.query, self.beta, self.passes, n = query, beta, 0, len(query)
+        self.x, self.at = query.x.clone(), torch.zeros(n, dtype=torch.int64)
+        self.price, self.hit = query.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
+
+    def begin(self) -> None:
+        """Another round."""
+        self.hit = torch.zeros_like(self.hit)
+
+    def see(self, new: Tensor, step: int) -> None:
+        """Keep images that have the wanted outcome and are cheaper."""
+        delta = (new - self.query.x).flatten(1)
+        price = self.beta * delta.abs().sum(1) + delta.square().sum(1)
+        # What has not moved is known to fail: it would not be asked about otherwise.
+        rows = ((price > 0) & (~self.hit | (price < self.price))).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        self.passes += len(rows)
+        met = self.query.goal[rows].met(self.query.model(new[rows]))
+        self.hit[rows] |= met
+        better = rows[met & (price[rows] < self.price[rows])]
+        self.x[better], self.price[better], self.at[better] = new[better], price[better], step
+
+    def found(self, last: Tensor, steps: int, passes: int) -> Found:
+        """The answers, or the last images where there are none."""
+        has = self.price < math.inf
+        x, at = torch.where(per_row(has, last), self.x, last), torch.where(has, self.at, steps)
+        return Found(x, at, passes + self.passes)

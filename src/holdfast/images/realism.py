@@ -1,0 +1,99 @@
+"""How real images look: three scores that ask different models, and how well a score tells data from something else.
+
+    anogan            distance to the nearest image that a GAN of the data generates           lower is more real
+    reconstruction    |x - dec(enc(x))|_1 of an autoencoder of the data                        lower is more real
+    log_density       log p(z) of the classifier's features under those of its training data   higher is more real
+
+    auroc    probability that an image from outside scores as less real than one from inside, ties counting half
+
+A score that cannot tell digits from letters says little about digits that a method made up; so look at `auroc` first.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import SettingError
+from holdfast.images.anogan.anogan import AnoGAN, Gan, anogan_score
+from holdfast.images.model import as_images
+from holdfast.images.result import ImageCounterfactuals
+from holdfast.target import Status
+
+if TYPE_CHECKING:
+    from holdfast.models.density import FeatureDensity
+
+LOWER_IS_BETTER = {"anogan": True, "reconstruction": True, "log_density": False}
+
+
+class Autoencoder(Protocol):
+    """What is asked of an autoencoder; `ConvVAE` is one."""
+
+    def reconstruct(self, images: Any) -> Tensor: ...
+
+
+def realism(
+    images: Any,
+    *,
+    gan: Gan | None = None,
+    vae: Autoencoder | None = None,
+    density: "FeatureDensity | None" = None,
+    anogan: AnoGAN | None = None,
+    progress: bool = False,
+) -> pd.DataFrame:
+    """One line per image, one column per score whose model is given.
+
+    With a GAN there is also `anogan_spread`, how far apart the descents of an image ended.
+
+    Args:
+        images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`: then their answers are scored, and pairs
+            without one have missing values.
+        gan: a fitted `WGAN`.
+        vae: a fitted `ConvVAE`, or anything else with a `reconstruct`.
+        density: a fitted `FeatureDensity` of the classifier.
+        anogan: how to search with the GAN; left out: `AnoGAN.fast()`.
+        progress: show a bar on stderr.
+    """
+    if gan is None and vae is None and density is None:
+        raise SettingError("nothing to score with; give at least one of gan, vae and density")
+    index = slice(None)
+    if isinstance(images, ImageCounterfactuals):
+        index = images.codes != Status.NOT_FOUND
+        n, x = len(images), images.x_cf[torch.tensor(index)]
+    else:
+        x = as_images(images)
+        n = len(x)
+    columns = dict[str, Any]()
+    if gan is not None:
+        found = anogan_score(gan, x, anogan, progress=progress)
+        columns |= {"anogan": found.score.numpy(), "anogan_spread": found.spread.numpy()}
+    if vae is not None:
+        columns["reconstruction"] = (vae.reconstruct(x) - x).abs().flatten(1).sum(1).numpy()
+    if density is not None:
+        columns["log_density"] = density.log_density(x).to_numpy()
+    rows = pd.RangeIndex(n)
+    return pd.DataFrame(columns, index=rows[index], dtype=float).reindex(rows)
+
+
+def auroc(inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_means_outside: bool = True) -> float:
+    """How well a score tells images from outside the data from those inside: 1 always, 0.5 not at all.
+
+    (sum of the ranks of `outside` among all - m (m + 1) / 2) / (n m),    n inside, m outside, ties sharing their ranks
+
+    Args:
+        inside, outside: scores of images of the data, and of something else.
+        higher_means_outside: False for scores that are higher for the data, such as a density.
+    """
+    parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
+    for name, values in zip(("inside", "outside"), parts, strict=True):
+        if not len(values):
+            raise SettingError(f"auroc needs scores on both sides, but {name} has none")
+        if np.isnan(values).any():
+            raise SettingError(f"{int(np.isnan(values).sum())} scores of {name} are missing; leave them out first")
+    n, m = map(len, parts)
+    ranks = pd.Series(np.concatenate(parts)).rank().to_numpy()
+    share = float((ranks[n:].sum() - m * (m + 1) / 2) / (n * m))
+    return share if higher_means_outside else 1 - share

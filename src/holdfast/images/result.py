@@ -1,0 +1,192 @@
+"""Counterfactual images: one per pair of an image and a wanted class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import row_norm
+from holdfast.counterfactuals import NORMS, Run
+from holdfast.errors import SettingError, did_you_mean
+from holdfast.target import Goal, Status
+
+if TYPE_CHECKING:
+    from holdfast.images.grid import By, Order
+    from holdfast.render.png import Png
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageCounterfactuals:
+    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason."""
+
+    x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
+    x_cf: Tensor
+    scores: Tensor  # (n, k) of `x_cf`, by the bare model
+    goal: Goal
+    codes: npt.NDArray[np.int64]  # (n,) Status
+    reasons: list[str]
+    source: npt.NDArray[np.int64]  # (n,) number of the image that is answered
+    own: npt.NDArray[np.int64]  # (n,) number of the image's own class: its label, or what the model says
+    iterations: npt.NDArray[np.int64]  # (n,) steps of the search
+    passes: int  # images that went forward and backward through the model
+    classes: tuple[Any, ...]
+    run: Run
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """(n,) pairs with an answer."""
+        return self.codes == Status.FOUND
+
+    @property
+    def status(self) -> pd.DataFrame:
+        """Per pair: found / already met / not found, and the reason."""
+        words = [Status(int(c)).words for c in self.codes]
+        return pd.DataFrame({"status": words, "reason": self.reasons}, dtype=object)
+
+    @property
+    def label(self) -> npt.NDArray[Any]:
+        """(n,) the images' own classes: their labels, where they were given, else what the model says."""
+        return self._names(self.own)
+
+    @property
+    def target(self) -> npt.NDArray[Any]:
+        """(n,) the wanted classes."""
+        return self._names(self.goal.label.numpy())
+
+    @property
+    def confidence(self) -> "pd.Series[float]":
+        """Probability of the wanted class that the model gives to each answer."""
+        return pd.Series(self.goal.confidence(self.scores).numpy())
+
+    @property
+    def pixels(self) -> "pd.Series[float]":
+        """How many pixels change; of a coloured image those that change in any channel. Missing without an answer."""
+        moved = (self.x_cf != self.x).any(1).flatten(1).sum(1).double().numpy()
+        return pd.Series(moved).mask(self.codes == Status.NOT_FOUND)
+
+    def cost(self, norm: str = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
+        """How far each answer is from its image; missing where there is none.
+
+        Args:
+            norm: "l0" (number of values that change), "l1", "l2" or "linf".
+            tolerance: changes up to it do not count.
+        """
+        if norm not in NORMS:
+            raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, NORMS)}")
+        delta = (self.x_cf.double() - self.x.double()).flatten(1)
+        value = row_norm(delta.masked_fill(delta.abs() <= tolerance, 0.0), NORMS[norm])
+        return pd.Series(value.masked_fill(torch.tensor(self.codes == Status.NOT_FOUND), float("nan")).numpy())
+
+    def changes(self) -> pd.DataFrame:
+        """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
+        different = (self.x_cf != self.x).numpy() & self.found[:, None, None, None]
+        pair, channel, y, x = np.nonzero(different)
+        values = {"before": self.x.numpy()[different], "after": self.x_cf.numpy()[different]}
+        place = {"row": self.source[pair], "target": self.target[pair], "channel": channel, "y": y, "x": x}
+        return pd.DataFrame(place | values)
+
+    def table(self) -> pd.DataFrame:
+        """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
+        told = self.status
+        return pd.DataFrame(
+            {
+                "row": self.source,
+                "label": self.label,
+                "target": self.target,
+                "status": told["status"],
+                "confidence": self.confidence,
+                "pixels": self.pixels.astype("Int64"),
+                "l1": self.cost("l1"),
+                "iterations": self.iterations,
+                "reason": told["reason"],
+            }
+        )
+
+    def summary(self) -> str:
+        """One line: how many images and pairs, how many answered, by which method, in what time."""
+        count = {s: int((self.codes == s).sum()) for s in Status}
+        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
+        images = len(set(self.source.tolist()))
+        what = f"{images:,} image{'s' * (images != 1)}"
+        what = what if images == len(self) else f"{len(self):,} pairs of {what} and a class"
+        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+
+    def __repr__(self) -> str:
+        return f"<ImageCounterfactuals {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        from holdfast.images.page import pairs_table
+
+        return pairs_table(self)
+
+    def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        names = np.empty(len(self.classes), dtype=object)
+        names[:] = self.classes
+        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make texts of numbers
+        return (np.array(self.classes) if same else names)[places]
+
+    # ---- pictures and files
+
+    def grid(
+        self,
+        path: "str | Path | None" = None,
+        *,
+        most: int = 12,
+        by: "By" = "pair",
+        columns: int | None = None,
+        order: "Order" = "spread",
+        pairs: Sequence[int] | None = None,
+        zoom: int | None = None,
+    ) -> "Png":
+        """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
+
+        What comes back are the bytes of a PNG file, which notebooks show. Of a coloured image the difference is that of
+        the channel that changes most.
+
+        Args:
+            path: also write the file there.
+            most: how many pairs are shown at most (by="image": how many images).
+            by: "pair" (image, counterfactual and difference beside each other), or "image" (one line per image: the
+                counterfactuals for all classes, the differences below them).
+            columns: pairs beside each other; left out: as many as fit a page.
+            order: which pairs: "spread" evenly over all of them, the first as they were "asked", or those that change
+                the "fewest" or the "most" pixels.
+            pairs: numbers of the pairs to show instead, in this order. Left out: pairs with an answer.
+            zoom: side of a pixel in the picture; left out: what suits the size of the images.
+        """
+        from holdfast.images.grid import grid
+
+        picture = grid(self, most=most, by=by, columns=columns, order=order, pairs=pairs, zoom=zoom)
+        if path is not None:
+            from holdfast.images.io import write_bytes
+
+            write_bytes(picture, path, (".png",))
+        return picture
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with images, figures and provenance; charts need the `plot` extra."""
+        from holdfast.images.page import write_report
+
+        return write_report(self, Path(path))
+
+    def save(self, path: str | Path) -> None:
+        """Everything in one .parquet file that `load` reads; or only the arrays, as .npz."""
+        from holdfast.images.io import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ImageCounterfactuals":
+        """Read a .parquet file written by `save`."""
+        from holdfast.images.io import load
+
+        return load(Path(path))

@@ -1,0 +1,172 @@
+"""REVISE for images: gradient descent in the latent space of a VAE, so that answers look like data.
+
+Joshi et al. 2019, as Höltgen et al. 2021 compare with it.
+
+    minimise over z    ce(f(G(z)), t) + lam sum_pixels |G(z) - x0|             from z = mean of ENC(x0)
+
+    y = G(z), with locked pixels copied from x0
+    stop if the wanted class is likely enough at y
+    z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )                      nothing comes from pixels that are locked
+
+The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps, 1e-4 to 10,000 and
+1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
+
+Pairs are worked on in slots, as in the greedy engine: one that is finished leaves its slot to the next.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
+from holdfast.images.deduce import cross_entropy
+from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.problem import need
+
+Optimizer = Literal["sgd", "adam"]
+STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
+BETAS, TINY = (0.9, 0.999), 1e-8
+PROGRESS = 1e-3  # share of its loss by which a pair must get better within `patience` steps
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class REVISE(ImageExplainer):
+    """Gradient descent on the class loss plus the l1 distance, over the image's code in a VAE.
+
+    Args:
+        lam: weight of the distance.
+        step: step size; None: 1e-5 for "sgd", 0.05 for "adam".
+        max_iter: steps at most. What is met only after the last one counts as found.
+        optimizer: "sgd" (plain descent, as in the paper), or "adam", which needs far fewer steps.
+        patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None: never.
+        vae: a `ConvVAE`; one that knows images already is taken as it is.
+        confidence: the wanted class must become this likely.
+    """
+
+    title: ClassVar[str] = "gradient descent over the image's code in a VAE"
+    paper: ClassVar[str] = "Joshi et al. 2019 (REVISE); Höltgen et al. 2021"
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise max_iter or step, lower lam, or try optimizer='adam'"
+
+    lam: float = 1.0
+    step: float | None = None
+    max_iter: int = 50_000
+    optimizer: Optimizer = "sgd"
+    patience: int | None = None
+    vae: ConvVAE | None = None
+    confidence: float | None = 0.5
+
+    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+        """Train the VAE on images, unless it is ready."""
+        self.vae_ = ready_for(self.vae or ConvVAE(), as_images(images, ImageModel.of(model).size))
+        return self
+
+    def check(self, model: ImageModel) -> None:
+        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        need(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
+        need(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
+        need(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
+        need(self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}")
+        ours, theirs = words(model.size), words(self.vae_.size)
+        need(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
+
+    def search(self, query: ImageQuery) -> Found:
+        n, net, passes = len(query), self.vae_.fitted(), 0
+        out, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
+        waiting, locks = torch.arange(n), not bool(query.free.all())
+        slots, waiting = Slots.of(query, waiting[: query.chunk], net), waiting[query.chunk :]
+        while len(slots.pair):
+            look = Look(slots, net, query.model, self.lam, locks)
+            over = replace(query.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
+            over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
+            late = query.clock.over()  # what is open comes back as it is
+            over |= late
+            done = over.nonzero().squeeze(1)
+            out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
+            if len(done) < len(over):
+                passes += len(over)
+                self.move(slots, look.gradient())
+            query.clock.bar.step(len(done))
+            slots, waiting = slots.refilled(done, query, waiting[:0] if late else waiting, net)
+        return Found(out, iterations, passes)
+
+    def move(self, slots: "Slots", g: Tensor) -> None:
+        """One step of every slot against its gradient (s, latent)."""
+        step = STEPS[self.optimizer] if self.step is None else self.step
+        if self.optimizer == "adam":
+            a, b = BETAS
+            slots.mean = a * slots.mean + (1 - a) * g
+            slots.square = b * slots.square + (1 - b) * g.square()
+            small, large = (correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS)
+            g = slots.mean / small / ((slots.square / large).sqrt() + TINY)
+        slots.z = slots.z - step * g
+        slots.count = slots.count + 1
+
+    def _stale(self, slots: "Slots", loss: Tensor) -> Tensor:
+        """(s,) which slots have made no progress for too long."""
+        better = loss < slots.least * (1 - PROGRESS)
+        slots.least = torch.where(better, loss, slots.least)
+        slots.since = torch.where(better, 0, slots.since + 1)
+        return slots.since >= self.patience if self.patience is not None else torch.zeros_like(better)
+
+
+@cache
+def correction(beta: float, steps: int) -> Tensor:
+    """1 - beta^t for t = 1 .. steps. Looked up, as powers of a tensor differ in the last bit with a number's place."""
+    return (1 - beta ** torch.arange(1, steps + 1, dtype=torch.float64)).float()
+
+
+@dataclass
+class Slots:
+    """The pairs being worked on; all tensors have one row a slot."""
+
+    pair: Tensor  # (s,) which pair of the query is in the slot
+    z: Tensor  # (s, latent)
+    x: Tensor  # (s, c, h, w) the image
+    free: Tensor  # (s, c, h, w) what may change
+    label: Tensor  # (s,) t
+    count: Tensor  # (s,) steps so far
+    mean: Tensor  # (s, latent) running mean of the gradient, for Adam
+    square: Tensor  # (s, latent) and of its square
+    least: Tensor  # (s,) the least loss at which progress was made
+    since: Tensor  # (s,) steps since then
+
+    @classmethod
+    def of(cls, query: ImageQuery, pair: Tensor, net: Codec) -> "Slots":
+        x = query.x[pair]
+        z, none = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
+        return cls(pair, z, x, query.free[pair], query.goal.label[pair], none, torch.zeros_like(z),
+                   torch.zeros_like(z), x.new_full((len(pair),), torch.inf), none)  # fmt: skip
+
+    def refilled(self, done: Tensor, query: ImageQuery, waiting: Tensor, net: Codec) -> tuple["Slots", Tensor]:
+        """The slots with others in place of finished pairs, fewer of them if nobody waits; and who still does."""
+        if not len(done):
+            return self, waiting
+        stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)
+        old, new = vars(self), vars(Slots.of(query, waiting[: len(done)], net))
+        return Slots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
+
+
+class Look:
+    """Where the codes in slots stand: images y, their scores and losses, and the way back to the codes."""
+
+    def __init__(self, slots: Slots, net: Codec, model: ImageModel, lam: float, locks: bool) -> None:
+        self.n, self.lam, x = len(slots.pair), lam, padded(slots.x)
+        self._z = padded(slots.z).detach().requires_grad_()
+        with torch.enable_grad():
+            y = net.decode(self._z)
+            self._y = torch.where(padded(slots.free), y, x) if locks else y
+            self._scores = model(self._y)
+        self._away = self._y.detach() - x  # 0 at locked pixels
+        ce, self._slope = cross_entropy(self._scores.detach(), padded(slots.label))
+        self.loss = (ce + lam * self._away.abs().flatten(1).sum(1))[: self.n]  # (s,)
+        self.y, self.scores = self._y.detach()[: self.n], self._scores.detach()[: self.n]
+
+    def gradient(self) -> Tensor:
+        """(s, latent) of the loss by the codes."""
+        weights = [self._slope, self.lam * self._away.sign()]
+        return torch.autograd.grad([self._scores, self._y], self._z, weights)[0][: self.n]

@@ -1,0 +1,1 @@
+"""Spectral normalisation of convolutions, and how far a network stretches distances."""

@@ -1,0 +1,63 @@
+"""How much features can change with an image: the norm of their derivative, image by image.
+
+|J|_2 = max over |v| = 1 of |J v|,    J = d features / d image,    by power iteration  v <- J^T J v / |J^T J v|
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from holdfast._core.rows import row_norm, unit
+from holdfast.errors import SettingError
+from holdfast.images.model import ImageModel, as_images, padded
+
+
+@dataclass(frozen=True)
+class Norms:
+    """What was measured."""
+
+    median: float
+    largest: float
+    images: int
+
+
+def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
+    """Norms of the derivative of the features at the first `most` images."""
+    asked = as_images(images[:most], model.size)
+    if not len(asked):
+        raise SettingError("norms are measured at images, and there are none")
+    x = padded(asked)
+    with model.borrowed(), torch.enable_grad():
+        x = x.requires_grad_()
+        z, _ = model.both(x)
+        w = torch.zeros_like(z, requires_grad=True)  # J^T w is linear in w, so its derivative gives J v
+        (pulled,) = torch.autograd.grad(z, x, w, create_graph=True)
+        v = unit(torch.ones_like(x) + x.detach())
+        size = torch.zeros(len(x))
+        for _ in range(steps):
+            (jv,) = torch.autograd.grad(pulled, w, v, retain_graph=True)
+            size = row_norm(jv, 2)
+            (v,) = torch.autograd.grad(z, x, jv, retain_graph=True)
+            v = unit(v)
+    size = size[: len(asked)].detach()
+    return Norms(float(size.median()), float(size.max()), len(size))
+
+
+def spectrally_normalised(model: ImageModel) -> bool:
+    """Is something done about the norms of all convolutions? Without any: of all layers but the last."""
+    if model.coefficient is not None:
+        return True
+    layers = list(model.module.modules())
+    counted = [m for m in layers if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+    counted = counted or [m for m in layers if isinstance(m, nn.Linear)][:-1]
+    return bool(counted) and all(_bounded(m) for m in counted)
+
+
+def _bounded(layer: nn.Module) -> bool:
+    """torch's own spectral normalisation, in either of its forms."""
+    parts = getattr(layer, "parametrizations", None)
+    names = {type(p).__name__ for p in parts["weight"]} if parts is not None and "weight" in parts else set[str]()
+    hooks: Any = cast(Any, layer)._forward_pre_hooks.values()
+    return bool({"_SpectralNorm"} & names) or any(type(h).__name__ == "SpectralNorm" for h in hooks)

@@ -1,0 +1,143 @@
+"""What people can reach, for many candidates each, columns first as in `crowd`."""
+
+from abc import ABC, abstractmethod
+from copy import copy
+from itertools import groupby
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from holdfast.schema.feasible import Reach, stays_missing
+
+
+class Space:
+    """What people can reach, for many candidates each: `Reach.project`, columns first.
+
+    It finds the same rows, up to rounding: steps along a grid are counted from the person's own value, where that is
+    on the grid, and not from its origin, which saves comparing the two.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        at = reach.layout
+        kinds = [2 if at.one_hot[j] else int(at.grid[j] > 0) for j in range(len(at.grid))]
+        runs = [[j for j, _ in run] for _, run in groupby(enumerate(kinds), lambda pair: pair[1])]
+        numbers = [(slice(run[0], run[-1] + 1), kinds[run[0]]) for run in runs if kinds[run[0]] < 2]
+        self.parts: list[tuple[slice, Part]] = [(c, Steps(reach, c) if k else Interval(reach, c)) for c, k in numbers]
+        self.parts += [(c, Levels(reach, c)) for c in (slice(a, b) for a, b in at.spans)]
+
+    def only(self, reach: Reach, rows: Tensor) -> "Space":
+        """That of some of the people, whose reach is given."""
+        space = copy(self)
+        space.reach, space.parts = reach, [(columns, part.only(rows)) for columns, part in self.parts]
+        return space
+
+    def project(self, z: Tensor, people: slice) -> Tensor:
+        """Nearest reachable candidates to `z` (d, n, m), which is overwritten."""
+        at = self.reach.layout
+        if at.max_changes:  # weighs all columns of a row against each other
+            return self._row_by_row(z, people, torch.arange(z[0].numel())).reshape(z.shape)
+        wanted = z.clone() if len(at.rules) else z
+        value, says = at.gaps
+        u, w = (z[value], z[says]) if says.numel() else (z, z)
+        for columns, into in self.parts:
+            into(z[columns], people)
+        if says.numel():
+            x, lo, hi = (
+                v[people].T[columns, :, None]
+                for v, columns in ((self.reach.x, value), (self.reach.lo, says), (self.reach.hi, says))
+            )
+            stays = stays_missing(u, w, x, z[value], lo, hi)
+            z[value], z[says] = torch.where(stays, x, z[value]), stays.to(z.dtype)
+        if len(at.rules):
+            broken = (at.excess(z.flatten(1).T.contiguous()) > 0).any(1).nonzero().squeeze(1)
+            if len(broken):
+                z.view(len(z), -1)[:, broken] = self._row_by_row(wanted, people, broken)
+        return z
+
+    @property
+    def by_column(self) -> bool:
+        """Is each column, and each category, brought within reach by itself, whatever the others hold?"""
+        return not (self.reach.layout.max_changes or len(self.reach.layout.rules))
+
+    def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
+        """(d, some) the candidates with these numbers, each as a row of its own."""
+        reach = self.reach[people][some // z.shape[2]]
+        return reach.project(z.flatten(1)[:, some].T.contiguous()).T
+
+
+class Part(ABC):
+    """Some columns: brings candidates (columns, n, m) of people to values they may take, in place."""
+
+    personal: ClassVar[tuple[str, ...]]  # names of the tensors (columns, n, 1) that have an entry for each person
+
+    @abstractmethod
+    def __call__(self, z: Tensor, people: slice) -> None: ...
+
+    def only(self, rows: Tensor) -> Self:
+        part = copy(self)
+        for name in self.personal:
+            setattr(part, name, getattr(self, name)[:, rows])
+        return part
+
+
+def _columns_first(v: Tensor, columns: slice) -> Tensor:
+    return v.T[columns, :, None]
+
+
+class Interval(Part):
+    """Any number between limits."""
+
+    personal = ("lo", "hi")
+
+    def __init__(self, reach: Reach, columns: slice) -> None:
+        self.lo, self.hi = (_columns_first(v, columns) for v in (reach.lo, reach.hi))
+
+    def __call__(self, z: Tensor, people: slice) -> None:
+        torch.maximum(z, self.lo[:, people], out=z)
+        torch.minimum(z, self.hi[:, people], out=z)
+
+
+class Steps(Interval):
+    """The nearest value on a grid, or the person's own where that is nearer."""
+
+    personal = ("lo", "hi", "own", "off", "base")
+
+    def __init__(self, reach: Reach, columns: slice) -> None:
+        super().__init__(reach, columns)
+        self.tick, origin = (v[columns, None, None] for v in (reach.layout.grid, reach.layout.origin))
+        self.per_unit = 1 / self.tick
+        self.own = torch.clamp(_columns_first(reach.x, columns), self.lo, self.hi)
+        near = torch.round((self.own + origin) / self.tick) * self.tick - origin
+        self.off = (self.own - near).abs() > 1e-5 * self.tick  # own values between the steps
+        self.base = torch.where(self.off, near, self.own)
+        self.any_off = bool(self.off.any())
+
+    def __call__(self, z: Tensor, people: slice) -> None:
+        base, wanted = self.base[:, people], self._inside(z, people) if self.any_off else z
+        super().__call__(z.sub_(base).mul_(self.per_unit).round_().mul_(self.tick).add_(base), people)
+        if self.any_off:
+            own, room = self.own[:, people], torch.where(self.off[:, people], 1e-5 * self.tick, -torch.inf)
+            z.copy_(torch.where((wanted - own).abs() <= (wanted - z).abs() + room, own, z))
+
+    def _inside(self, z: Tensor, people: slice) -> Tensor:
+        return torch.clamp(z, self.lo[:, people], self.hi[:, people])
+
+
+class Levels(Part):
+    """The strongest level of a category that the person may take."""
+
+    personal = ("shut",)
+
+    def __init__(self, reach: Reach, columns: slice) -> None:
+        hi = _columns_first(reach.hi, columns)
+        self.shut = torch.where(hi <= 0, -torch.inf, torch.zeros_like(hi))
+        self.any_shut = bool(self.shut.any())
+
+    def __call__(self, z: Tensor, people: slice) -> None:
+        if self.any_shut:
+            z += self.shut[:, people]
+        torch.eq(z, z.amax(0), out=z)
+        if int(z.sum()) != z[0].numel():  # two are equally strong: the first; argmax is far slower than all of this
+            z.copy_(torch.zeros_like(z).scatter_(0, z.argmax(0, keepdim=True), 1.0))

@@ -1,0 +1,122 @@
+"""Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR have in common.
+
+    minimise over z    CE(M(z), t) + lam * sum_j w_j |z_j - x_j| + term(z, t)        z reachable from x, from z = x
+
+t is the wanted class, M(z) the scores, S their softmax; each method has a `term` of its own. Plain steps against
+the gradient of each row's own sum; a row is mature, and stops, at the first point with S_t >= tau. The form is that of
+the gradient generators of "Counterfactual Training" (Altmeyer et al. 2025). Where any class but the present one will
+do, t is the likeliest other class of the row as it was.
+
+Gradients are taken at the nearest reachable row of z and applied to z, as in `search/descent.py`, and mature is what
+that row is. A column that may only rise can come back on the way, never below where it was. A target that asks for
+more than tau, by a probability or a margin, is waited for. A row that never matures keeps its last point, and counts if
+the model gives it the wanted outcome.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import chunks
+from holdfast.explainer import Explainer
+from holdfast.methods.descent import Descent, Walk, until_met
+from holdfast.models.base import Model
+from holdfast.problem import SLACK, Query, need
+from holdfast.target import Target
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GuidedMethod(Explainer):
+    """Gradient descent on cross-entropy, distance and a term of the method's own.
+
+    Args:
+        lam: weight of the distance.
+        tau: a row stops as soon as the model gives the wanted class this probability.
+        lr, steps: step size and number of steps at most.
+    """
+
+    advice: ClassVar[str] = "raise steps or lr, or try NearestNeighbor"
+
+    lam: float = 0.001
+    tau: float = 0.75
+    lr: float = 0.1
+    steps: int = 50
+
+    def check(self, model: Model) -> None:
+        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        likelier = "less would stop rows where another class is likelier"
+        need(0.5 <= self.tau < 1, f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
+        need(self.lr > 0, f"lr must be positive, got {self.lr}")
+        need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+
+    def search(self, query: Query) -> Tensor:
+        return until_met(query, self.walk(query), self.steps)[0]
+
+    @abstractmethod
+    def walk(self, query: Query) -> "GuidedWalk":
+        """The rows at their start, with all that the method's term needs."""
+
+
+class GuidedWalk(Walk):
+    """The walk of `Descent` with plain steps, towards a class rather than a gap."""
+
+    def __init__(self, how: GuidedMethod, query: Query) -> None:
+        super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), query, how.lam)
+        goal = query.goal
+        label = goal.label if goal.sign > 0 else goal.wanted(query.model(query.x))
+        self.label = label[:, None]
+        self.own = torch.nn.functional.one_hot(label, goal.k).to(self.z.dtype)  # e_t
+        # Above sigmoid(level) the class leads all others together by more than the goal asks of the gap.
+        level = torch.sigmoid(goal.least + SLACK).expand(len(query))[:, None]
+        enough = level.clamp_min(how.tau).to(self.z.dtype)
+        # As a walk is there when it is below 0, not at it.
+        self.below = torch.nextafter(enough, torch.zeros_like(enough))  # (n, 1)
+
+    def only(self, rows: Tensor) -> None:
+        super().only(rows)
+        self.label, self.own, self.below = self.label[rows], self.own[rows], self.below[rows]
+
+    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+        """Move all rows once by the gradient at p; returns how far p is from being mature (below 0: it is)."""
+        scores, pull = query.model.vjp(p)
+        s = softmax(scores)
+        if t < self.how.steps:
+            grad = torch.addcmul(pull(self.by_scores(scores, s, t)), (p - query.x).sign_(), self.back)
+            self._move(self.by_row(grad, p), t, query.reach.lo, query.reach.hi)
+        return self.below - s.gather(1, self.label)
+
+    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
+        """(n, k) the derivative of cross-entropy and term by the scores; s is their softmax."""
+        return s - self.own
+
+    def by_row(self, grad: Tensor, p: Tensor) -> Tensor:
+        """(n, d) the gradient with that of what the term says about the rows p themselves."""
+        return grad
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """(n, k) row by row, in half the time that torch's own takes for few classes."""
+    e = (scores - scores.amax(1, keepdim=True)).exp_()
+    return e / e.sum(1, keepdim=True)
+
+
+def encoded(X: pd.DataFrame | Tensor, model: Model, name: str) -> Tensor:
+    """Data rows as the model sees them."""
+    x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+    need(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
+    return x
+
+
+def scores_of(x: Tensor, model: Model) -> Tensor:
+    """(n, k) scores of data rows."""
+    with model.borrowed():
+        return torch.cat([model(part) for part in chunks(x, 1 << 16)])
+
+
+def classes_of(scores: Tensor, model: Model, y: Any = None) -> Tensor:
+    """(n,) the class of each data row: y, or what the model says where that is not known."""
+    return scores.argmax(1) if y is None else Target(y).bind(model, scores).label

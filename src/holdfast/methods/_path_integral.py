@@ -1,0 +1,178 @@
+"""The probability of a class along the line from a baseline b to each row, and its gradient.
+
+    J(z) = mean over models of  sum_j w_j p_y( b + t_j (z - b) ),    t_j = j / P,  j = 1 .. P
+
+t_P = 1 is the row itself. Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep Models", ICLR
+2022, Definition 5 with w_j = 1 / P and one model. For Linear/ReLU networks the first layer is linear along the
+line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of once per point, both ways.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import COLUMN_BLOCK
+from holdfast.models.base import Model, to_scores
+from holdfast.nn.stack import Members, Stack
+
+
+class Value(NamedTuple):
+    """What is known about n rows after one pass."""
+
+    total: Tensor  # (n,) the sum of J over the models
+    least: Tensor  # (n,) the lowest probability that a model gives to the row itself
+    slope: Tensor  # (n, d) gradient of `total`
+    scores: Tensor  # (n, k) of the first model, at the row itself
+
+
+PathValue = Callable[[Tensor], Value]
+
+
+class Path(NamedTuple):
+    """The points on the lines: where they start, and how much each of them counts."""
+
+    baseline: Tensor  # (d,)
+    t: Tensor  # (P,)
+    w: Tensor  # (P,)
+
+    @classmethod
+    def of(cls, baseline: Tensor, points: int, end: float = 0.0) -> "Path":
+        """P equal steps; `end` is extra weight on the row itself, 1 gives the paper's Equation 5."""
+        t = torch.arange(1, points + 1, dtype=baseline.dtype) / points
+        w = torch.full_like(t, 1 / points)
+        w[-1] += end
+        return cls(baseline, t, w)
+
+
+def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
+    """J and its gradient for rows whose class is `y`, on one model."""
+    engine = model.engine
+    if engine is None or len(engine.weights) < 2:
+        return _any_model(model, y, path)
+    alone = Stack([engine.inputs, *[len(w) for w, _ in engine.weights]], 1, engine.weights[0][0].dtype)
+    alone.load(dict(zip(alone.state(), (v[None] for pair in engine.weights for v in pair), strict=True)))
+    return _linear_relu(alone, y, path)
+
+
+def stack_value(models: Members, y: Tensor, path: Path) -> PathValue:
+    """The same, summed over many models."""
+    if isinstance(models, Stack) and len(models.layers) > 1:
+        return _linear_relu(models, y, path)
+    return _any_stack(models, y, path)
+
+
+def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """Of probabilities (.., k): that of the class marked by `own`, and its derivative by the scores (.., k).
+
+    p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before it is small.
+    """
+    rest = p * (1 - own)
+    mine = (p * own).sum(-1, keepdim=True)
+    return mine.squeeze(-1), mine * (own * rest.sum(-1, keepdim=True) - rest)
+
+
+def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
+    b, t, w = path
+    own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
+
+    sign = (2.0 * y - 1).to(b.dtype)
+    weight = w.repeat_interleave(len(y))
+    signs = sign.repeat(len(t))
+
+    def value(z: Tensor) -> Value:
+        line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
+        scores, pull = model.vjp(line.flatten(0, 1))
+        if scores.shape[1] == 2:  # a sigmoid costs a fraction of a softmax over two columns
+            lead = (scores[:, 1] - scores[:, 0]) * signs
+            mine = torch.sigmoid(lead)
+            up = weight * mine * torch.sigmoid(-lead) * signs
+            mine, by_score = mine.view(len(t), -1), torch.stack([-up, up], 1)
+        else:
+            mine, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
+            by_score = (w[:, None, None] * slope).flatten(0, 1)
+        g = pull(by_score).reshape(line.shape)
+        return Value(_over_points(w, mine), mine[-1], _over_points(t, g), scores[-len(z) :])
+
+    return value
+
+
+def _any_stack(models: Members, y: Tensor, path: Path) -> PathValue:
+    b, t, w = path
+
+    def value(z: Tensor) -> Value:
+        line = torch.lerp(b, z, t[:, None, None]).detach().requires_grad_()  # (P, n, d)
+        with torch.enable_grad():
+            raw = models.scores(line.flatten(0, 1))
+            scores = to_scores(raw.flatten(0, 1), "logits").reshape(models.count, len(t), len(z), -1)
+        own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
+        mine, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)  # (M, P, n), (M, P, n, k)
+        (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
+        total = _over_points(w, mine.sum(0))
+        return Value(total, mine[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
+
+    return value
+
+
+def _over_points(weights: Tensor, values: Tensor) -> Tensor:
+    """The weighted sum over the first axis, term by term: a product of matrices may add rows in another order."""
+    out = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        out += weight * value
+    return out
+
+
+def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
+    b, t, w = path
+    (w1, b1), middle, (wl, bl) = models.layers[0], models.layers[1:-1], models.layers[-1]
+    start = (b1 + (b @ w1)[:, None])[:, None]  # (M, 1, 1, h) what the first layer makes of the baseline
+    two = models.sizes[-1] <= 2
+    if two and models.sizes[-1] == 2:  # only the difference of the two scores counts
+        wl, bl = wl[..., 1:] - wl[..., :1], bl[..., 1:] - bl[..., :1]
+    sign = (2.0 * y - 1).to(b.dtype)
+    own = torch.nn.functional.one_hot(y, max(2, models.sizes[-1])).to(b.dtype)
+    m, points, n = models.count, len(t), len(y)
+    steps, room = t[:, None, None], torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
+    # Memory for hidden values and their slopes, kept from step to step.
+    widths = models.sizes[1:-1]
+    spaces = [
+        (torch.empty(m, points * n, b_, dtype=b.dtype), torch.empty(m, points * n, a, dtype=b.dtype))
+        for a, b_ in itertools.pairwise(widths)
+    ]
+    back = wl.transpose(1, 2).contiguous()
+    # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
+    every = w.repeat(m)
+    first = torch.nn.functional.pad(
+        w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % COLUMN_BLOCK)
+    )
+    mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
+
+    def value(z: Tensor) -> Value:
+        u = torch.matmul(z - b, w1)  # (M, n, h)
+        h = torch.addcmul(start, u[:, None], steps, out=room).relu_().view(m, points * n, -1)
+        kept = [h]
+        for (weight, bias), (space, _) in zip(middle, spaces, strict=True):
+            h = torch.baddbmm(bias, h, weight, out=space).relu_()
+            kept.append(h)
+        raw = torch.baddbmm(bl, h, wl).view(m, points, n, -1)
+        if two:
+            lead = raw.squeeze(3) * sign
+            mine = torch.sigmoid(lead)
+            # p (1 - p) from both sides: 1 - p is rounded to 0 long before the true slope is.
+            g = (mine * torch.sigmoid(-lead) * sign * w[:, None]).view(m, points * n, 1) * back
+            scores = to_scores(raw[0, -1], "logits")
+        else:
+            mine, by_score = own_and_slope(torch.softmax(raw, 3), own)
+            g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), back)
+            scores = raw[0, -1]
+        for i in range(len(middle) - 1, -1, -1):
+            mask(g, kept[i + 1], 0, grad_input=g)
+            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=spaces[i][1])
+        g = mask(g, kept[0], 0, grad_input=g).view(m, points, -1)
+        g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
+        slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]
+        return Value(every @ mine.view(m * points, n), mine[:, -1].amin(0), slope, scores)
+
+    return value

@@ -1,0 +1,310 @@
+"""Prediction and recourse trained together, many networks at once: CounterNet, and RoCourseNet's tri-level training.
+
+    z = encoder(x),  p = predictor(z),  f = sigmoid(line(p)),      theta   = all of these
+    c = generator(z, p),  x_cf = N(c),                             theta_g = the generator
+
+N passes numbers on as they are, puts a softmax over the levels of each category (the largest level when answers are
+handed out) and copies what may not change from x. Layers are Linear, LeakyReLU, dropout. Block-wise coordinate descent,
+for one batch (x, y):
+
+    1  theta   <- Adam( l1 L(f(x; theta), y) )
+    2  x_cf = N(g(x)) and t, the class to reach, with the new theta; with two classes, the other one
+    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself in CounterNet
+    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 ),   z and p are constants here
+
+Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f inside step 3 and 4
+has no dropout. With more than two classes t is drawn among the others and the generator is told which it is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import clip_norm, limited_threads
+from holdfast.errors import SettingError
+from holdfast.methods.amortized._parallel import (
+    BATCHES,
+    PURPOSES,
+    Batches,
+    RowAdam,
+    Schedule,
+    by_seed,
+    dropout_masks,
+    other,
+    share_of,
+    side_by_side,
+    start_weights,
+    tables_of,
+    wish,
+)
+from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
+from holdfast.nn.stack_derivatives import Leaky, Loss, Weights, block, slope_and_curve
+from holdfast.retraining.loop import Loop
+from holdfast.schema.encoding import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joint(Loop):
+    """How the networks are made and trained.
+
+    Args:
+        encoder, predictor, generator: widths of the layers.
+        dropout: share of units left out in steps 1, 2 and 4.
+        l1, l2, l3: weights of prediction, validity and proximity; without the last two only the predictor is trained.
+        loss: of the prediction in step 1: "squared" as in the paper, or "entropy".
+        tell: tell the generator the class to reach. In the paper it has to guess it from z and p, which it cannot where
+            the prediction is near 1/2; with more than two classes it is always told.
+        inside: while training, too, numbers stay inside the range of the data; a gradient that would push one further
+            out is dropped. In the paper numbers go anywhere.
+        hard: while training, too, an answer has one level of each category; gradients go straight through. In the
+            paper levels are mixed until the network is used.
+        shift: the attack in step 3; None trains a CounterNet.
+        schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
+        smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
+        clip: largest norm of a gradient, 0 for none.
+        attack_dropout: also in f(x_cf; theta') of step 4.
+    """
+
+    batch_size: int = 128
+    lr: float = 0.003
+    encoder: tuple[int, ...] = (200, 10)
+    predictor: tuple[int, ...] = (10,)
+    generator: tuple[int, ...] = (10,)
+    dropout: float = 0.3
+    l1: float = 1.0
+    l2: float = 0.2
+    l3: float = 0.1
+    loss: Loss = "squared"
+    tell: bool = False
+    inside: bool = False
+    hard: bool = False
+    shift: Shift | None = None
+    schedule: Schedule = "linear"
+    smooth_labels: bool = False
+    clip: float = 0.0
+    attack_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("encoder", "predictor", "generator"):
+            widths = getattr(self, name)
+            if not widths or any(not isinstance(h, int) or h < 1 for h in widths):
+                raise SettingError(f"{name} must be a list of at least one width, got {widths!r}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        for name in ("l1", "l2", "l3", "clip"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise SettingError(f"{name} must be at least 0, got {value}")
+        if self.loss not in ("squared", "entropy"):
+            raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
+        share_of(self.schedule, 1, self.epochs)  # an unknown schedule is told now, not after the first epoch
+
+    def epsilon(self, epoch: int) -> float:
+        """The attack's epsilon in epoch 1, 2, .."""
+        return 0.0 if self.shift is None else self.shift.epsilon * share_of(self.schedule, epoch, self.epochs)
+
+
+@dataclass(frozen=True, eq=False)
+class JointStack:
+    """M networks, each with a prediction and an answer for every row."""
+
+    net: Leaky
+    gen: Leaky
+    theta: Weights
+    theta_g: Weights
+    classes: int
+    features: tuple[int, int]  # which hidden layers are z and p
+    told: int  # how many columns tell the generator the class to reach
+
+    @classmethod
+    def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
+        """Networks with all weights 0."""
+        outputs = 1 if classes == 2 else classes
+        told = classes if how.tell or classes > 2 else 0
+        net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
+        z, p = how.encoder[-1], how.predictor[-1]
+        places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(told)]
+        wide = block(z) + block(p) + block(told)
+        gen = Leaky((z + p + told, *how.generator, inputs), inputs=torch.cat(places), columns=wide)
+        at = len(how.encoder), len(how.encoder) + len(how.predictor)
+        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, at, told)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def start(self, random: RowRandom) -> None:
+        """Initial weights and biases."""
+        for part, (net, theta) in enumerate(((self.net, self.theta), (self.gen, self.theta_g))):
+            start_weights(net, theta, random, part)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """(M, n, k) outputs for rows (M, n, d), or (n, d) shared by all."""
+        return self.net.scores(self.theta, x.expand(len(self), *x.shape[-2:]))
+
+    def answers(self, x: Tensor, t: Tensor | None = None) -> Tensor:
+        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to reach, with two classes
+        the other one if left out."""
+        h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
+        return self.gen.scores(self.theta_g, self.seen(h, other(z) if t is None else t))
+
+    def seen(self, h: list[Tensor], t: Tensor) -> Tensor:
+        """What the generator sees: z, p and the class to reach."""
+        parts = [h[i] for i in self.features]
+        if self.told:
+            wish = nn.functional.one_hot(t.squeeze(2).long(), self.told).to(h[0].dtype)
+            parts.append(nn.functional.pad(wish, (0, block(self.told) - self.told)))
+        return torch.cat(parts, 2)
+
+    def pick(self, models: Tensor) -> "JointStack":
+        """Some of the networks, in this order."""
+        parts = [Weights(held.flat[models].clone(), held.sizes) for held in (self.theta, self.theta_g)]
+        return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features, self.told)
+
+
+def fit_joint(
+    how: Joint,
+    x: Tensor,
+    labels: Tensor,
+    layout: Layout,
+    *,
+    classes: int = 2,
+    tables: Sequence[Tensor] | None = None,
+    seeds: Sequence[int] = (0,),
+    bar: Progress | None = None,
+    workers: int | None = None,
+) -> JointStack:
+    """Train networks side by side.
+
+    Args:
+        x, labels: all rows (n, d) and the numbers of their classes (n,).
+        layout: the schema as tensors: categories, and what may not change.
+        tables: for each network the rows it learns from; None gives all rows to each.
+        seeds: one for each network; weights, order and dropout come from it, and from nothing else.
+        workers: threads that train a part of the networks each; None takes as many as pay.
+
+    Returns:
+        The networks. One is the same, up to rounding, whatever trains beside it.
+    """
+    rows = tables_of(x, tables, seeds)
+
+    def run(models: list[int]) -> JointStack:
+        """Longest table first."""
+        with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
+            stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
+            random = by_seed([seeds[i] for i in models])
+            training = Training(how, stack, x, labels, layout, [rows[i] for i in models], random)
+            for epoch in range(1, how.epochs + 1):
+                training.epoch(epoch)
+                if bar is not None:
+                    bar.step(len(models) / how.epochs)
+        return stack
+
+    with torch.inference_mode(False), torch.no_grad():
+        stacks, back = side_by_side(rows, workers, run)
+        out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
+        out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
+        out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
+    if not bool(out.theta.flat.isfinite().all() and out.theta_g.flat.isfinite().all()):
+        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
+    return out
+
+
+class Training:
+    """All that one run of training holds; models are in the order of their tables, longest first."""
+
+    def __init__(
+        self,
+        how: Joint,
+        stack: JointStack,
+        x: Tensor,
+        y: Tensor,
+        layout: Layout,
+        rows: list[Tensor],
+        random: RowRandom,
+    ) -> None:
+        self.how, self.stack, self.layout, self.random = how, stack, layout, random
+        self.batches = Batches(x, y, rows, how.batch_size, random)
+        self.g, self.g_g = stack.theta.empty(), stack.theta_g.empty()
+        self.adam, self.adam_g = RowAdam(stack.theta, how), RowAdam(stack.theta_g, how)
+        self.attack = None
+        if how.shift is not None and how.shift.outer and how.shift.inner:
+            self.attack = Attack(stack.net, stack.theta, how.shift, layout, len(how.encoder))
+        # Categories are no numbers: what the softmax makes of them is inside anyway.
+        self.low = layout.seen_low.masked_fill(layout.one_hot, -math.inf)
+        self.high = layout.seen_high.masked_fill(layout.one_hot, math.inf)
+        self.fixed = layout.fixed if bool(layout.fixed.any()) else None
+        self.steps = 0
+        stack.start(random)
+
+    def epoch(self, epoch: int) -> None:
+        """One pass of every model over its rows."""
+        epsilon = self.how.epsilon(epoch)
+        self.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
+        for x, y, w in self.batches.epoch(epoch):
+            self.step(x, y, w, epsilon)
+
+    def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
+        """Steps 1 to 4 on rows (m, n, d) of the first m models."""
+        how, stack, net, gen, m = self.how, self.stack, self.stack.net, self.stack.gen, len(x)
+        theta, theta_g = stack.theta.first(m), stack.theta_g.first(m)
+        draw, self.steps = self.steps * PURPOSES, self.steps + 1
+        # 1
+        g = self.g.first(m)
+        masks = self._masks(net, x, draw + 1)
+        net.gradient(theta, x, self._smooth(y, draw), how.l1 * w, g, "predict", masks, how.loss)
+        self.adam.step(self._clipped(g.flat))
+        if not (how.l2 or how.l3):  # a predictor and nothing else
+            return
+        # 2
+        t = self._wish(net.forward(theta, x, name="now")[1], draw + 2)
+        h, _ = net.forward(theta, x, self._masks(net, x, draw + 3), "generate")
+        masks = self._masks(gen, x, draw + 4)
+        h_g, c = gen.forward(theta_g, stack.seen(h, t), masks, "generate")
+        soft = self.layout.softmax(c)
+        x_cf = self._kept(self._proposed(soft), x)
+        # 3
+        shifted = theta
+        if self.attack is not None:
+            shifted = self.attack(theta, Batch(x, y, w, x_cf, t, w), self.random, draw + 5, epsilon)
+        # 4
+        judging = self._masks(net, x, draw + 6) if how.attack_dropout else ()
+        z, pull = net.vjp(shifted, x_cf, judging)
+        by_cf = pull(slope_and_curve(z, self._smooth(t, draw + 7), how.l2 * w)[0])
+        by_cf.addcmul_(x_cf - x, w, value=2 * how.l3 / x.shape[2])
+        if self.fixed is not None:
+            by_cf.masked_fill_(self.fixed, 0.0)
+        if how.inside:
+            by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
+        g_g = self.g_g.first(m)
+        gen.backward(theta_g, h_g, self.layout.softmax_pull(soft, by_cf), g_g, masks, "generate")
+        self.adam_g.step(self._clipped(g_g.flat))
+
+    def _wish(self, z: Tensor, draw: int) -> Tensor:
+        return wish(z, self.random, draw)
+
+    def _proposed(self, soft: Tensor) -> Tensor:
+        answer = self.layout.hard(soft) if self.how.hard else soft
+        return answer.clamp(self.low, self.high) if self.how.inside else answer
+
+    def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
+        return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
+
+    def _masks(self, net: Leaky, x: Tensor, draw: int) -> list[Tensor]:
+        return dropout_masks(net, self.how.dropout, x, self.random, draw)
+
+    def _smooth(self, y: Tensor, draw: int) -> Tensor:
+        if not self.how.smooth_labels or self.stack.classes > 2:
+            return y
+        u = self.random[torch.arange(len(y))].uniform(y.shape[1], 1, draw=draw + 8, dtype=y.dtype)
+        return torch.where(y > 0.5, 0.8 + 0.15 * u, 0.05 + 0.15 * u)
+
+    def _clipped(self, g: Tensor) -> Tensor:
+        if not self.how.clip:
+            return g
+        return g.copy_(clip_norm(g, self.how.clip))

@@ -1,0 +1,67 @@
+"""Generators that have to hold: any parametric generator, trained against the worst small shift of the data.
+
+    robust = hf.robustify(hf.CFModel(), model, X, y, shift=Shift(epsilon=0.1))
+
+In each batch Virtual Data Shift (`holdfast.methods.amortized.virtual_shift`) makes of the model the one that a shift of the batch would
+lead to, chosen so that the generator's present answers fail; only the validity of answers is then judged by that one.
+Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.
+"""
+
+import copy
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+import pandas as pd
+from torch import Tensor
+
+from holdfast.errors import SettingError
+from holdfast.methods.amortized._parallel import Schedule
+from holdfast.methods.amortized.virtual_shift import Shift
+from holdfast.models.base import Model
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """What `robustify` asks of a generator: settings `shift` and `schedule`, and a way to train that heeds them."""
+
+    shift: Shift | None
+    schedule: Schedule
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+    def set_params(self, **params: Any) -> Self: ...
+
+    def fit_against(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None, *, progress: bool = False) -> Self: ...
+
+
+G = TypeVar("G", bound=Trainable)
+_DEFAULT = Shift()
+
+
+def robustify(
+    generator: G,
+    model: Model,
+    X: pd.DataFrame | Tensor,
+    y: Any,
+    *,
+    shift: Shift | None = _DEFAULT,
+    schedule: Schedule = "linear",
+    progress: bool = False,
+) -> G:
+    """A copy of a generator, trained against the shifts that the data may see.
+
+    Args:
+        generator: a `CFModel`, a `VAECF`, or any other with the settings and the method of `Trainable`; it stays as it
+            is.
+        model: the model it answers for; a torch module that returns logits. It stays as it is, too.
+        X, y: rows and their outcomes.
+        shift: what may happen; None trains as `generator.fit(X, model)` does.
+        schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
+        progress: show a bar on stderr.
+    """
+    if not isinstance(generator, Trainable):
+        raise SettingError(
+            f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and fit_against; take "
+            "CFModel or VAECF"
+        )
+    out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
+    return out.set_params(shift=shift, schedule=schedule).fit_against(X, model, y, progress=progress)

@@ -1,0 +1,252 @@
+"""Virtual Data Shift: the retrained model that a worst small shift of the data would lead to.
+
+Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023:
+
+    delta* = argmax_{|delta_i| <= eps}  sum_i L( f(x_cf_i; theta'(delta)), t_i )
+    theta'(delta) = training on (x + delta, y) from theta
+
+T times: K steps of training on the shifted rows, then a step of delta along the gradient of the answers' loss
+through these K steps (truncated there; theta' carries on). The answers x_cf and their wanted classes t are those of
+the model that is attacked and stay fixed. A step has the length 2.5 eps / T, so that T of them reach any corner.
+theta' has been trained on the shift before its last step.
+
+All of it works on a stack of models at once; rows of one model are coupled through its theta', models are not.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import clip_norm, unit
+from holdfast.errors import SettingError
+from holdfast.nn.stack_derivatives import Columns, Net, Rooms, Weights
+from holdfast.schema.encoding import Layout
+
+B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
+ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would else be 0 times infinity
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How the data may shift, and how the model follows.
+
+    Args:
+        epsilon: the largest shift of a number column, in encoded units.
+        outer, inner: T steps of the shift, and K steps of training before each.
+        eta: step size of training.
+        optimizer: "adam" with its state carried along, or plain "sgd" as printed in the paper.
+        norm: "linf", or "l2" for the length of each row's shift.
+        categories: "none" leaves one-hot columns as they are; "clamp" shifts them like numbers; "softmax" also
+            passes them through a softmax, as the authors' code does even where there is no shift.
+        ascend: follow the gradient; False draws the shift anew each time (the paper's random ablation).
+        scope: "all" retrains the whole model, "head" only what follows the encoder, as the authors' older code does.
+    """
+
+    epsilon: float = 0.1
+    outer: int = 7
+    inner: int = 2
+    eta: float = 0.03
+    optimizer: Literal["adam", "sgd"] = "adam"
+    norm: Literal["linf", "l2"] = "linf"
+    categories: Literal["none", "clamp", "softmax"] = "none"
+    ascend: bool = True
+    scope: Literal["all", "head"] = "all"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise SettingError(f"epsilon must be at least 0, got {self.epsilon}")
+        if self.outer < 0 or self.inner < 0:
+            raise SettingError(f"outer and inner must be at least 0, got {self.outer} and {self.inner}")
+        if not 0 < self.eta < 1e36:  # single precision ends at 3e38
+            raise SettingError(f"eta must be positive and less than 1e36, got {self.eta}")
+        for name, known in (
+            ("optimizer", ("adam", "sgd")),
+            ("norm", ("linf", "l2")),
+            ("categories", ("none", "clamp", "softmax")),
+            ("scope", ("all", "head")),
+        ):
+            if getattr(self, name) not in known:
+                raise SettingError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows with their classes, and answers with the classes they are meant to get: what an attack looks at."""
+
+    x: Tensor  # (M, n, d)
+    y: Tensor  # (M, n, 1)
+    w: Tensor  # (M, n, 1) weights of the rows, 1 / n for a mean
+    x_cf: Tensor  # (M, m, d)
+    t: Tensor  # (M, m, 1)
+    w_cf: Tensor  # (M, m, 1)
+
+
+class Attack:
+    """Virtual Data Shift on one architecture, with memory that is kept from call to call.
+
+    Args:
+        net: the architecture.
+        like: parameters of as many models as there will be at most.
+        shift: the settings.
+        layout: which columns are numbers, and which belong to which category.
+        encoder: how many layers make up the encoder, for scope="head".
+    """
+
+    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout, encoder: int = 0) -> None:
+        self.net, self.shift, self.layout = net, shift, layout
+        free = torch.ones_like(layout.one_hot) if shift.categories != "none" else ~layout.one_hot
+        self.columns = free.nonzero().squeeze(1)
+        self.rooms = Rooms()
+        if shift.scope == "head" and not (encoder and like.sizes):
+            raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
+        self.place = _run(self.columns)
+        self.tape = Tape(net, like, shift, self.place, encoder if shift.scope == "head" else 0)
+
+    def __call__(self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Weights:
+        """theta'; random numbers come from one key per model and the number of the draw."""
+        return self.with_delta(theta, batch, random, draw, epsilon)[0]
+
+    def with_delta(
+        self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float
+    ) -> tuple[Weights, Tensor]:
+        """theta' and delta (M, n, c), in the columns that shift. theta' lasts until the next call."""
+        shift, tape, m = self.shift, self.tape, len(theta)
+        delta, base = self._drawn(batch, random, draw, epsilon), batch.x[..., self.place]
+        if not (shift.outer and shift.inner):
+            return theta, delta
+        tape.start(theta, m)
+        n, d = batch.x.shape[1:]
+        moved = self.rooms(("rows",), m, n, d, batch.x.dtype).copy_(batch.x)
+        for i in range(shift.outer):
+            rows = self._shifted(moved, base, delta)
+            tape.train(rows, batch)
+            if not shift.ascend:
+                delta = self._drawn(batch, random, draw + (i + 1) * (1 << 40), epsilon)
+                continue
+            g = tape.by_rows(batch)
+            if shift.categories == "softmax":
+                g = self.layout.softmax_pull(rows, g)
+            delta = self._climbed(delta, g, epsilon)
+        return tape.theta, delta
+
+    def _drawn(self, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Tensor:
+        shape = (*batch.x.shape[1:2], len(self.columns))
+        u = random[torch.arange(len(batch.x))].uniform(*shape, draw=draw, dtype=batch.x.dtype)
+        return self._projected((2 * u - 1) * epsilon, epsilon)
+
+    def _projected(self, delta: Tensor, epsilon: float) -> Tensor:
+        if self.shift.norm == "l2":
+            return clip_norm(delta.flatten(0, -2), epsilon).view_as(delta)
+        if self.shift.categories != "softmax":
+            return delta.clamp_(-epsilon, epsilon)
+        # The authors' map leaves shifts of categories where they are.
+        return torch.where(self.layout.one_hot, delta, delta.clamp(-epsilon, epsilon))
+
+    def _climbed(self, delta: Tensor, g: Tensor, epsilon: float) -> Tensor:
+        way = torch.sign(g) if self.shift.norm == "linf" else unit(g.flatten(0, -2)).view_as(g)
+        return self._projected(torch.add(delta, way, alpha=2.5 * epsilon / self.shift.outer), epsilon)
+
+    def _shifted(self, rows: Tensor, base: Tensor, delta: Tensor) -> Tensor:
+        """The rows with base + delta in the columns that shift, in the memory of the rows before."""
+        if self.shift.categories == "softmax":
+            return self.layout.softmax(base + delta)
+        rows[..., self.place] = base + delta
+        return rows
+
+
+def _run(columns: Tensor) -> Columns:
+    """Columns next to one another as a slice, which needs no copy."""
+    first, last = (int(columns[0]), int(columns[-1]) + 1) if len(columns) else (0, 0)
+    return slice(first, last) if last - first == len(columns) else columns
+
+
+class Tape:
+    """K steps of training, kept so that the gradient of what follows can go back through them."""
+
+    def __init__(self, net: Net, like: Weights, shift: Shift, columns: Columns, held: int = 0) -> None:
+        self.net, self.shift, self.columns, self.like = net, shift, columns, like
+        # The parameters of the first layers, which stay as they are.
+        self.held = sum(a * b + b for a, b in itertools.pairwise(like.sizes[: held + 1]))
+        self.thetas = [like.empty() for _ in range(shift.inner + 1)]
+        adam = shift.optimizer == "adam"
+        self.ms, self.vs, self.roots = ([like.empty() for _ in range(shift.inner + 1)] if adam else [] for _ in "mvr")
+        self.grads = [like.empty() for _ in range(shift.inner)]
+        self.spare = [like.empty() for _ in range(6)]
+        self.passes = list[Any]()
+
+    def start(self, theta: Weights, m: int) -> None:
+        """Begin at theta, with fresh memories of Adam."""
+        self.m, self.count = m, 0
+        self.thetas[0].first(m).flat.copy_(theta.flat)
+        for held in (self.ms, self.vs):
+            if held:
+                held[0].first(m).flat.zero_()
+        self.moved = False
+
+    @property
+    def theta(self) -> Weights:
+        """Where training has come to."""
+        return self.thetas[-1].first(self.m)
+
+    def train(self, rows: Tensor, batch: Batch) -> None:
+        """K steps."""
+        if self.moved:  # go on from the last point: it becomes the first
+            for held in (self.thetas, self.ms, self.vs):
+                if held:
+                    held[0], held[-1] = held[-1], held[0]
+        self.moved, self.passes = True, list[Any]()
+        for k in range(self.shift.inner):
+            theta, after, g = (held.first(self.m) for held in (self.thetas[k], self.thetas[k + 1], self.grads[k]))
+            self.passes.append(self.net.gradient(theta, rows, batch.y, batch.w, g, f"step {k}"))
+            g.flat[:, : self.held] = 0.0
+            self.count += 1
+            if self.shift.optimizer == "sgd":
+                torch.sub(theta.flat, g.flat, alpha=self.shift.eta, out=after.flat)
+                continue
+            before = self.ms[k].first(self.m).flat, self.vs[k].first(self.m).flat
+            m, v, root = (held[k + 1].first(self.m).flat for held in (self.ms, self.vs, self.roots))
+            torch.lerp(before[0], g.flat, 1 - B1, out=m)
+            torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
+            torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
+            whole = torch.add(root, ADAM_EPS, out=self.spare[0].first(self.m).flat)
+            torch.addcdiv(theta.flat, m, whole, value=-self.shift.eta / (1 - B1**self.count), out=after.flat)
+
+    def by_rows(self, batch: Batch) -> Tensor:
+        """(M, n, c) the gradient of the answers' loss at theta' by the rows it was trained on."""
+        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.spare)
+        self.net.gradient(self.theta, batch.x_cf, batch.t, batch.w_cf, up, "answers")
+        adam, last = self.shift.optimizer == "adam", self.shift.inner - 1
+        total: Tensor | None = None
+        for k in range(last, -1, -1):
+            theta, g = self.thetas[k].first(self.m), self.grads[k].first(self.m)
+            if adam:
+                count = self.count - (last - k)
+                m, root = self.ms[k + 1].first(self.m).flat, self.roots[k + 1].first(self.m).flat
+                # theta' = theta - size m / (root + eps), root^2 = v / (1 - B2^count) + ROOT
+                whole = torch.add(root, ADAM_EPS, out=p.flat)
+                size, bend = self.shift.eta / (1 - B1**count), 0.5 / (1 - B2**count)
+                torch.div(up.flat, whole, out=base.flat).mul_(size)
+                by_v_more = whole.mul_(root).reciprocal_().mul_(m).mul_(base.flat)
+                if k == last:
+                    torch.neg(base.flat, out=by_m.flat)
+                    torch.mul(by_v_more, bend, out=by_v.flat)
+                else:
+                    by_m.flat.sub_(base.flat)
+                    by_v.flat.add_(by_v_more, alpha=bend)
+                torch.mul(by_v.flat, g.flat, out=p.flat).mul_(2 * (1 - B2)).add_(by_m.flat, alpha=1 - B1)
+                by_m.flat.mul_(B1)
+                by_v.flat.mul_(B2)
+            else:
+                torch.mul(up.flat, -self.shift.eta, out=p.flat)
+            p.flat[:, : self.held] = 0.0
+            by_x = self.net.mixed(theta, p, self.passes[k], self.columns, curved if k else None)
+            total = by_x if total is None else total.add_(by_x)
+            if k:
+                up.flat.add_(curved.flat)
+        assert total is not None
+        return total

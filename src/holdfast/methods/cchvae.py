@@ -1,0 +1,131 @@
+"""C-CHVAE: rings around the code of a row, in the latent space of a VAE that is given what cannot change.
+
+    z = enc(x)
+    ring k = 1 .. rings:   z_i = z + l_i u_i / |u_i|_p,   u_i ~ N(0, I),   l_i ~ U((k - 1) step, k step)
+    answer = argmin |dec(z_i, x_given) - x|   over the i with the wanted outcome, in the first ring that has one
+
+Pawelczyk, Broelemann and Kasneci 2020, as the CARLA benchmark runs it: p = 1, the answer nearest in l1. Decoded rows
+are made reachable before they are judged and compared. Directions and lengths are drawn once and shared by all rows:
+what a row is tried with depends on the seed alone, so two models are compared on the same draws.
+
+Any two answers for one row are dec(z') and dec(z'') with z', z'' in the balls of the rings they were found in, hence
+
+    |dec(z') - dec(z'')| <= L (r' + r''),   L the Lipschitz constant of dec,   r', r'' the upper ends of the rings
+
+before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; radii in l1 are at least those in l2).
+`trace` and `retrace` tell the radii.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import limited_threads, row_norm
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.methods._candidates import Crowd, Nearest, Place
+from holdfast.methods.latent_search import LatentMethod
+from holdfast.models.base import Model
+from holdfast.problem import Clock, Query, need
+
+
+class Trace(NamedTuple):
+    """Where answers came from."""
+
+    rows: Tensor  # (n, d) the answers; rows without one as they were
+    start: Tensor  # (n, latent) the codes of the rows
+    z: Tensor  # (n, latent) the points that were decoded; the codes themselves where there is no answer
+    radius: Tensor  # (n,) upper end of the ring; inf where there is no answer
+
+
+@dataclass(eq=False, repr=False)
+class CCHVAE(LatentMethod):
+    """Random search in growing rings around the latent code of each row.
+
+    Args:
+        step: width of a ring.
+        rings: how many rings at most.
+        samples: points per ring.
+        p: 1 or 2, the norm that radii are measured in.
+        norm: 1, or 2 (squared): what the nearest is nearest by.
+        kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
+    """
+
+    title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"
+    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE)"
+    regression: ClassVar[bool] = True
+    needs_grad: ClassVar[bool] = False
+    advice: ClassVar[str] = "raise rings, step or samples, or try NearestNeighbor"
+
+    step: float = 0.1
+    rings: int = 100
+    samples: int = 100
+    p: Literal[1, 2] = 1
+    norm: Literal[1, 2] = 1
+
+    def check(self, model: Model) -> None:
+        super().check(model)
+        need(self.step > 0, f"step must be positive, got {self.step}")
+        need(self.rings >= 1 and self.samples >= 1, "rings and samples must be at least 1")
+        need(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
+        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+
+    def search(self, query: Query) -> Tensor:
+        return self.trace(query).rows
+
+    def trace(self, query: Query) -> Trace:
+        """The search, and which latent points its answers were decoded from."""
+        crowd = Crowd(query, self.norm, query.reach.layout.weight)
+        start = self.autoencoder_.encode(query.x)
+        best, z = Nearest.none(query.reach.project(query.x)), start.clone()
+        radius, rows = start.new_full((len(query),), torch.inf), torch.arange(len(query))
+        for i in query.steps(self.rings):
+            moves = self._moves(query.random, i, start)
+            found = crowd.nearest(self.samples, self._place(crowd, start[rows], moves))
+            best.take(rows, found)
+            hit = found.cost.isfinite()
+            z[rows[hit]] += moves[found.at[hit]]
+            radius[rows[hit]] = (i + 1) * self.step
+            stay = (~hit).nonzero().squeeze(1)
+            rows, crowd = rows[stay], crowd.only(stay)
+            if not len(rows):
+                break
+        return Trace(best.rows, start, z, radius)
+
+    def _moves(self, random: RowRandom, ring: int, like: Tensor) -> Tensor:
+        """(samples, latent) steps from the codes into a ring, the same for all rows."""
+        u = random.common_normal(self.samples, like.shape[1], draw=2 * ring, dtype=like.dtype)
+        length = self.step * (ring + random.common_uniform(self.samples, draw=2 * ring + 1, dtype=like.dtype))
+        return u * (length / row_norm(u, self.p).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
+
+    def _place(self, crowd: Crowd, start: Tensor, moves: Tensor) -> Place:
+        net, x = self.autoencoder_, crowd.query.x
+        soft = not crowd.space.by_column  # else only the strongest level counts, and the logits tell that too
+
+        def place(people: slice, some: slice, z: Tensor) -> None:
+            d, n, m = z.shape
+            points = (start[people, None] + moves[some]).flatten(0, 1)  # (n m, latent)
+            net.decode_columns(points, x[people], z.view(d, n * m), soft=soft)
+
+        return place
+
+
+def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
+    """Where the answers `cfs` that `method` gave on `model` came from.
+
+    The search is a function of rows, goal and seed, which `cfs` holds, so it is run again rather than stored. Rows
+    without an answer have their own code as z, and no radius (inf).
+    """
+    rows = torch.tensor(cfs.found).nonzero().squeeze(1)
+    x = cfs.x[rows]
+    with model.borrowed(), limited_threads(1):
+        reach, random = model.schema.reach(x), RowRandom.of(cfs.run.seed, x)
+        part = method.trace(Query(model, x, cfs.goal[rows], reach, random, Clock(None, Progress(False, ""))))
+        start = method.autoencoder_.encode(cfs.x)
+    radius = start.new_full((len(cfs),), torch.inf)
+    found, z = cfs.x.clone(), start.clone()
+    found[rows], z[rows], radius[rows] = part.rows, part.z, part.radius
+    return Trace(found, start, z, radius)

@@ -1,0 +1,101 @@
+"""ECCCo: answers that the model itself finds likely, by a low energy and, if asked for, a small conformal set.
+
+    minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
+
+    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T; phi: `holdfast.methods._energy`
+    Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
+
+Altmeyer, Farmanbar, van Deursen and Liem 2024 (ECCCo), in the variant of "Counterfactual Training" (Altmeyer et al.
+2025), which has no Omega. The stop, and what is shared with other methods, is in `search/guided.py`.
+
+Scores are the k columns that `Model` presents. A model with one logit f has the scores (0, f), so class 0 has the
+constant energy 0, and towards it only the other terms act; a model of probabilities has their logarithms.
+
+q is the floor(alpha (m + 1))-th smallest S_y of the true class y among m calibration rows, so that the set of all y
+with S_y >= q holds the true class of a new row with probability 1 - alpha at least. Omega counts where S_t >= 1/2, as
+in the authors' code: before that a small set would be one without t.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.methods._energy import RIDGE, decay
+from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
+from holdfast.models.base import Model
+from holdfast.problem import Query, need
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ECCCo(GuidedMethod):
+    """Gradient descent on cross-entropy, distance and the energy of the wanted class.
+
+    Args:
+        energy: weight of the energy.
+        conformal: weight of the smooth size of the conformal set; above 0 the method must be fitted on rows that the
+            model was not trained on.
+        alpha: how often the conformal set may miss the true class.
+        temperature: how soft membership of the set is.
+        lam, tau, lr, steps: see `GuidedMethod`.
+    """
+
+    title: ClassVar[str] = "gradient descent towards low energy of the wanted class"
+    paper: ClassVar[str] = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
+    uses_data: ClassVar[bool] = True
+
+    energy: float = 5.0
+    conformal: float = 0.0
+    alpha: float = 0.05
+    temperature: float = 0.1
+
+    def check(self, model: Model) -> None:
+        super().check(model)
+        need(self.energy >= 0, f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}")
+        need(self.conformal >= 0, f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}")
+        need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
+        need(self.temperature > 0, f"temperature must be positive, got {self.temperature}")
+        how = "call .fit(X, model, y) first (--data FILE in a terminal), or set conformal=0"
+        need(self.conformal == 0 or self.is_fitted, f"conformal={self.conformal:g} needs calibration rows; {how}")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None) -> Self:
+        """Calibrate the conformal set on rows with their true classes y (left out: those that the model says)."""
+        self.check_kind(model)
+        need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
+        scores = scores_of(encoded(X, model, "ECCCo"), model)
+        own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
+        rank = int(self.alpha * (len(own) + 1))
+        self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
+        return self
+
+    def walk(self, query: Query) -> "EnergyWalk":
+        return EnergyWalk(self, query)
+
+
+class EnergyWalk(GuidedWalk):
+    """The walk with the derivatives of energy and set size by the scores."""
+
+    def __init__(self, how: ECCCo, query: Query) -> None:
+        super().__init__(how, query)
+        self.weights, self.method = [float(phi) * how.energy for phi in decay(how.steps)], how
+
+    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
+        w = self.weights[t]
+        # Cross-entropy has S - e_t, the energy w (-1 + 2e-3 M_t) e_t.
+        v = torch.sub(s, self.own, alpha=1 + w).addcmul_(self.own, scores, value=2 * RIDGE * w)
+        how = self.method
+        if how.conformal:
+            sure = s.gather(1, self.label) >= 0.5
+            v += torch.where(sure, how.conformal * set_size(s, how.q_, how.temperature)[1], 0.0)
+        return v
+
+
+def set_size(s: Tensor, q: float, temperature: float) -> tuple[Tensor, Tensor]:
+    """Omega (n,) of probabilities s (n, k), and its derivative by the scores that they are the softmax of."""
+    u = (s - q) / temperature
+    c = torch.softmax(torch.stack([u, torch.zeros_like(u)], 2), 2)[..., 0]  # sigmoid, by a kernel that works row by row
+    over = c.sum(1, keepdim=True) - 1
+    g = s * c * (1 - c) / temperature
+    return over.squeeze(1).clamp_min(0), torch.where(over > 0, g - s * g.sum(1, keepdim=True), 0.0)

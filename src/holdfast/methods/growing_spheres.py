@@ -1,0 +1,132 @@
+"""Growing Spheres: sample in a ball that shrinks while it holds enemies, then in rings that grow until one does.
+
+    eta <- eta / 2   while some sample of the ball B(x, eta) has the wanted class
+    rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest such sample is taken
+    sparsify         give back the smallest changes while the class stays
+
+Laugel et al. 2018. No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of
+fixed width, and draws yes-or-no columns and categories anew rather than moving them, as that benchmark does.
+
+Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring. Both are drawn once
+and shared by all rows: which directions a row is tried in depends on the seed alone, and not on the model either.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.explainer import Explainer
+from holdfast.methods._candidates import Crowd, Nearest
+from holdfast.methods._tighten import revert
+from holdfast.problem import Query, need
+from holdfast.schema.encoding import Layout
+
+HALVINGS = 30  # of the first ball, at most
+
+
+@dataclass(eq=False, repr=False)
+class GrowingSpheres(Explainer):
+    """Random search in growing rings.
+
+    Args:
+        samples: points per ball or ring.
+        radius: first ball; None takes a quarter of the diagonal of the data's range.
+        rings: how many rings at most.
+        variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories drawn anew).
+        width: width of a ring in the "carla" variant.
+    """
+
+    title: ClassVar[str] = "random search in growing rings, any model"
+    paper: ClassVar[str] = "Laugel et al. 2018"
+    regression: ClassVar[bool] = True
+    needs_grad: ClassVar[bool] = False
+    advice: ClassVar[str] = "raise samples or rings, or try NearestNeighbor"
+
+    samples: int = 200
+    radius: float | None = None
+    rings: int = 50
+    variant: Literal["original", "carla"] = "original"
+    width: float = 0.2
+
+    @classmethod
+    def carla(cls, **settings: Any) -> "GrowingSpheres":
+        """The variant of the CARLA benchmark, with its numbers of samples and rings."""
+        base: dict[str, Any] = {"variant": "carla", "samples": 1000, "rings": 1000, "width": 0.2}
+        return cls(**(base | settings))
+
+    def check(self, model: object) -> None:
+        need(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
+        need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
+        need(self.width > 0, f"width must be positive, got {self.width}")
+        need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
+
+    def search(self, query: Query) -> Tensor:
+        crowd = Crowd(query, norm=2)
+        if self.variant == "carla":
+            return self._grow(crowd, query.x.new_full((len(query),), self.width), first=0).rows
+        ball, eta = self._shrink(crowd)
+        ring = self._grow(crowd, eta, first=1)
+        answer = torch.where((ball.cost < ring.cost)[:, None], ball.rows, ring.rows)
+        ok = torch.minimum(ball.cost, ring.cost).isfinite().nonzero().squeeze(1)
+        if len(ok):
+            answer[ok] = revert(query[ok], answer[ok])
+        return answer
+
+    def _shrink(self, crowd: Crowd) -> tuple[Nearest, Tensor]:
+        """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
+        query, rows = crowd.query, torch.arange(len(crowd))
+        best = Nearest.none(query.reach.project(query.x))
+        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.reach.layout.diagonal)
+        for draw in range(HALVINGS):
+            found = self._sample(crowd, eta[rows], 0, draw)
+            best.take(rows, found)
+            hit = found.cost.isfinite().nonzero().squeeze(1)
+            rows, crowd = rows[hit], crowd.only(hit)
+            eta[rows] /= 2
+            if not len(rows) or query.clock.over():
+                break
+        return best, eta
+
+    def _grow(self, crowd: Crowd, width: Tensor, first: int) -> Nearest:
+        """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
+        query, rows = crowd.query, torch.arange(len(crowd))
+        best = Nearest.none(query.reach.project(query.x))
+        for i in query.steps(self.rings):
+            found = self._sample(crowd, width[rows], first + i, HALVINGS + i)
+            best.take(rows, found)
+            stay = (~found.cost.isfinite()).nonzero().squeeze(1)
+            rows, crowd = rows[stay], crowd.only(stay)
+            if not len(rows):
+                break
+        return best
+
+    def _sample(self, crowd: Crowd, width: Tensor, ring: int, draw: int) -> Nearest:
+        """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
+        reach, random, dtype = crowd.query.reach, crowd.query.random, crowd.query.x.dtype
+        d, m = crowd.query.x.shape[1], self.samples
+        anew = _few_values(reach.layout) if self.variant == "carla" else torch.zeros_like(reach.layout.fixed)
+        way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)
+        way[reach.layout.fixed | anew] = 0.0
+        way /= way.square().sum(0).sqrt().clamp_min(torch.finfo(dtype).tiny)
+        way *= ring + random.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
+        columns = anew.nonzero().squeeze(1)
+        lots = random.common_uniform(len(columns), m, draw=3 * draw + 2, dtype=dtype)
+        x, lo = reach.x.T[..., None], reach.lo.T[columns, :, None]  # (d, n, 1)
+        room = reach.hi.T[columns, :, None] - lo
+
+        def place(people: slice, some: slice, z: Tensor) -> None:
+            torch.mul(way[:, None, some], width[people, None], out=z).add_(x[:, people])
+            if len(columns):
+                z.index_copy_(0, columns, (lots[:, None, some] * room[:, people]).add_(lo[:, people]))
+
+        return crowd.nearest(m, place, ordered=ring == 0 and self.variant == "original")
+
+
+def _few_values(at: Layout) -> Tensor:
+    """(d,) the columns of categories, and of numbers that take two values.
+
+    A uniform number between the limits, made reachable, is a fair choice between the two, or between the levels.
+    """
+    return at.one_hot | ((at.grid > 0) & (at.seen_high - at.seen_low < 1.5 * at.grid))

@@ -1,0 +1,80 @@
+"""Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an answer.
+
+    for e_i = radius * i / rungs, i = 1 .. rungs:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g| )
+
+Madry et al. 2018; the ladder as in "Consistent Counterfactuals for Deep Models", with its absolute step (the
+released code takes it for a relative one). The cost comes in rungs of radius / rungs by construction.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import clip_norm, unit
+from holdfast.explainer import Explainer
+from holdfast.problem import Query, need
+
+
+@dataclass(eq=False, repr=False)
+class MinEpsilonPGD(Explainer):
+    """Projected gradient ascent in growing l2 balls.
+
+    Args:
+        radius: the largest ball; None takes half the diagonal of the data's range.
+        rungs: how many balls.
+        steps: steps per ball.
+        start: from the row itself, or from a random point of the ball.
+    """
+
+    title: ClassVar[str] = "smallest l2 ball in which gradient ascent succeeds"
+    paper: ClassVar[str] = "Madry et al. 2018; Black et al. 2022"
+    regression: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise radius or steps"
+
+    radius: float | None = None
+    rungs: int = 10
+    steps: int = 100
+    start: Literal["row", "random"] = "row"
+
+    def check(self, model: object) -> None:
+        need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
+        need(self.rungs >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
+        need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
+
+    def search(self, query: Query) -> Tensor:
+        radius = self.radius or 0.5 * query.reach.layout.diagonal
+        answer = query.reach.project(query.x)
+        rows = torch.arange(len(query))
+        for i in query.steps(self.rungs):
+            z = self._ascend(query, radius * (i + 1) / self.rungs, draw=i)
+            answer[rows] = z
+            stay = (~query.met(z)).nonzero().squeeze(1)
+            rows, query = rows[stay], query[stay]
+            if not len(rows):
+                break
+        return answer
+
+    def _ascend(self, query: Query, radius: float, draw: int) -> Tensor:
+        """The last point of ascent inside the ball, as a reachable row."""
+        x, reach = query.x, query.reach
+        z = x
+        if self.start == "random":
+            d = x.shape[1]
+            length = radius * query.random.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
+            z = reach.clamp(x + length[:, None] * unit(query.random.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
+        for _ in range(self.steps):
+            scores, pull = query.model.vjp(self._inside(query, z, radius))
+            slope = query.goal.gap_and_slope(scores, soft=True)[1]
+            step = 2 * radius / self.steps * unit(pull(slope))
+            z = reach.clamp(x + clip_norm(z + step - x, radius))
+        return self._inside(query, z, radius)
+
+    def _inside(self, query: Query, z: Tensor, radius: float) -> Tensor:
+        """The reachable row for z; where rounding to whole values leaves the ball, the row itself."""
+        if query.reach.is_box:
+            return z
+        p = query.reach.project(z)
+        outside = (p - query.x).square().sum(1) > radius**2 * (1 + 1e-6)
+        return torch.where(outside[:, None], query.reach.project(query.x), p)

@@ -1,0 +1,68 @@
+"""Omniscient: a random data row that the model gives the wanted outcome. A control, not advice.
+
+    answer = the reachable row nearest to d,   d drawn from { data rows with the wanted outcome }
+
+The control of "Counterfactual Training" (Altmeyer et al. 2025): as plausible as rows can be, and with no thought for
+cost. There d itself is the answer; here a person keeps what they cannot change, and whether what is left still has
+the outcome is up to the model. With more `draws`, rows that lost it try again. No gradients: any model will do.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.explainer import Explainer
+from holdfast.methods._guided import encoded, scores_of
+from holdfast.models.base import Model
+from holdfast.problem import Query, need
+
+
+@dataclass(eq=False, repr=False)
+class Omniscient(Explainer):
+    """A random data row with the wanted outcome, as far as the person can reach it.
+
+    Args:
+        draws: how many data rows are tried at most.
+    """
+
+    title: ClassVar[str] = "a random data row of the wanted class: a control, any model"
+    paper: ClassVar[str] = "Altmeyer et al. 2025 (Omniscient)"
+    regression: ClassVar[bool] = True
+    needs_grad: ClassVar[bool] = False
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise draws, or try NearestNeighbor"
+
+    draws: int = 1
+
+    def check(self, model: Model) -> None:
+        need(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
+        columns, width = self.data_.shape[1], model.schema.width
+        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Remember the data, encoded, and its scores."""
+        self.data_: Tensor = encoded(X, model, "Omniscient")
+        self.scores_: Tensor = scores_of(self.data_, model)
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        data, label = self.data_.to(query.x.dtype), query.goal.label
+        fits = torch.stack([self._met(query, k) for k in range(query.goal.k)])  # (k, m)
+        size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
+        start = size.cumsum(0) - size
+        answer, rows = query.reach.project(query.x), (size[label] > 0).nonzero().squeeze(1)
+        for draw in query.steps(self.draws):
+            if not len(rows):
+                break
+            part, k = query[rows], label[rows]
+            u = part.random.uniform(draw=draw, dtype=torch.float64)
+            answer[rows] = part.reach.project(data[pool[start[k] + (u * size[k]).long()]])
+            rows = rows[~part.met(answer[rows])]
+        return answer
+
+    def _met(self, query: Query, label: int) -> Tensor:
+        """(m,) which data rows have the outcome that people with this label ask for?"""
+        return replace(query.goal, label=torch.full((len(self.data_),), label)).met(self.scores_)

@@ -1,0 +1,128 @@
+"""Prototype-guided search: the elastic net, drawn towards a typical row of another class.
+
+    minimise over x'   c max(0, kappa - lead(x')) + beta |x' - x|_1 + |x' - x|_2^2 + theta |x' - proto|_2^2
+    lead = probability of the wanted class minus the next best one
+    proto: of each allowed class the k-th nearest data row to x; the nearest of these
+
+Van Looveren & Klaise 2021, with data rows in place of an encoder, as "Consistent Counterfactuals for Deep
+Models" (Black et al. 2022) runs it. Rows of the data belong to the class that the model predicts for them.
+Steps are those of EAD (`search/minimal.py`): accelerated, each followed by the shrinkage S_beta around x with
+threshold beta whatever the step size, with c per row from bisection. The answer is the iterate with least
+beta l1 + l2^2 among those with the wanted outcome.
+
+A class with fewer than k rows gives its farthest one. Where no allowed class has a row, theta is 0: what is
+left is the elastic net.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import chunks
+from holdfast.explainer import Explainer
+from holdfast.methods._tighten import cost_of
+from holdfast.methods.min_cost import Best, bisected, lead_and_gradient, scored, shrink
+from holdfast.models.base import Model
+from holdfast.problem import SLACK, Query, need
+from holdfast.target import Goal
+
+CELLS = 1 << 22  # distances held at once
+CLIP = 1000.0  # gradients are cut off here, per column
+
+
+@dataclass(eq=False, repr=False)
+class Prototype(Explainer):
+    """The elastic net, drawn towards the k-th nearest data row of a class that is wanted.
+
+    Args:
+        k: which neighbour is the prototype.
+        theta: how strongly it draws.
+        beta: weight of the l1 distance, and threshold of the shrinkage.
+        kappa: by how much probability the wanted class should lead.
+        c: the first weight of the loss; bisection goes on from there.
+        steps, rounds: steps for each weight, and how many weights.
+        lr: first step size; it falls with the root of the steps left.
+    """
+
+    title: ClassVar[str] = "elastic net drawn towards a typical row of the wanted class"
+    paper: ClassVar[str] = "Van Looveren & Klaise 2021; Black et al. 2022"
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise steps or rounds, or try NearestNeighbor"
+
+    k: int = 20
+    theta: float = 100.0
+    beta: float = 0.1
+    kappa: float = 0.0
+    c: float = 10.0
+    steps: int = 100
+    rounds: int = 10
+    lr: float = 0.01
+
+    def check(self, model: Model) -> None:
+        need(self.k >= 1, f"k must be at least 1, got {self.k}")
+        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
+        need(self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}")
+        columns, width = self.data_.shape[1], model.schema.width
+        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Remember the data, encoded, and the class that the model gives each row."""
+        self.check_kind(model)
+        x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+        need(len(x) > 0, "Prototype needs at least one data row")
+        with model.borrowed():
+            self.data_: Tensor = x
+            self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        x, reach = query.x, query.reach
+        proto, distance = prototypes(x, query.goal, self.data_.to(x.dtype), self.labels_, self.k)
+        theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
+        best = Elastic(query, self.beta)
+
+        def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+            scores, lead, rise = lead_and_gradient(query, reach.project(v))
+            # The hinge; a goal with a margin of its own keeps it on until that is met.
+            short = (lead < self.kappa) | ~query.goal.met(scores, SLACK)
+            push = torch.where(short, c, 0.0)[:, None] * rise
+            g = (2 * (v - x) + 2 * theta * (v - proto) - push).clamp(-CLIP, CLIP)
+            a = self.lr * math.sqrt(1 - k / self.steps)
+            new = reach.clamp(x + shrink(v - a * g - x, self.beta))
+            return new, best.offer(*scored(query, reach.project(new)))
+
+        bisected(query, x.new_full((len(x),), self.c), self.rounds, self.steps, step)
+        return best.z
+
+
+class Elastic(Best):
+    """The valid row with least beta l1 + l2^2 so far."""
+
+    def __init__(self, query: Query, beta: float) -> None:
+        super().__init__(query, 2)
+        self.beta = beta
+
+    def price(self, delta: Tensor) -> Tensor:
+        return self.beta * cost_of(delta, self.weight, 1) + cost_of(delta, self.weight, 2)
+
+
+def prototypes(x: Tensor, goal: Goal, data: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The prototype of each row (n, d), and its distance (n,): infinite, and the row itself, if there is none."""
+    proto, nearest = x.clone(), x.new_full((len(x),), math.inf)
+    for label in range(goal.k):
+        wanted = (goal.label == label) == (goal.sign > 0)  # reach a class: that one; leave it: all others
+        rows, pool = wanted.nonzero().squeeze(1), data[labels == label]
+        if not len(pool):
+            continue
+        for part in chunks(rows, max(1, CELLS // len(pool))):
+            # Not by way of a matrix product, which is inexact for near rows and depends on the batch.
+            distance = torch.cdist(x[part], pool, compute_mode="donot_use_mm_for_euclid_dist")
+            far, at = distance.kthvalue(min(k, len(pool)), 1)
+            closer = far < nearest[part]
+            proto[part[closer]], nearest[part[closer]] = pool[at[closer]], far[closer]
+    return proto, nearest

@@ -1,0 +1,345 @@
+"""RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the worst kernel.
+
+    x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
+    x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and not (neg)
+
+    minimise over |z - x|_1 <= |x_b - x|_1 + delta_plus
+    J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j)),      c_i = |z - x_i|_2,   p = d,   s = sigma
+
+    F_op(c) = min over v >= 0, |v| <= e_op  of   log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
+    F_pe(c) = min over u >= 0, |u| <= e_pe / sqrt(p)  of
+              -log(u_2 + s) - (c + sqrt(p) u_1)^2 / (2 (u_2 + s)^2)
+              - (p - 1) log(sqrt((1e-6 + e_pe^2 - p u_1^2 - u_2^2) / (p - 1)) + s)
+
+exp(-F_op) is the most, exp(F_pe) the least that a normal kernel of width s gives a sample at distance c, over
+all normal laws near it. With e_op = e_pe = 0, J is the log-odds of two kernel density estimates.
+
+Both F depend on one number c only. So they are solved once for a grid of c, and read off between the nodes by
+cubic pieces through values and slopes; the slopes are exact by the envelope theorem. Nguyen et al. 2022, who
+solve both by projected gradient at every step, and for every sample.
+
+Here a data row is taken as far as the person can reach it, z also stays within the person's limits, and the
+boundary is that between rows a person can hand in; `relaxed` makes it the model's own.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, NamedTuple, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import ROW_BLOCK, chunks, row_norm, unit
+from holdfast.errors import untyped
+from holdfast.explainer import Explainer
+from holdfast.models.base import Model
+from holdfast.problem import Query, need
+
+CELLS = 1 << 20  # numbers held at once
+NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
+COARSE, FINE, ZOOMS = 25, 9, 10  # of the inner problems: values per axis at first, later, and how many times
+PATIENCE, GAIN = 10, 1e-10  # a row stops after so many steps without so much improvement
+AT_ONCE = 4  # points of each segment tried at once
+
+
+@dataclass(eq=False, repr=False)
+class RBR(Explainer):
+    """Projected gradient on the worst-case posterior odds of samples around the boundary.
+
+    Args:
+        e_op: how far the kernels of samples without the wanted outcome may move towards the answer.
+        e_pe: how far those of samples with it may move away.
+        delta_plus: how much farther than the boundary, in l1, the answer may be.
+        sigma: width of the kernels.
+        samples: how many points are drawn around the boundary.
+        neighbors: how many data rows show the way to the boundary.
+        scan: points tried on the way to each of them.
+        radius: of the ball around the boundary that samples are drawn from.
+        steps: of projected gradient, at most; each has length 1 / sqrt(1000) times the gradient.
+        relaxed: look for the boundary between the levels of categories too, as the paper does. Such a point may be
+            rounded back to the levels it came from; otherwise only rows that a person can hand in are tried.
+    """
+
+    title: ClassVar[str] = "worst-case posterior odds of samples around the boundary, any model"
+    paper: ClassVar[str] = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
+    needs_grad: ClassVar[bool] = False
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise delta_plus, give more data, or try NearestNeighbor"
+
+    e_op: float = 0.5
+    e_pe: float = 0.5
+    delta_plus: float = 0.2
+    sigma: float = 1.0
+    samples: int = 200
+    neighbors: int = 1000
+    scan: int = 100
+    radius: float = 0.2
+    steps: int = 500
+    relaxed: bool = False
+
+    def check(self, model: Model) -> None:
+        need(self.e_op >= 0 and self.e_pe >= 0, f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
+        need(self.delta_plus >= 0, f"delta_plus must be 0 or more, got {self.delta_plus}")
+        need(self.sigma > 0, f"sigma must be positive, got {self.sigma}")
+        need(self.radius > 0, f"radius must be positive, got {self.radius}")
+        need(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
+        need(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
+        columns, width = self.data_.shape[1], model.schema.width
+        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Remember the data, encoded, without repeats."""
+        self.check_kind(model)
+        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+        need(len(x) > 0, "RBR needs at least one data row")
+        self.data_: Tensor = untyped("torch").unique(x, dim=0)
+        with model.borrowed():
+            self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        edge = self._boundary(query)
+        answer = query.reach.project(query.x)
+        rows = edge.isfinite().all(1).nonzero().squeeze(1)
+        size = ROW_BLOCK * max(1, CELLS // (ROW_BLOCK * self.samples * query.x.shape[1]))
+        for part in chunks(rows, size):
+            # Filled up with copies of the last row: the same row then gets the same bits in any company.
+            full = torch.cat([part, part[-1:].repeat(-len(part) % ROW_BLOCK)])
+            some = query[full]
+            answer[part] = some.reach.project(self._minimise(some, edge[full]))[: len(part)]
+        return answer
+
+    # ---- (1) the boundary
+
+    def _boundary(self, query: Query) -> Tensor:
+        """x_b (n, d); NaN in rows that no data row shows the way."""
+        edge = torch.full_like(query.x, math.nan)
+        data = self.data_.to(query.x.dtype)
+        for label in range(query.goal.k):
+            rows = (query.goal.label == label).nonzero().squeeze(1)
+            if not len(rows):
+                continue
+            fits = query.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(self.scores_)
+            m = min(self.neighbors, int(fits.sum()))
+            if not m:
+                continue
+            size = max(1, CELLS // max(m * AT_ONCE * data.shape[1], int(fits.sum())))
+            for part in chunks(rows, size):
+                if query.clock.over():
+                    return edge
+                some = query[part]
+                edge[part] = self._nearest_flip(some, self._guides(some, data[fits], m))
+        return edge
+
+    def _guides(self, query: Query, data: Tensor, m: int) -> Tensor:
+        """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
+        near = torch.cdist(query.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
+        return query.reach.repeat(m).project(data[near].flatten(0, 1)).reshape(len(query), m, -1)
+
+    def _nearest_flip(self, query: Query, guides: Tensor) -> Tensor:
+        """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
+
+        Nearest before numbers are rounded; categories change half-way.
+        """
+        n, way = len(query), guides - query.x[:, None]
+        cut = query.reach.layout.one_hot & (not self.relaxed)
+        smooth, jump = (way.abs() * ~cut).sum(2, keepdim=True), (way.abs() * cut).sum(2, keepdim=True)  # (n, m, 1)
+        best, edge = query.x.new_full((n,), math.inf), torch.full_like(query.x, math.nan)
+        for t in chunks(_coarse_to_fine(self.scan).to(way.dtype) / self.scan, AT_ONCE):
+            far = smooth * t + jump * (t > 0.5)  # (n, m, k)
+            # What lies beyond the best so far is never asked for.
+            row, guide, at = (far < best[:, None, None]).nonzero(as_tuple=True)
+            if not len(row):
+                continue
+            some = query[row]
+            z = some.x + t[at, None] * way[row, guide]
+            z = z if self.relaxed else some.reach.project(z)
+            met = some.met(z)
+            if not met.any():
+                continue
+            row, far, z = row[met], far[row, guide, at][met], z[met]
+            best = best.scatter_reduce(0, row, far, "amin")
+            hit = (far == best[row]).nonzero().squeeze(1)
+            last = torch.full((n,), -1).scatter_reduce(0, row[hit], hit, "amax")  # of equals the last
+            new = (last >= 0).nonzero().squeeze(1)
+            edge[new] = z[last[new]]
+        return edge
+
+    # ---- (2) samples, and (3) projected gradient
+
+    def _minimise(self, query: Query, edge: Tensor) -> Tensor:
+        x = query.x
+        points = around(query, edge, self.radius, self.samples)
+        many = query[torch.arange(len(x)).repeat_interleave(self.samples)]
+        pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
+        room = row_norm(edge - x, 1) + self.delta_plus
+        kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
+        z = best = edge
+        lowest, stale = x.new_full((len(x),), math.inf), torch.zeros(len(x), dtype=torch.int64)
+        rows, out, done = torch.arange(len(x)), edge.clone(), torch.zeros(len(x), dtype=torch.bool)
+        for _ in query.steps(self.steps):
+            J, g = odds(z, points, pos, kernel)
+            better = (lowest - GAIN > J) & ~done  # a row that has stopped stays, whatever the others do
+            stale = torch.where(better, 0, stale + 1)
+            best, lowest = torch.where(better[:, None], z, best), torch.where(better, J, lowest)
+            z = into_ball(z - g / math.sqrt(1000), x, room)
+            z = query.reach.clamp(z)  # towards x in every column, so it stays in the ball
+            done |= stale >= PATIENCE
+            if int(done.sum()) * 2 > len(done):
+                out[rows] = best
+                on = (~done).nonzero().squeeze(1)
+                if not len(on):
+                    return out
+                rows, query, x, room, z = rows[on], query[on], x[on], room[on], z[on]
+                points, pos, best, lowest = points[on], pos[on], best[on], lowest[on]
+                stale, done = stale[on], done[on]
+        out[rows] = best
+        return out
+
+
+def _coarse_to_fine(scan: int) -> Tensor:
+    """1 .. scan, first those that many powers of two divide: a few far apart soon give a good bound."""
+    return torch.tensor(sorted(range(1, scan + 1), key=lambda i: (-min(i & -i, scan // 8), i)))
+
+
+def around(query: Query, center: Tensor, radius: float, samples: int) -> Tensor:
+    """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
+    n, d = center.shape
+    way = unit(query.random.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
+    r = radius * query.random.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
+    return center[:, None] + r[..., None] * way
+
+
+def into_ball(z: Tensor, x: Tensor, radius: Tensor) -> Tensor:
+    """Nearest point (l2) to each row of z with |z - x|_1 <= radius: shrink all columns by the same amount."""
+    size = (z - x).abs()
+    high, _ = size.sort(1, descending=True)
+    count = torch.arange(1, z.shape[1] + 1, dtype=z.dtype)
+    over = (high.cumsum(1) - radius[:, None]) / count  # the amount, if only the largest `count` columns stay
+    keep = (high > over).sum(1, keepdim=True).clamp_min(1)
+    amount = over.gather(1, keep - 1).clamp_min(0)
+    return x + (z - x).sign() * (size - amount).clamp_min(0)
+
+
+def odds(z: Tensor, points: Tensor, pos: Tensor, kernel: "Kernels") -> tuple[Tensor, Tensor]:
+    """J (n,) at rows z (n, d), and its gradient (n, d)."""
+    way = z[:, None] - points  # (n, m, d)
+    c = way.square().sum(2).sqrt()
+    (op, op_slope), (pe, pe_slope) = kernel.op(c), kernel.pe(c)
+    neg_log, pos_log = (-op).masked_fill(pos, -math.inf), pe.masked_fill(~pos, -math.inf)
+    # Without samples of one kind there are no odds; the other kind alone still says where to go.
+    some_neg, some_pos = (~pos).any(1), pos.any(1)
+    top = torch.where(some_neg, torch.logsumexp(neg_log, 1), 0.0)
+    bottom = torch.where(some_pos, torch.logsumexp(pos_log, 1), 0.0)
+    share_neg = torch.where(some_neg[:, None], torch.softmax(neg_log, 1), 0.0)
+    share_pos = torch.where(some_pos[:, None], torch.softmax(pos_log, 1), 0.0)
+    pull = -(share_neg * op_slope + share_pos * pe_slope) / c.clamp_min(torch.finfo(z.dtype).tiny)
+    return top - bottom, (pull[..., None] * way).sum(1)
+
+
+# ---- the inner problems
+
+
+class Inner(NamedTuple):
+    """The optimum of an inner problem at given c: value and slope by c."""
+
+    value: Tensor
+    slope: Tensor
+
+
+def f_op(c: Tensor, v1: Tensor, v2: Tensor, s: float, p: int) -> Tensor:
+    """What F_op minimises."""
+    return torch.log(v2 + s) + (c - v1).square() / (2 * (v2 + s).square()) + (p - 1) * math.log(s)
+
+
+def f_pe(c: Tensor, u1: Tensor, u2: Tensor, s: float, p: int, e: float) -> Tensor:
+    """What F_pe minimises."""
+    rest = (1e-6 + e * e - p * u1.square() - u2.square()).clamp_min(0)
+    others = (p - 1) * torch.log(torch.sqrt(rest / max(p - 1, 1)) + s)
+    return -torch.log(u2 + s) - (c + math.sqrt(p) * u1).square() / (2 * (u2 + s).square()) - others
+
+
+def optimistic(c: Tensor, e: float, s: float, p: int) -> Inner:
+    """F_op: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a search over v_2."""
+
+    def at(v2: Tensor) -> tuple[Tensor, Tensor]:
+        v1 = torch.minimum(c[:, None], (e * e - v2.square()).clamp_min(0).sqrt())
+        return f_op(c[:, None], v1, v2, s, p), v1
+
+    low, high = torch.zeros_like(c), torch.full_like(c, e)
+    v2 = low
+    for zoom in range(ZOOMS):
+        grid = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, FINE if zoom else 8 * COARSE, dtype=c.dtype)
+        v2 = grid.gather(1, at(grid)[0].argmin(1, keepdim=True)).squeeze(1)
+        step = (high - low) / (grid.shape[1] - 1)
+        low, high = (v2 - step).clamp(0, e), (v2 + step).clamp(0, e)
+    value, v1 = at(v2[:, None])
+    return Inner(value.squeeze(1), (c - v1.squeeze(1)) / (v2 + s).square())
+
+
+def pessimistic(c: Tensor, e: float, s: float, p: int) -> Inner:
+    """F_pe: a search over the length r and the angle t of u = r (cos t, sin t)."""
+    low = c.new_zeros(len(c), 2)
+    most = c.new_tensor([e / math.sqrt(p), math.pi / 2])
+    high = most.expand_as(low)
+    best = low
+    for zoom in range(ZOOMS):
+        size = FINE if zoom else COARSE
+        line = torch.linspace(0, 1, size, dtype=c.dtype)
+        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(line, line)  # (n, size^2, 2)
+        r, t = grid.unbind(2)
+        at = f_pe(c[:, None], r * t.cos(), r * t.sin(), s, p, e).argmin(1)
+        best = grid[torch.arange(len(c)), at]
+        step = (high - low) / (size - 1)
+        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
+    u1, u2 = best[:, 0] * best[:, 1].cos(), best[:, 0] * best[:, 1].sin()
+    return Inner(f_pe(c, u1, u2, s, p, e), -(c + math.sqrt(p) * u1) / (u2 + s).square())
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A function of c by its values and slopes at nodes of c."""
+
+    sigma: float
+    nodes: Tensor
+    values: Tensor
+    slopes: Tensor
+
+    def __call__(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and slope at c, by the cubic piece between the two nodes around it."""
+        i = (torch.log1p(c / self.sigma) * DENSITY).to(torch.int64).clamp(0, NODES - 2)
+        start = self.nodes[i]
+        h = self.nodes[i + 1] - start
+        t = (c - start) / h
+        f0, g0, g1 = self.values[i], self.slopes[i] * h, self.slopes[i + 1] * h
+        rise = self.values[i + 1] - f0
+        a, b = g0 - rise, rise - g1
+        bend = a * (1 - t) + b * t
+        value = f0 + t * rise + t * (1 - t) * bend
+        slope = rise + (1 - 2 * t) * bend + t * (1 - t) * (b - a)
+        return value, slope / h
+
+
+class Kernels(NamedTuple):
+    """F_op and F_pe for all c."""
+
+    op: Curve
+    pe: Curve
+
+
+@cache
+def kernels(e_op: float, e_pe: float, sigma: float, p: int, dtype: torch.dtype) -> Kernels:
+    """Both inner problems solved at the nodes."""
+    c = sigma * torch.expm1(torch.arange(NODES, dtype=torch.float64) / DENSITY)
+
+    def curve(found: list[Inner]) -> Curve:
+        value, slope = torch.cat([f.value for f in found]), torch.cat([f.slope for f in found])
+        return Curve(sigma, c.to(dtype), value.to(dtype), slope.to(dtype))
+
+    parts = chunks(c, 256)
+    return Kernels(
+        curve([optimistic(part, e_op, sigma, p) for part in parts]),
+        curve([pessimistic(part, e_pe, sigma, p) for part in parts]),
+    )

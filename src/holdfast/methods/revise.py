@@ -1,0 +1,86 @@
+"""REVISE: gradient descent in the latent space of a VAE, so that answers look like data.
+
+    minimise over z    softplus(margin - gap(dec(z))) + lam * distance(dec(z), x)        from z = enc(x)
+
+    distance  norm = 1    sum_j w_j |dec(z)_j - x_j|
+              norm = 2    sum_j w_j (dec(z)_j - x_j)^2
+
+Joshi et al. 2019, by Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot
+change. Categories are mixtures of levels while z moves; the row that is judged, and kept if it is the cheapest success
+so far, is the nearest one that a person can hand in.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.methods._autoencoder import Autoencoder
+from holdfast.methods.descent import Cheapest, Descent, Walk
+from holdfast.methods.latent_search import LatentMethod
+from holdfast.models.base import Model
+from holdfast.problem import Query, need
+
+LANES = 32  # numbers that exp and the like handle as one at most; the remainder may differ in the last bit
+
+
+@dataclass(eq=False, repr=False)
+class REVISE(LatentMethod):
+    """Gradient descent on a loss plus a distance, over latent codes.
+
+    Args:
+        lam: weight of the distance.
+        norm: 1, or 2 (squared): what pulls back.
+        lr, steps: step size and number of steps.
+        kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
+    """
+
+    title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"
+    paper: ClassVar[str] = "Joshi et al. 2019 (REVISE)"
+    regression: ClassVar[bool] = True
+    advice: ClassVar[str] = "raise steps, lower lam, or try NearestNeighbor"
+
+    lam: float = 0.1
+    norm: Literal[1, 2] = 1
+    lr: float = 0.05
+    steps: int = 500
+
+    def check(self, model: Model) -> None:
+        super().check(model)
+        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        need(self.lr > 0, f"lr must be positive, got {self.lr}")
+        need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+
+    def search(self, query: Query) -> Tensor:
+        n, how = len(query), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
+        query = query[torch.arange(n + -n % LANES).clamp_max(n - 1)]
+        walk, best, p = LatentWalk(how, query, self.autoencoder_), Cheapest(query, self.norm), query.x
+        for t in query.steps(self.steps + 1):
+            p, u = walk.advance(query, t)
+            best.see(p, u)
+        return best.done(p)[0][:n]
+
+
+class LatentWalk(Walk):
+    """The same walk as that of `Descent`, over codes."""
+
+    def __init__(self, how: Descent, query: Query, net: Autoencoder) -> None:
+        super().__init__(how, query, how.lam)
+        self.net, self.z = net, net.encode(query.x).contiguous()
+        self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
+        self.far = self.z.new_tensor(torch.inf)
+
+    def advance(self, query: Query, t: int) -> tuple[Tensor, Tensor]:
+        """Move all codes once; the reachable rows they stood for, and how far these are from the goal (below 0: met).
+
+        The gradient is that at the decoded rows, which need not be reachable.
+        """
+        y, to_code = self.net.decode_vjp(self.z, query.x)
+        y = y.to(query.x.dtype)
+        p = query.reach.project(y)
+        u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
+        _, v, pull = query.model.shortfall(y, query.goal, self.level, self.soft)
+        self._move(to_code(self._gradient(query, y, v, pull)).contiguous(), t, -self.far, self.far)
+        return p, u

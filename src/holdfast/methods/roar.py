@@ -1,0 +1,248 @@
+"""ROAR: answers for the worst model near the present one.
+
+    minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)  +  lam * distance(z, x)
+
+w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the opposite sign
+where class 0 is wanted. The model's own weights if it is one Linear layer, else a plane fitted around each row
+by LIME (`robust/lime.py`). The loss falls with the gap, so the inner maximum has a closed form:
+
+    norm = "linf"    dw = -D sign(z),                       db = -D
+    norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1),    for |w|_2 = 1
+
+Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of the loss with
+(dw, db) held still; both are found anew at every step, always from the original w and b.
+
+Upadhyay, Joshi and Lakkaraju 2021. `ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with
+the exact inner maximum in place of one random sign step, and without letting the shifts of all steps add up.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import row_norm
+from holdfast.explainer import Explainer
+from holdfast.methods._local_linear import Plane, fit_planes, shares_of
+from holdfast.models.base import Model
+from holdfast.problem import Query, need
+
+Ball = Literal["linf", "l2"]
+Optimizer = Literal["adam", "rmsprop", "sgd"]
+
+
+@dataclass(eq=False, repr=False)
+class ROAR(Explainer):
+    """Gradient descent against the worst shift of a linear score's weights.
+
+    Args:
+        delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2 = 1).
+        lam: weight of the distance.
+        norm: "linf" or "l2": the ball of the shifts.
+        distance: 1, or "mse" (the mean square): what pulls back.
+        linear: "auto" uses the weights of a model that is one Linear layer, and planes by LIME for all others;
+            "lime" uses planes for every model.
+        relax: "box" moves each level of a category freely between 0 and 1, "softmax" keeps their sum at 1.
+        optimizer: "adam", "rmsprop" or "sgd"; the state belongs to each row alone.
+        lr, steps, tolerance: step size, most steps, and the change of the loss below which a row stops.
+        rounds: rows without an answer start again with `lam` halved, this many times in all.
+        samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
+            range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
+    """
+
+    title: ClassVar[str] = "descent against the worst shift of a linear score's weights, any model"
+    paper: ClassVar[str] = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
+    needs_grad: ClassVar[bool] = False
+    needs_data: ClassVar[bool] = True
+    advice: ClassVar[str] = "lower delta or lam, raise rounds or noise, or try NearestNeighbor"
+
+    delta: float = 0.1
+    lam: float = 0.1
+    norm: Ball = "linf"
+    distance: Literal[1, "mse"] = 1
+    linear: Literal["auto", "lime"] = "auto"
+    relax: Literal["box", "softmax"] = "box"
+    optimizer: Optimizer = "adam"
+    lr: float = 0.05
+    steps: int = 500
+    tolerance: float = 1e-4
+    rounds: int = 5
+    samples: int = 5000
+    noise: float = 0.1
+    kernel: float = 0.75
+    ridge: float = 1.0
+    intercept: bool = True
+
+    @classmethod
+    def lime(cls, **settings: Any) -> "ROAR":
+        """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of RMSprop."""
+        base: dict[str, Any] = {"linear": "lime", "intercept": False, "relax": "softmax", "distance": "mse"}
+        base |= {"lam": 0.5, "optimizer": "rmsprop", "lr": 0.1, "steps": 50, "tolerance": 0.0, "rounds": 1}
+        return cls(**(base | settings))
+
+    def check(self, model: Model) -> None:
+        need(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")
+        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        need(self.norm in ("linf", "l2"), f"norm must be 'linf' or 'l2', got {self.norm!r}")
+        need(self.distance in (1, "mse"), f"distance must be 1 or 'mse', got {self.distance!r}")
+        need(self.linear in ("auto", "lime"), f"linear must be 'auto' or 'lime', got {self.linear!r}")
+        need(self.relax in ("box", "softmax"), f"relax must be 'box' or 'softmax', got {self.relax!r}")
+        need(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
+        need(self.lr > 0, f"lr must be positive, got {self.lr}")
+        need(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
+        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
+        need(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
+        columns, width = len(self.shares_), model.schema.width
+        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Count how often each level of each category occurs."""
+        self.check_kind(model)
+        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+        need(len(x) > 0, "ROAR needs at least one data row")
+        self.shares_: Tensor = shares_of(x, model.schema.layout(model.dtype))
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        score = self._score(query)
+        answer = self._descend(query, score, self.lam)
+        for r in range(1, self.rounds):
+            rest = (~query.met(answer)).nonzero().squeeze(1)
+            if not len(rest) or query.clock.over():
+                break
+            answer[rest] = self._descend(query[rest], score[rest], self.lam / 2**r)
+        return answer
+
+    def _score(self, query: Query) -> "Score":
+        """The gap as a linear function: exactly where the model is one, else by planes around each row."""
+        exact = exact_weights(query.model) if self.linear == "auto" else None
+        if exact is not None:
+            return Score(None, *exact, shifts_b=True)
+        plane = fit_planes(
+            query, self.shares_, samples=self.samples, noise=self.noise, kernel=self.kernel, ridge=self.ridge,
+            intercept=self.intercept,
+        )  # fmt: skip
+        return Score(plane, None, None, shifts_b=self.intercept)
+
+    def _descend(self, query: Query, score: "Score", lam: float) -> Tensor:
+        """One run for all rows; a row whose loss has settled stays where it is."""
+        z, relax = query.reach.clamp(query.x), Relax(query, self.relax == "softmax")
+        memory = Memory(z, self.optimizer, self.lr)
+        last, on = z.new_full((len(z), 1), math.inf), torch.ones(len(z), 1, dtype=torch.bool)
+        for _ in query.steps(self.steps):
+            p = relax(z)
+            loss, grad = self.worst_loss(query, score, p, lam)
+            on &= (last - loss).abs() >= self.tolerance
+            if not on.any():
+                break
+            z, last = torch.where(on, relax.clamp(memory.step(z, relax.pull(p, grad))), z), loss
+        return query.reach.project(relax(z))
+
+    def worst_loss(self, query: Query, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+        """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
+        plane = score.at(query, z)
+        w, b = plane.w, plane.b[:, None]
+        if self.norm == "l2":
+            size = row_norm(w, 2)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
+            w, b = w / size, b / size
+        dw, db = worst_shift(z, self.delta, self.norm, shifts_b=score.shifts_b)
+        short = query.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
+        away, weight = z - query.x, query.reach.weights * lam
+        if self.distance == 1:
+            far, back = away.abs() * weight, away.sign() * weight
+        else:
+            weight = weight / z.shape[1]
+            far, back = away.square() * weight, 2 * away * weight
+        loss = torch.nn.functional.softplus(short) + far.sum(1, keepdim=True)
+        return loss, back - torch.sigmoid(short) * (w + dw)
+
+
+def worst_shift(
+    z: Tensor, delta: float, norm: Ball, *, shifts_b: bool = True, target: int = 1
+) -> tuple[Tensor, Tensor]:
+    """The shift dw (n, d), db (n, 1) of a linear score that hurts most at rows z, if class `target` is wanted."""
+    one = torch.ones_like(z[:, :1]) if shifts_b else torch.zeros_like(z[:, :1])
+    away = -delta if target == 1 else delta
+    if norm == "linf":
+        return away * z.sign(), away * one
+    length = torch.sqrt(z.square().sum(1, keepdim=True) + one).clamp_min(torch.finfo(z.dtype).tiny)
+    return away * z / length, away * one / length
+
+
+def exact_weights(model: Model) -> tuple[Tensor, Tensor] | None:
+    """Weights (k, d) and biases (k,) of the scores, if the borrowed model is a single Linear layer."""
+    engine = model.engine
+    if engine is None or len(engine.weights) > 1:
+        return None
+    w, b = engine.weights[0]
+    return (torch.cat([torch.zeros_like(w), w]), torch.cat([torch.zeros_like(b), b])) if len(w) == 1 else (w, b)
+
+
+@dataclass(frozen=True)
+class Score:
+    """The gap as a linear function: one plane per row, or the weights of all classes."""
+
+    plane: Plane | None
+    weights: Tensor | None  # (k, d) of a linear model, and
+    biases: Tensor | None  # (k,)
+    shifts_b: bool  # does the worst case shift b too?
+
+    def __getitem__(self, rows: Tensor) -> "Score":
+        return Score(self.plane[rows] if self.plane else None, self.weights, self.biases, self.shifts_b)
+
+    def at(self, query: Query, z: Tensor) -> Plane:
+        """The plane at rows z; with more than two classes it depends on which class is next best there."""
+        if self.plane is not None:
+            return self.plane
+        assert self.weights is not None
+        assert self.biases is not None
+        scores = query.model(z)
+        gap, slope = query.goal.gap_and_slope(scores)  # (n,), (n, k)
+        # Not as a matrix product: that may add in another order in another batch.
+        w, b = (slope[..., None] * self.weights).sum(1), (slope * self.biases).sum(1)
+        return Plane(w, b if query.goal.is_lead else b + gap - (slope * scores).sum(1))
+
+
+class Relax:
+    """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
+
+    def __init__(self, query: Query, softmax: bool) -> None:
+        reach, self.layout, self.softmax = query.reach, query.reach.layout, softmax
+        free = self.layout.one_hot & softmax
+        self.open = (reach.hi > 0).to(query.x.dtype)
+        # What goes into a softmax has no limits.
+        self.lo, self.hi = reach.lo.masked_fill(free, -math.inf), reach.hi.masked_fill(free, math.inf)
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.layout.softmax(z, self.open) if self.softmax else z
+
+    def clamp(self, z: Tensor) -> Tensor:
+        return torch.clamp(z, self.lo, self.hi)
+
+    def pull(self, p: Tensor, grad: Tensor) -> Tensor:
+        """The gradient by z from that by p = relax(z)."""
+        return self.layout.softmax_pull(p, grad) if self.softmax else grad
+
+
+class Memory:
+    """The optimiser's state, one row each."""
+
+    def __init__(self, z: Tensor, optimizer: Optimizer, lr: float) -> None:
+        self.optimizer, self.lr, self.count = optimizer, lr, 0
+        self.m, self.v = torch.zeros_like(z), torch.zeros_like(z)
+
+    def step(self, z: Tensor, g: Tensor) -> Tensor:
+        self.count += 1
+        if self.optimizer == "sgd":
+            return z - self.lr * g
+        if self.optimizer == "rmsprop":
+            self.v.mul_(0.99).addcmul_(g, g, value=0.01)
+            return z - self.lr * g / (self.v.sqrt() + 1e-8)
+        self.m.lerp_(g, 0.1)
+        self.v.mul_(0.999).addcmul_(g, g, value=0.001)
+        m, v = self.m / (1 - 0.9**self.count), self.v / (1 - 0.999**self.count)
+        return z - self.lr * m / (v.sqrt() + 1e-8)

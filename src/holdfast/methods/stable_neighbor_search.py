@@ -1,0 +1,267 @@
+"""Stable Neighbor Search: move each answer to a nearby point that retrained models accept too.
+
+Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep Models", ICLR 2022, Definition 5:
+
+    maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )        p_y: probability of the answer's class y
+    subject to        |z - x0| <= radius,  argmax p(z) = y,  z reachable
+
+x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's; after each
+the point returns to the ball and to what the person can reach. A row with no acceptable move keeps x0.
+
+With a bank the objective is the mean over the model and the models of the bank, and a row stops as soon as each
+of them gives y the probability `enough`: it pays for what the models disagree about, and no more. Answers found
+with a bank may not be certified with the same models.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, cast
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import ROW_BLOCK, chunks, clip_norm, row_norm
+from holdfast.errors import ModelError
+from holdfast.explainer import Explainer
+from holdfast.methods._path_integral import Path, Value, path_value, stack_value
+from holdfast.methods.min_cost import MinCost
+from holdfast.models.base import Model
+from holdfast.problem import SLACK, Query, need
+from holdfast.retraining.bank import ModelBank
+from holdfast.target import Target
+
+CELLS = 1 << 19  # hidden values of all points on the lines: what stays in a core's cache
+EVERY = 10  # steps between looks at which rows are done
+# Multiples of the typical distance of data from the boundary: how deep the ball reaches.
+DEPTH, DEPTH_WITH_BANK = 2.0, 8.0
+# The same of the length of the data's range, where no data were given to measure that distance.
+OF_RANGE, OF_RANGE_WITH_BANK = 0.05, 0.2
+SWITCH = 1.5  # a category that takes another level moves by the root of 2: less, and none could
+
+
+class OfStart:
+    """A trait that a wrapper takes from the method it wraps."""
+
+    def __init__(self, name: str, alone: Any) -> None:
+        self.name, self.alone = name, alone
+
+    def __get__(self, wrapper: Any, kind: type) -> Any:
+        return self.alone if wrapper is None else getattr(wrapper.first, self.name, self.alone)
+
+
+@dataclass(eq=False, repr=False)
+class StableNeighborSearch(Explainer):
+    """The answers of another method, moved by at most `radius` to where retrained models agree.
+
+    Args:
+        start: the method whose answers are moved; None takes MinCost(norm=2).
+        radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from the boundary
+            (eight times with a bank, where rows stop on their own) if `fit` was given data, and else a share of
+            the range of the data that the schema knows.
+        bank: retrained models to agree with the model.
+        enough: with a bank, the probability that each model must give.
+        steps, points: steps of the ascent, and points on each line.
+        step_size: length of a step; None takes 2 radius / steps.
+        baseline: where the lines start, in encoded units: one number, or one per encoded column.
+        noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
+        keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
+        end: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
+    """
+
+    title: ClassVar[str] = "another method's answers, moved to where retrained models agree"
+    paper: ClassVar[str] = "Black et al. 2022"
+    advice: ClassVar[str] = "the method it starts from found none: try another start"
+    needs_data: ClassVar[Any] = OfStart("needs_data", False)
+    uses_data: ClassVar[bool] = True
+    answers: ClassVar[Any] = OfStart("answers", 1)
+
+    start: Explainer | None = None
+    radius: float | Literal["auto"] = "auto"
+    bank: ModelBank | None = None
+    enough: float = 0.75
+    steps: int = 200
+    points: int = 10
+    step_size: float | None = None
+    baseline: float | tuple[float, ...] = 0.0
+    noise: float = 0.0
+    keep: Literal["best", "last"] = "best"
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if hasattr(self.baseline, "tolist"):  # an array or a tensor
+            self.baseline = tuple(cast(Any, self.baseline).tolist())
+
+    @property
+    def first(self) -> Explainer:
+        """The method whose answers are moved."""
+        return MinCost(norm=2) if self.start is None else self.start
+
+    def check(self, model: Model) -> None:
+        given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
+        need(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
+        need(self.steps >= 0 and self.points >= 1, "steps must be at least 0 and points at least 1")
+        need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
+        need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
+        need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
+        need(0 < self.enough < 1, f"enough must lie between 0 and 1, got {self.enough}")
+        need(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
+        many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
+        width = model.schema.width
+        need(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
+        if self.bank is not None:
+            need(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
+            self.bank.check_fits(model)
+            if any(shelf.networks is None for shelf in self.bank.shelves):
+                raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
+        self.first.check_call(model)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Only the start may need data; the radius does without."""
+        return self.first.is_fitted
+
+    @property
+    def searched(self) -> frozenset[str]:
+        """The models of the bank: they have helped to find the answers and may not certify them."""
+        return self.first.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
+
+    @property
+    def signatures(self) -> tuple[tuple[float, ...], ...]:
+        mine = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
+        return (*self.first.signatures, *mine)
+
+    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+        """Fit the method it starts from, and measure how far data typically are from the boundary."""
+        self.check_kind(model)
+        self.first.fit(X, model)
+        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
+        need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
+        if model.has_grad:
+            self.depth_ = typical_distance(model, x)
+        return self
+
+    def search(self, query: Query) -> Tensor:
+        m = self.answers
+        found = self.first.search(query).reshape(len(query) * m, -1)
+        many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
+        x0 = torch.where(found.isfinite().all(1, keepdim=True), many.reach.project(found), many.x)
+        rows = many.met(x0).nonzero().squeeze(1)
+        out = x0.clone()
+        for part in chunks(rows, self._together(query.model)):
+            # Filled up with copies of the last row: the same row then gets the same bits in any company.
+            full = _filled(part)
+            out[part] = self._refine(many[full], x0[full], self._radius(query))[: len(part)]
+        return out.reshape(len(query), m, -1) if m > 1 else out
+
+    def _radius(self, query: Query) -> float:
+        if self.radius != "auto":
+            return float(self.radius)
+        guided, at = self.bank is not None, query.reach.layout
+        if hasattr(self, "depth_"):
+            radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
+        else:
+            radius = (OF_RANGE_WITH_BANK if guided else OF_RANGE) * at.diagonal
+        return max(radius, SWITCH) if at.groups.numel() else radius
+
+    def _together(self, model: Model) -> int:
+        """How many rows to move at once."""
+        engine = model.engine
+        width = max((len(w) for w, _ in engine.weights), default=64) if engine else 64
+        models = 1 + (len(self.bank) if self.bank is not None else 0)
+        return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.points * width))
+
+    def _value(self, query: Query, y: Tensor, path: Path) -> Any:
+        """One pass over the model and the bank."""
+        base = path_value(query.model, y, path)
+        if self.bank is None:
+            return base
+        others = [
+            (shelf.dtype, stack_value(shelf.networks, y, Path(*[v.to(shelf.dtype) for v in path])))
+            for shelf in self.bank.shelves
+            if shelf.networks is not None
+        ]
+
+        def value(z: Tensor) -> Value:
+            total, least, slope, scores = base(z)
+            for dtype, other in others:
+                more = Value(*[v.to(z.dtype) for v in other(z.to(dtype))])
+                total, slope = total + more.total, slope + more.slope
+                least = torch.minimum(least, more.least)
+            return Value(total, least, slope, scores)
+
+        return value
+
+    def _refine(self, query: Query, x0: Tensor, radius: float) -> Tensor:
+        """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
+        size = self.step_size or 2 * radius / max(self.steps, 1)
+        path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.points, self.end)
+        y, out = query.model(x0).argmax(1), x0.clone()
+        z = x0
+        rows, value = torch.arange(len(x0)), self._value(query, y, path)
+        best, highest = x0, x0.new_full((len(x0),), -torch.inf)
+        done = torch.zeros(len(x0), dtype=torch.bool)
+        for i in range(self.steps + 1):
+            p = self._hand_in(query, z, x0, radius)
+            J, least, g, scores = value(p)
+            ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
+            if self.bank is not None:
+                agreed = ok & (least >= self.enough)
+                best, done = torch.where(agreed[:, None], p, best), done | agreed  # the first such point is kept
+                ok &= ~agreed
+            if self.keep == "best":
+                ok &= highest <= J  # the later of equals: J is rounded to 1 long before the slope to 0
+                highest = torch.where(ok, J, highest)
+            if i or self.keep == "best":
+                best = torch.where(ok[:, None], p, best)
+            if i == self.steps or (i and query.clock.over()):
+                break
+            move = size * direction(g * query.reach.movable)
+            if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
+                move += self.noise * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
+            z = query.reach.clamp(x0 + clip_norm(z + move - x0, radius))
+            if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
+                out[rows] = best
+                stay = (~done).nonzero().squeeze(1)
+                if not len(stay):
+                    return out
+                stay = _filled(stay)
+                rows, query, y = rows[stay], query[stay], y[stay]
+                x0, z, best, highest, done = x0[stay], z[stay], best[stay], highest[stay], done[stay]
+                value = self._value(query, y, path)
+        out[rows] = best
+        return out
+
+    def _hand_in(self, query: Query, z: Tensor, x0: Tensor, radius: float) -> Tensor:
+        """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
+        if query.reach.is_box:
+            return z
+        p = query.reach.project(z)
+        outside = row_norm(p - x0, 2) > radius * (1 + 1e-6)
+        return torch.where(outside[:, None], x0, p)
+
+
+def _filled(rows: Tensor) -> Tensor:
+    """Row numbers, the last one repeated up to whole blocks."""
+    return torch.cat([rows, rows[-1:].repeat(-len(rows) % ROW_BLOCK)])
+
+
+def direction(g: Tensor) -> Tensor:
+    """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would vanish."""
+    tiny = torch.finfo(g.dtype).tiny
+    g = g / g.abs().amax(1, keepdim=True).clamp_min(tiny)
+    return g / row_norm(g, 2).clamp_min(tiny)[:, None]
+
+
+def typical_distance(model: Model, x: Tensor) -> float:
+    """The median over rows of |gap| / |gradient of the gap|: how far they are from the boundary, if it were flat."""
+    out = list[Tensor]()
+    with model.borrowed():
+        for part in chunks(x, 1 << 14):
+            goal = Target(None).bind(model, model(part))
+            gap, _, pull = model.shortfall(part, goal, 0.0)
+            slope = row_norm(pull(torch.ones_like(gap)), 2)
+            out.append(gap.squeeze(1).abs() / slope.clamp_min(torch.finfo(x.dtype).tiny))
+    distance = torch.cat(out)
+    distance = distance[distance.isfinite()]
+    need(len(distance) > 0, "no data row has a slope to measure; give a radius")
+    return float(distance.median())

@@ -1,0 +1,234 @@
+"""The single changes that are open to a person: of one feature, to the nearest value in another cell of it.
+
+A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts are a tree model's
+own thresholds, the answer is the same all over a cell, so the value nearest to the person's own is the only one worth
+trying; of a missing number, that nearest to what stands for it. Moves, pairs of a feature and a cell, are numbered
+through; a candidate is one of them for each feature.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.models.compiled.tree_leaves import Cells
+from holdfast.schema.encoding import Layout
+from holdfast.schema.feasible import Reach
+from holdfast.schema.feature import Array
+from holdfast.schema.rules import excess
+
+HAIR = 16  # last digits by which a value is put beyond a cut, so that writing it in the table cannot lose it
+
+
+@dataclass(frozen=True)
+class Moves:
+    """All moves of a schema: m of them, one for each cell of each feature that has cells."""
+
+    spans: list[tuple[int, int]]  # of each feature: its first move, and the one after its last
+    feature: Tensor  # (m,) place in `spans`
+    column: Tensor  # (m,) the encoded column it sets: of the number, or of the level
+    is_level: Tensor  # (m,)
+    first: Tensor  # (m,) the lowest and
+    last: Tensor  # (m,) the highest value of the cell that is worth taking, and
+    above: Tensor  # (m,) what lies
+    below: Tensor  # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
+    says: Tensor  # (m,) the encoded column that says whether the number is missing, or -1
+    gone: Tensor  # (m,) is this the cell of a missing number? Nobody can go there.
+    cells: list[Cells]  # of each feature
+
+    @staticmethod
+    def of(cells: list[Cells], layout: Layout, digit: Array) -> "Moves":
+        """Args:
+        cells: of the features that may change.
+        layout: the schema.
+        digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
+        """
+        spans, count = list[tuple[int, int]](), 0
+        feature, column, says, hot, gone = list[int](), list[int](), list[int](), list[bool](), list[bool]()
+        ends: list[Array] = []
+        for i, c in enumerate(cells):
+            spans.append((count, count + c.count))
+            count += c.count
+            feature += [i] * c.count
+            hot += [c.cuts is None] * c.count
+            column += range(c.at.start, c.at.stop) if c.cuts is None else [c.at.start] * c.count
+            says += [c.at.stop - 1 if c.has_gap else -1] * c.count
+            gone += [False] * (c.count - 1) + [c.has_gap]
+            level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
+            ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, layout, float(digit[c.at.start])))
+            ends += [np.array([[np.inf, -np.inf, np.inf, -np.inf]])] * c.has_gap
+        table = np.concatenate([np.zeros((0, 4)), *ends])
+        first, last, above, below = torch.tensor(table, dtype=layout.center.dtype).T.contiguous()
+        whole, flag = torch.int64, torch.bool
+        return Moves(
+            spans,
+            torch.tensor(feature, dtype=whole),
+            torch.tensor(column, dtype=whole),
+            torch.tensor(hot, dtype=flag),
+            first,
+            last,
+            above,
+            below,
+            torch.tensor(says, dtype=whole),
+            torch.tensor(gone, dtype=flag),
+            cells,
+        )
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """(features,) the first move of each."""
+        return torch.tensor([a for a, _ in self.spans], dtype=torch.int64)
+
+    @cached_property
+    def gaps(self) -> list[int]:
+        """The features that may be missing."""
+        return [i for i, c in enumerate(self.cells) if c.has_gap]
+
+    def within(self, z: Tensor) -> Tensor:
+        """(n, d) -> (n, features) the move that each feature's value belongs to."""
+        cells = [a + c.of(z) for (a, _), c in zip(self.spans, self.cells, strict=True)]
+        return torch.stack(cells, 1) if cells else z.new_zeros(len(z), 0, dtype=torch.int64)
+
+
+def _ends(cuts: Array, column: int, at: Layout, digit: float) -> Array:
+    """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
+    is not part of it) and ends; of a grid as far as rounding may take a value."""
+    tick, origin, center, scale = (float(v[column]) for v in (at.grid, at.origin, at.center, at.scale))
+    if tick > 0:
+        below = np.floor((cuts + origin) / tick + 1e-6)  # the last multiple that is not above the cut
+        up, down = (below + 1) * tick - origin, below * tick - origin
+        low, high = up - 1e-6 * tick, down + 1e-6 * tick
+    else:
+        hair = HAIR * digit * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
+        up, down = np.maximum(cuts + hair, np.nextafter(cuts, np.inf)), cuts - hair
+        thin = up[:-1] > down[1:]  # no room for hairs: as near to the cuts as can be
+        up[:-1][thin], down[1:][thin] = np.nextafter(cuts[:-1][thin], np.inf), cuts[1:][thin]
+        low, high = cuts, cuts
+    ends = [np.append(-np.inf, up), np.append(down, np.inf), np.append(-np.inf, low), np.append(high, np.inf)]
+    return np.stack(ends, 1)
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What the moves are to n people."""
+
+    moves: Moves
+    reach: Reach
+    home: Tensor  # (n, d) the person's own row, made reachable
+    own: Tensor  # (n, features) the moves that stay at home
+    value: Tensor  # (n, m) what the column becomes
+    price: Tensor  # (n, m) of the feature's change, weighted l1; inf where it cannot be reached
+    moved: Tensor  # (n, m) does it differ from the person's own value?
+    rest: Tensor  # (n,) price and
+    rest_moved: Tensor  # (n,) number of changes in features that have no moves: values that may not stay
+
+    @staticmethod
+    def of(moves: Moves, reach: Reach) -> "Offers":
+        at, x, home = reach.layout, reach.x, reach.project(reach.x)
+        column, own = moves.column, moves.within(home)
+        here = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
+        mine, stays = x[:, column], home[:, column]
+        lo, hi = reach.lo[:, column], reach.hi[:, column]
+        # A limit between the end of a cell and its first value worth taking is in the cell all the same.
+        fits = here | ((hi > moves.above) & (lo <= moves.below) & (moves.first <= moves.last))
+        lo, hi = torch.maximum(lo, torch.minimum(moves.first, hi)), torch.minimum(hi, torch.maximum(moves.last, lo))
+        value = torch.where(here, stays, torch.minimum(torch.maximum(mine, lo), hi))
+        value = torch.where(moves.is_level, 1.0, value)
+        moved = torch.where(moves.is_level, mine <= 0, value != mine)
+        price = torch.where(moves.is_level, 2.0 * (mine <= 0), (value - mine).abs())
+        if moves.gaps:
+            filled = (moves.says >= 0) & ~moves.gone & (x[:, moves.says] > 0.5)
+            moved, price = moved | filled, price + filled
+        price = at.weight[column] * price
+        asked = torch.zeros(at.features, dtype=torch.bool)
+        asked[at.owner[column]] = True
+        other = ~asked[at.owner]
+        forced = (home - x).abs() * at.weight * other
+        changed = at.per_feature(((home != x) & other).to(x.dtype)) > 0
+        return Offers(
+            moves,
+            reach,
+            home,
+            own,
+            value,
+            torch.where(fits, whole(price.double()), torch.inf),
+            moved,
+            whole(forced.double().sum(1)),
+            changed.sum(1),
+        )
+
+    def __len__(self) -> int:
+        return len(self.home)
+
+    def cost(self, person: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Moves taken (s, features) by people (s,) -> (s,) how many features change, and their price."""
+        price, moved = self.price[person[:, None], at], self.moved[person[:, None], at]
+        return moved.sum(1) + self.rest_moved[person], whole(price.sum(1)) + self.rest[person]
+
+    def singles(self, person: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature that is still at home:
+        how many features are changed then, the price, and whether it can be made."""
+        moves, own = self.moves, self.own[person]
+        count, price = (v[:, None] for v in self.cost(person, at))
+        left, stayed = (v[person].gather(1, own)[:, moves.feature] for v in (self.price, self.moved))
+        count = count + self.moved[person].long() - stayed.long()
+        price = price + self.price[person] - left
+        fits = (at == own)[:, moves.feature] & price.isfinite()
+        most = self.reach.layout.max_changes
+        return count, price, fits & (count <= most) if most else fits
+
+    def rows(self, person: Tensor, at: Tensor) -> Tensor:
+        """Moves taken (s, features) by people (s,) -> (s, d) rows."""
+        z, moves = self.home[person], self.moves
+        for a, b in moves.spans:
+            if moves.is_level[a]:
+                z[:, int(moves.column[a]) : int(moves.column[a]) + b - a] = 0.0
+        z[torch.arange(len(at))[:, None], moves.column[at]] = self.value[person[:, None], at]
+        for i in moves.gaps:
+            z[:, moves.cells[i].at.stop - 1] = moves.gone[at[:, i]].to(z.dtype)
+        return z
+
+    def after(self, z: Tensor, person: Tensor, move: Tensor) -> Tensor:
+        """Rows z (s, d) of people (s,) after one move (s,) each; overwrites them."""
+        owner, column = self.reach.layout.owner, self.moves.column[move]
+        z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
+        if self.moves.gaps:
+            told = (self.moves.says[move] >= 0).nonzero().squeeze(1)
+            z[told, self.moves.says[move[told]]] = self.moves.gone[move[told]].to(z.dtype)
+        return z.scatter_(1, column[:, None], self.value[person, move][:, None])
+
+    def keeps(self, person: Tensor, at: Tensor) -> Tensor:
+        """Moves taken (s, features) by people (s,) -> (s, m) which single change of them keeps the rules."""
+        layout, moves = self.reach.layout, self.moves
+        z, value = self.rows(person, at), self.value[person]
+        ok = torch.ones_like(value, dtype=torch.bool)
+        step = torch.where(moves.is_level, 0.0, value - z[:, moves.column])
+        number, says = layout.gaps
+        gone = (z[:, says] > 0.5).long()
+        filled = (moves.says >= 0) & ~moves.gone & (z[:, moves.says] > 0.5)
+        for (_, _, bound), weights, over in zip(layout.parts, layout.rules, excess(z, layout.parts).T, strict=True):
+            slack = 8 * torch.finfo(z.dtype).eps * (1 + bound.abs())
+            known = over[:, None] + step * weights[moves.column] <= slack
+            open_ = gone[:, weights[number] != 0].sum(1)[:, None] - (filled & (weights[moves.column] != 0)).long()
+            ok &= known | (open_ > 0)  # a rule about a number that is still missing cannot be broken
+        return ok
+
+
+def mended(reach: Reach, z: Tensor) -> Tensor:
+    """Rows z, and where they break a rule, the columns that have not changed moved so that it holds, if they can."""
+    kept = reach.keeps(z)
+    if bool(kept.all()):
+        return z
+    held = (z != reach.x) & reach.layout.in_rule
+    others = replace(reach, lo=torch.where(held, z, reach.lo), hi=torch.where(held, z, reach.hi))
+    return torch.where(kept[:, None], z, others.project(z))
+
+
+def whole(v: Tensor) -> Tensor:
+    """Rounded to 2^-28: sums of the same numbers in another order are then the same, and so are choices by them."""
+    return torch.round(v * 2.0**28) / 2.0**28

@@ -1,0 +1,129 @@
+"""What every single change of a candidate does to the lead of the wanted outcome, all of them at once.
+
+`ByLeaves` knows the leaves of a tree model (see `convert.leaves`). Let v_l be in how many features the candidate is
+outside the box of leaf l. Along feature j, all else as it is, the model is
+
+    sum over leaves l with v_l = [outside in j]  of  value_l * inside_j[l, cell],
+
+so one matrix product gives the scores of all cells of j: some hundred changes for the price of a few evaluations.
+`ByModel` asks any model about each change.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import chunks, pad_rows
+from holdfast.methods.tree_search.moves import Moves, Offers, whole
+from holdfast.models.base import Outputs, to_scores
+from holdfast.models.compiled.tree_leaves import Cells, Leaves
+from holdfast.problem import Query
+
+STATES = 256  # candidates at once: their tables stay in the cache
+ROWS = 1 << 15  # rows a model is asked about at once
+
+
+class Profile(ABC):
+    """The gaps of candidates of the people of a query after each single change."""
+
+    exact: ClassVar[bool]  # is the answer the same all over a cell?
+
+    def __init__(self, query: Query, offers: Offers) -> None:
+        self.query, self.offers = query, offers
+
+    @abstractmethod
+    def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
+        """(s, m) for the candidates `at` (s, features) of people (s,); -inf where a move is not `tried` (s, m)."""
+
+
+class Table:
+    """The leaves of a model, sorted by the features that may change: what `ByLeaves` looks things up in."""
+
+    def __init__(self, leaves: Leaves, chosen: list[int], outputs: Outputs) -> None:
+        """`chosen`: the features of the leaves that have moves."""
+        self.outputs: Outputs = outputs
+        self.leaves, self.k = leaves, leaves.value.shape[1]
+        outside = [(~inside).T.to(torch.uint8).contiguous() for inside in leaves.inside]  # (cells, leaves)
+        fixed = [i for i in range(len(outside)) if i not in chosen]
+        self.fixed: list[tuple[Cells, Tensor]] = [(leaves.features[i], outside[i]) for i in fixed]
+        self.outside = [outside[i] for i in chosen]
+        self.asks = [o.any(0).nonzero().squeeze(1) for o in self.outside]  # leaves that ask about the feature
+        self.here = [o[:, asks].contiguous() for o, asks in zip(self.outside, self.asks, strict=True)]
+        self.weights = [  # (asking leaves, cells * k)
+            ((1 - o.T.double())[:, :, None] * leaves.value[asks][:, None]).flatten(1).contiguous()
+            for o, asks in zip(self.here, self.asks, strict=True)
+        ]
+
+    def shut(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n, leaves) in how many of the features that cannot change a person is outside each box."""
+        out = torch.zeros(len(x), len(self.leaves.tree), dtype=torch.uint8)
+        for cells, outside in self.fixed:
+            out += outside[cells.of(x)]
+        return out
+
+
+class ByLeaves(Profile):
+    """Of a tree model."""
+
+    exact = True
+
+    def __init__(self, query: Query, offers: Offers, table: Table) -> None:
+        super().__init__(query, offers)
+        self.table, self.shut = table, table.shut(query.x)
+        one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+        straight = query.goal.k == 2 and query.goal.is_lead
+        self.sign = query.goal.gap(one.expand(len(query), 2)) if straight else None  # of a single output
+
+    def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
+        out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
+        for some in chunks(torch.arange(len(at)), STATES):
+            who, moves = person[some], tried.shape[1]
+            raw = self._raw(at[some], self.shut[who])  # (s, m, k)
+            if self.sign is not None and self.table.k == 1 and self.table.outputs == "logits":
+                gap = raw.squeeze(2) * self.sign[who, None]
+            else:
+                scores = to_scores(raw.flatten(0, 1), self.table.outputs)
+                gap = self.query.goal[who.repeat_interleave(moves)].gap(scores).view(-1, moves)
+            out[some] = torch.where(tried[some], whole(gap), -torch.inf)
+        return out
+
+    def _raw(self, at: Tensor, shut: Tensor) -> Tensor:
+        """(s, m, k) the model's outputs after each move."""
+        table, s = self.table, len(at)
+        spans = self.offers.moves.spans
+        cell = pad_rows(at - self.offers.moves.starts)
+        v = pad_rows(shut).clone()
+        for i, outside in enumerate(table.outside):
+            v += outside[cell[:, i]]
+        base = (v == 0).double() @ table.leaves.value + table.leaves.start  # (s, k)
+        out = torch.empty(len(v), spans[-1][1] if spans else 0, table.k, dtype=torch.float64)
+        everyone = torch.arange(len(v))
+        for i, (a, b) in enumerate(spans):
+            free = v.index_select(1, table.asks[i]) == table.here[i][cell[:, i]]
+            along = (free.double() @ table.weights[i]).view(len(v), b - a, table.k)
+            out[:, a:b] = along + (base - along[everyone, cell[:, i]])[:, None]
+        return out[:s] / table.leaves.share
+
+
+class ByModel(Profile):
+    """Of any model."""
+
+    exact = False
+
+    def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
+        out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
+        state, move = tried.nonzero(as_tuple=True)
+        z = self.offers.rows(person, at)
+        for some in chunks(torch.arange(len(state)), ROWS):
+            who, to = person[state[some]], move[some]
+            rows = self.offers.after(z[state[some]], who, to)
+            out[state[some], to] = whole(self.query.goal[who].gap(self.query.model(rows)).double())
+        return out
+
+
+def table_moves(cells: list[Cells], moves: Moves) -> list[int]:
+    """Places in `cells` that the moves, made of some of them, are about."""
+    columns = {int(moves.column[a]) for a, _ in moves.spans}
+    return [i for i, c in enumerate(cells) if c.at.start in columns]

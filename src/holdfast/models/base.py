@@ -1,0 +1,260 @@
+"""Models: a batch of rows in, a batch of class scores, or of estimated numbers, out.
+
+Scores are logits: softmax of a row of scores gives the probabilities, whatever the wrapped model returns. A
+one-column output f becomes (0, f); probabilities become their logarithms. A regression model has no classes, and its
+one score is the number that it estimates. What a model returns is decided once, in `Model.of`.
+
+The largest score is the class that the model gives. Of an estimator that is for its own `predict` to say, and where
+its scores say otherwise, as behind a threshold, they are put right (see `convert.decision`).
+
+A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
+possible. `model.judge(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
+that decides whether an answer counts.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ModelError
+from holdfast.models.scores import Conversion
+from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.target import Goal
+
+Outputs = Literal["logits", "probabilities", "value"]
+OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
+Inputs = Literal["frame", "encoded"]
+PROBE_ROWS = 16
+
+
+class Model(ABC):
+    """A classifier with its schema and the names of its classes, or a regression model, which has none. Build it with
+    `Model.of(...)`."""
+
+    schema: Schema
+    classes: tuple[Any, ...]
+    has_grad: bool
+    dtype: torch.dtype
+    spread: float = 1.0  # of the numbers that a regression model estimates
+    refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
+    conversion = Conversion(True, "none needed: searches use the model itself")
+    labels_only = False  # does it give classes and no scores?
+    offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
+    asks = False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
+
+    @staticmethod
+    def of(
+        model: Any,
+        schema: Schema,
+        *,
+        classes: Sequence[Any] | None = None,
+        outputs: Outputs | None = None,
+        inputs: Inputs | None = None,
+        convert: bool = True,
+        missing: bool | None = None,
+    ) -> "Model":
+        """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
+
+        Args:
+            model: a `torch.nn.Module` over encoded rows (one logit, one per class, or a number); a fitted classifier or
+                regressor over the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
+            schema: the columns of the table the model was trained on.
+            classes: names of the classes in the order of the scores; an estimator knows its own, which can be renamed
+                here, not reordered.
+            outputs: "logits", "probabilities", or "value" for a number that is estimated. Left out: what the last layer
+                of a module says, else logits; `predict_proba` or `decision_function` of an estimator, or `predict` of
+                one that says it is a regressor, or has nothing else (its classes then have the probabilities 0 and 1);
+                probabilities for a function. An output that contradicts this is an error, not a guess. A Booster with
+                an objective of your own needs "logits": XGBoost takes it for a regression otherwise.
+            inputs: "frame" (the raw table) or "encoded" for estimators and functions.
+            convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
+                linear models and networks, fast for trees. Whether there is one, and if not, why, is in
+                `model.conversion`. What counts is always decided by the estimator itself, by its `predict` if it has
+                one. Where that contradicts its own scores, as that of SVC(probability=True) does near the boundary, the
+                predicted class counts, and its probability stays what the estimator says, which may be below one half.
+            missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
+                is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
+                sees a number in their place and a column that says so.
+        """
+        if isinstance(model, Model):
+            raise ModelError("this is a Holdfast model already; use it as it is")
+        if not isinstance(schema, Schema):
+            raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
+        if outputs not in (None, *OUTPUTS):
+            raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
+        if inputs not in (None, "frame", "encoded"):
+            raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
+        own = getattr(model, "classes", getattr(model, "classes_", None))
+        classes = names_of(classes, own)
+        if isinstance(model, nn.Module):
+            if inputs == "frame":
+                raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
+            from holdfast.models.torch_model import TorchModel
+
+            return TorchModel(model, schema, classes, outputs)
+        # Which are models themselves, and need all of `convert`.
+        from holdfast.models.black_box import BlackBox, checked, converted
+        from holdfast.models.compiled.from_boosters import boosted, is_booster
+
+        model = boosted(model, outputs) if is_booster(model) else model
+        box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)
+        return checked(converted(box) if convert else box, box)
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores (n, k) of encoded rows (n, d)."""
+
+    @abstractmethod
+    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself. `x` is the frame's
+        encoding, if the caller has it at hand."""
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        """Scores, and the function from weights on the scores to gradients by the rows."""
+        raise ModelError("this model has no gradients")
+
+    @property
+    def is_regression(self) -> bool:
+        """Does it estimate a number? Then it has no classes."""
+        return not self.classes
+
+    @property
+    def engine(self) -> Engine | None:
+        """While borrowed: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
+        return None
+
+    def shortfall(
+        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+    ) -> tuple[Tensor, Tensor, Pullback]:
+        """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's pullback."""
+        scores, pull = self.vjp(x)
+        gap, slope = goal.gap_and_slope(scores, soft=soft)
+        v = (level - gap)[:, None]
+        split = goal.k > 2 and soft is not None and soft != goal.soft
+        u = (level - goal.gap(scores))[:, None] if split else v
+        return u, v, lambda outer: pull(outer * -slope)
+
+    @contextmanager
+    def borrowed(self) -> Generator[None]:
+        """The wrapped model ready to be evaluated many times, and handed back exactly as it was."""
+        yield
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A short hash of what the model computes, for provenance."""
+
+    def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
+        """The class of each row of a table, by the `predict` of an estimator that has one; or the number that a
+        regression model estimates."""
+        with self.borrowed():
+            scores = self.judge(frame)
+        if self.is_regression:
+            return pd.Series(scores.squeeze(1).double().numpy(), index=frame.index)
+        best = scores.argmax(1).numpy()
+        return pd.Series(np.array(self.classes, dtype=object)[best], index=frame.index).infer_objects()
+
+    def save(self, path: str | Path) -> None:
+        raise ModelError("only torch models made of listed layers can be saved; see `Model.of`")
+
+    @staticmethod
+    def load(
+        path: str | Path,
+        schema: Schema | None = None,
+        *,
+        trust: bool = False,
+        classes: Sequence[Any] | None = None,
+        outputs: Outputs | None = None,
+        inputs: Inputs | None = None,
+    ) -> "Model":
+        """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
+        or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`.
+
+        Args:
+            path: the file.
+            schema: the columns of the table the model was trained on; a file written by `save` has its own.
+            trust: also load pickles, joblib and torch files, which can run any code: only for files of your own.
+            classes: names of the classes in the order of the scores, if the file does not know them.
+            outputs: "value" if an ONNX model estimates a number, which its graph does not tell from the score of a
+                class; "logits" or "probabilities" if what is taken for granted is wrong.
+            inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
+        """
+        from holdfast.models.io import load_model
+
+        return load_model(Path(path), schema, trust=trust, classes=classes, outputs=outputs, inputs=inputs)
+
+    def _set_classes(self, classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> None:
+        if outputs == "value":
+            if columns != 1:
+                raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
+            if classes:
+                raise ModelError(
+                    f"a regression model has no classes, got {list(classes)}; leave classes out, or pass "
+                    "outputs='logits' if what it gives is the score of a class"
+                )
+            self.classes = ()
+            return
+        k = max(columns, 2)
+        names = _plain_names(range(k) if classes is None else classes)
+        if len(names) == 1:
+            raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
+        if len(names) != k:
+            raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
+        if len(set(names)) != k:
+            raise ModelError(f"class names must differ, got {names}")
+        self.classes = tuple(names)
+
+
+def _plain_names(classes: Iterable[Any]) -> list[Any]:
+    return [cast(Any, c).item() if isinstance(c, np.generic) else c for c in classes]
+
+
+def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any] | None:
+    """The names of the classes: those given, or the model's own. Its own in another order would turn it around."""
+    if given is None or own is None:
+        found = own if given is None else given
+        return None if found is None else list(found)
+    names, known = _plain_names(given), _plain_names(own)
+    if names != known and len(names) == len(known) and set(names) == set(known):
+        raise ModelError(
+            f"classes={names} has the model's own classes in another order: its scores come as {known}; leave classes "
+            "out"
+        )
+    return names
+
+
+def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
+    """What a model returns -> logits (n, k) with k >= 2, or estimates (n, 1)."""
+    raw = raw[:, None] if raw.ndim == 1 else raw
+    if outputs == "value":
+        return raw
+    if outputs == "probabilities":
+        tiny = torch.finfo(raw.dtype).tiny
+        if raw.shape[1] == 1:
+            raw = raw.clamp_min(tiny).log() - (1 - raw).clamp_min(tiny).log()
+        else:
+            raw = raw.clamp_min(tiny).log()
+    return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
+
+
+def looks_like_probabilities(raw: Tensor) -> bool:
+    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in that range)."""
+    inside = bool(((raw >= 0) & (raw <= 1)).all())
+    return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
+
+
+def spread_of(values: Tensor) -> float:
+    """How far apart the numbers are that a model estimates for a few rows; of a constant, its own size."""
+    v = values.double()
+    spread = float(v.std()) if bool(v.isfinite().all()) else 0.0
+    return spread if 1e-12 * float(v.abs().max()) < spread < float("inf") else float(v.abs().max()) or 1.0

@@ -1,0 +1,344 @@
+"""Which exact copy a model gets, checked against the model itself, and why another gets none."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from holdfast.models.compiled import decision_rule as decision
+from holdfast.models.compiled import differentiable as smooth
+from holdfast.models.compiled import from_boosters as boosters
+from holdfast.models.compiled import from_onnx as graphs
+from holdfast.models.compiled import from_sklearn as forests
+from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
+from holdfast.models.compiled.from_sklearn import Kernel
+from holdfast.models.compiled.preprocessing import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
+from holdfast.models.compiled.tree_leaves import Grown
+from holdfast.models.compiled.tree_nodes import Nodes, grow_codes, level_codes
+from holdfast.models.compiled.tree_program import Blend, coder, pieces
+from holdfast.schema.feature import Array
+from holdfast.schema.schema import Schema
+
+CLOSE = 1e-6  # how far scores may differ
+LEVEL = 1e-12  # scores that differ by less are level: which of them wins is decided by rounding
+PROBES = 64  # rows spread over the data's range
+CUTS = 256  # rows at a threshold, and as many next to it
+NOWHERE = -1  # the place of a column that the schema lacks
+
+Outputs = Literal["logits", "probabilities", "value"]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy to be checked: a differentiable module, or a function of encoded rows."""
+
+    run: nn.Module | Callable[[Tensor], Tensor]
+    outputs: Outputs
+    text: str
+    cuts: list[tuple[int, Array]]  # (encoded column, thresholds)
+    grown: Grown | None = None  # of trees: their thresholds and leaves
+
+
+Grower = Callable[[Any], tuple[Nodes, Kernel | None]]
+
+# Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's own code, where that
+# can be called without a table.
+TREES: dict[str, tuple[Grower, int]] = {
+    "sklearn.RandomForestClassifier": (forests.forest, 96),
+    "sklearn.ExtraTreesClassifier": (forests.forest, 96),
+    "sklearn.DecisionTreeClassifier": (forests.forest, 96),
+    "sklearn.ExtraTreeClassifier": (forests.forest, 96),
+    "sklearn.GradientBoostingClassifier": (forests.gradient_boosting, 256),
+    "sklearn.HistGradientBoostingClassifier": (forests.hist_gradient_boosting, 256),
+    "xgboost.XGBClassifier": (boosters.xgboost, 48),
+    "xgboost.XGBRFClassifier": (boosters.xgboost, 48),
+    "xgboost.Booster": (boosters.xgboost, 48),
+    "lightgbm.LGBMClassifier": (boosters.lightgbm, 256),
+    "lightgbm.Booster": (boosters.lightgbm, 256),
+    "sklearn.RandomForestRegressor": (forests.forest, 96),
+    "sklearn.ExtraTreesRegressor": (forests.forest, 96),
+    "sklearn.DecisionTreeRegressor": (forests.forest, 96),
+    "sklearn.ExtraTreeRegressor": (forests.forest, 96),
+    "sklearn.GradientBoostingRegressor": (forests.gradient_boosting, 256),
+    "sklearn.HistGradientBoostingRegressor": (forests.hist_gradient_boosting, 256),
+    "xgboost.XGBRegressor": (boosters.xgboost, 48),
+    "xgboost.XGBRFRegressor": (boosters.xgboost, 48),
+    "lightgbm.LGBMRegressor": (boosters.lightgbm, 256),
+    "holdfast.FlatGraph": (graphs.graph, 256),
+}
+LINEAR = (
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "LinearSVC",
+    "SVC",
+    "SGDClassifier",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "Perceptron",
+    "LinearDiscriminantAnalysis",
+)
+STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
+    "LinearRegression",
+    "Ridge",
+    "RidgeCV",
+    "Lasso",
+    "LassoCV",
+    "ElasticNet",
+    "ElasticNetCV",
+    "Lars",
+    "LassoLars",
+    "BayesianRidge",
+    "ARDRegression",
+    "HuberRegressor",
+    "TheilSenRegressor",
+    "QuantileRegressor",
+    "SGDRegressor",
+    "LinearSVR",
+)
+
+
+def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> Copy:
+    """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none. The offset of
+    two classes, see `decision`, goes into its last layer or its leaves."""
+    by_table = not encoded
+    encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
+    raws = Raw.all_of(schema, encoded, by_table)
+    columns = raw_columns(raws)
+    block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
+    last = unwrapped(model)
+    while kind_of(last) in ("sklearn.Pipeline", *decision.THRESHOLDS):
+        if kind_of(last) == "sklearn.Pipeline":
+            for _, step in last.steps[:-1]:
+                block = through(step, block)
+            last = unwrapped(last.steps[-1][1])
+        else:
+            last = unwrapped(decision.behind(last))
+    if isinstance(last, boosters.Boosted | boosters.BoostedNumbers):
+        last = last.booster
+    kind = kind_of(last)
+    if kind in TREES:
+        return _trees(last, kind, block, raws, schema, offset)
+    columns = block.columns
+    library, _, name = kind.partition(".")
+    if library == "sklearn" and name in LINEAR:
+        return _linear(last, name, columns, raws, schema.width, offset)
+    if library == "sklearn" and name in STRAIGHT:
+        net = smooth.program(smooth.linear_layers(last), columns, raws, schema.width)
+        return Copy(net, "value", "the linear model as a differentiable program", [])
+    if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
+        if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
+            raise RefusedError("it gives several labels at once")
+        layers, act = smooth.shifted(smooth.mlp_layers(last), offset), smooth.ACTIVATIONS[last.activation]
+        net = smooth.program(layers, columns, raws, schema.width, act)
+        outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
+        return Copy(net, outputs, "the network as a differentiable program", [])
+    raise RefusedError(f"no exact copy of a {name} is known")
+
+
+def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
+    """The columns in the model's order; what it was trained on but does not read may come from nowhere."""
+    names, rows = trained_on(model), schema.decode(schema.probe)[handed(model, schema.names)]
+    if names is None or lacking(model, schema.names):
+        return Block(columns, rows)
+    found = [found_among(schema.names, name) for name in names]
+    nowhere = Column(NOWHERE, None)
+    return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
+
+
+def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]) -> Copy:
+    end = None
+    if name == "SVC":
+        if model.kernel != "linear":
+            raise RefusedError(f"SVC with kernel {model.kernel!r} has no exact copy; only 'linear' has")
+        if len(model.classes_) > 2 or model.probability is True:
+            raise RefusedError("SVC with more than two classes, or probabilities, is more than one linear model")
+    if name == "SGDClassifier":
+        if model.loss == "modified_huber":
+            raise RefusedError("SGDClassifier with loss 'modified_huber' cuts its probabilities off")
+        if model.loss == "log_loss" and len(model.classes_) > 2:
+            end = smooth.LogSigmoids()
+    net = smooth.program(smooth.shifted(smooth.linear_layers(model), offset), columns, raws, width, end=end)
+    return Copy(net, "logits", "the linear model as a differentiable program", [])
+
+
+def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]) -> Copy:
+    grower, most = TREES[kind]
+    columns = block.columns
+    hollow = kind.startswith("xgboost.") and block.is_sparse  # what a sparse matrix leaves out is missing for it
+    if kind.startswith("xgboost."):
+        columns = boosters.coded(columns, boosters.xgboost_lists(model))
+    if kind.startswith("lightgbm."):
+        booster = model if kind.endswith(".Booster") else model.booster_
+        columns = boosters.coded(columns, booster.pandas_categorical or [])
+    if kind.startswith("sklearn.Hist"):
+        columns = through(getattr(model, "_preprocessor", None), block).columns
+    nodes, kernel = _shifted(*grower(model), offset)
+    if hollow:
+        nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
+    if nodes.column.max(initial=0) >= len(columns):
+        raise RefusedError("it was trained on more columns than reach it")
+    if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
+        raise RefusedError("it takes a column of numbers for categories; declare that column a category")
+    codes, rights = grow_codes(nodes, columns, raws)
+    leaves = nodes.leaves()
+    cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
+    grown = Grown.of(nodes, codes, rights, schema)
+    most = 2 * most if nodes.sets else most  # sets of levels take the library's code longer
+    count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
+    if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
+        if leaves.max(initial=0) > 256:
+            raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
+        return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
+    run = Compiled(columns, raws, nodes.precision, kernel, hollow)
+    return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
+
+
+def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tuple[Nodes, Kernel | None]:
+    """The same trees with an offset of two classes: added to what they start from, or, as a factor of probabilities,
+    whose logarithms are the scores, taken into the leaves."""
+    if not any(offset):
+        return nodes, kernel
+    if nodes.outputs == "probabilities":
+        factor = np.exp(np.array(offset))
+        nodes = replace(nodes, value=nodes.value * factor, start=nodes.start * factor)
+        return nodes, None if kernel is None else partial(_then, np.multiply, factor, kernel)
+    more = smooth.per_output(offset, len(nodes.start))
+    nodes = replace(nodes, start=nodes.start + more * nodes.share)
+    return nodes, None if kernel is None else partial(_then, np.add, more, kernel)
+
+
+def _then(f: Callable[..., Any], constant: Array, kernel: Kernel, inputs: Any) -> Array:
+    return f(kernel(inputs), constant)
+
+
+class Compiled:
+    """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's compiled code."""
+
+    def __init__(
+        self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, hollow: bool = False
+    ) -> None:
+        self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
+        self.hollow = hollow  # zeros are missing
+        self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
+        levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
+        self.code_dtype: Any = np.min_scalar_type(max((codes.count for codes in levels.values()), default=1))
+        self.coders = {raw: coder(codes, self.code_dtype) for raw, codes in levels.items()}
+        self.of_numbers = {c.raw for c in columns if c.table is None}
+        self.plain: tuple[Any, Array, Array] | None = None  # nothing but scaled numbers: all columns in one go
+        if all(_is_plain(raws[c.raw], c) for c in columns):
+            mine = [raws[c.raw] for c in columns]
+            a, b = np.array([r.affine for r in mine]).reshape(-1, 2).T
+            self.plain = np.array([r.at.start for r in mine], dtype=np.intp), a, b
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.as_tensor(self.kernel(self._inputs(x)))
+
+    def _inputs(self, x: Tensor) -> Any:
+        if self.plain:
+            at, scale, center = self.plain
+            values = x.numpy()[:, at]
+            values *= scale
+            values += center
+            inputs = values.astype(self.precision, order="C")
+        else:
+            inputs = self._column_by_column(x)
+        if self.hollow:
+            inputs[inputs == 0] = np.nan
+        return inputs
+
+    def _column_by_column(self, x: Tensor) -> Any:
+        inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
+        for at, columns in pieces(x.numpy()):
+            self._write(columns, inputs[at])
+        return inputs
+
+    def _write(self, columns: Array, inputs: Any) -> None:
+        """Encoded columns (d, n) -> the model's inputs (n, m)."""
+        positions: dict[int, Any] = {raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders}
+        for raw, write in self.coders.items():
+            write(columns, positions[raw])
+        numbers = {raw: self._numbers(self.raws[raw], columns) for raw in self.of_numbers}
+        for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
+            inputs[:, j] = c.number(numbers[c.raw]) if table is None else np.take(table, positions[c.raw])
+
+    @staticmethod
+    def _numbers(raw: Raw, columns: Array) -> Array:
+        """(n,) the column as the table holds it, NaN where it is missing."""
+        values = raw.decoded(columns[raw.at.start])
+        return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
+
+
+def _is_plain(raw: Raw, column: Column) -> bool:
+    """Is the input a column of numbers as the table holds it, in double precision?"""
+    real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
+    return column.table is None and not column.steps and real and raw.says is None
+
+
+# ---- the check
+
+
+def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
+    """Encoded rows: `count` spread over the data's range, every level of every category, at thresholds and beside."""
+    random = np.random.default_rng(0)
+    at = schema.layout(torch.float64)
+    low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+    spread = low + torch.tensor(random.random((count, schema.width))) * (high - low)
+    numbers = schema.decode_numbers(spread)
+    for i, f in enumerate(schema.features):
+        numbers[:, i] = f.stored(numbers[:, i])
+    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, a whole number
+    parts = [rows]
+    for s, f in zip(schema.slices, schema.features, strict=True):
+        if f.is_category:
+            some = rows[np.arange(f.width) % count].copy()
+            some[:, s] = np.eye(f.width)
+            parts.append(some)
+    places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
+    if places:
+        chosen = random.permutation(len(places))[:CUTS]
+        for side in (0.0, np.inf):
+            some = rows[random.integers(0, count, len(chosen))].copy()
+            for i, p in enumerate(chosen):
+                column, cut = places[int(p)]
+                some[i, column] = np.nextafter(cut, side) if side else cut
+            parts.append(some)
+    return torch.tensor(np.concatenate(parts))
+
+
+def handed_in(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
+    """(n, features) numbers of a table: the same rows, with numbers that are the last on their side of a threshold, and
+    the nearest on either side that are encoded in another way, which the last digits of the center decide too."""
+    random, numbers = np.random.default_rng(0), schema.decode_numbers(probes(schema, []))
+    places: list[tuple[int, float]] = [(i, float(v)) for i, values in ends for v in values]
+    chosen = [places[int(p)] for p in random.permutation(len(places))[:CUTS]]
+    parts = [numbers]
+    for way in (-4, 0, 4):
+        some = numbers[random.integers(0, len(numbers), len(chosen))]
+        for row, (i, v) in zip(some, chosen, strict=True):
+            f = schema.features[i]
+            step = f.digit(np.array([v, f.center])).max() if f.kind == "real" else f.grid / 4
+            row[i] = np.clip(f.stored(np.array([v + way * step])), *f.holds)[0]
+        parts.append(some)
+    return np.concatenate(parts)
+
+
+def difference(mine: Tensor, theirs: Tensor, outputs: Outputs, spread: float = 1.0) -> str:
+    """Why a copy's scores (n, k) are not the model's, or nothing: probabilities, or scores relative to their size, and
+    estimates to their size or spread, whichever is more."""
+    if mine.shape != theirs.shape:
+        return f"the copy gives {mine.shape[1]} scores, the model {theirs.shape[1]}"
+    if outputs == "probabilities":
+        far = (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs()
+    else:
+        far = (mine - theirs).abs() / theirs.abs().clamp_min(spread if outputs == "value" else 1.0)
+    worst = float(far.max())
+    if not worst <= CLOSE:
+        return f"the copy's scores differ by {worst:.1e}"
+    best = theirs.gather(1, mine.argmax(1, keepdim=True)).squeeze(1)
+    level = LEVEL * theirs.abs().amax(1).clamp_min(1.0)
+    labels = int((best < theirs.amax(1) - level).sum())
+    return f"the copy gives {labels} of {len(mine)} rows another class" if labels else ""

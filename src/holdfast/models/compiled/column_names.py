@@ -1,0 +1,53 @@
+"""Which columns of a table a fitted model was trained on, and in which order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, booster_names
+from holdfast.models.compiled.preprocessing import is_passed, kind_of, positions
+
+
+def unwrapped(model: Any) -> Any:
+    """The estimator that answers for a search over settings, or that was frozen."""
+    if hasattr(model, "best_estimator_"):
+        return unwrapped(model.best_estimator_)
+    return unwrapped(model.estimator) if kind_of(model) == "sklearn.FrozenEstimator" else model
+
+
+def _first(model: Any) -> Any:
+    """The step of a pipeline that is handed the table; of anything else, the model itself."""
+    model = unwrapped(model)
+    if kind_of(model) != "sklearn.Pipeline":
+        return model
+    return next((_first(step) for _, step in model.steps if not is_passed(step)), model)
+
+
+def trained_on(model: Any) -> list[str] | None:
+    """The names of its columns, in its order; None if it knows none."""
+    if isinstance(model, Boosted | BoostedNumbers):
+        return booster_names(model.booster)
+    names = getattr(_first(model), "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def found_among(columns: Sequence[str], name: str) -> str | None:
+    """The column of that name, where LightGBM writes 'a_b' for 'a b'."""
+    return name if name in columns else next((c for c in columns if c.replace(" ", "_") == name), None)
+
+
+def handed(model: Any, columns: Sequence[str]) -> list[str]:
+    """The columns of a table that a model is handed, in its order. All as they are if it has no names for them, or also
+    others: LightGBM makes up its own for arrays, and a ColumnTransformer picks by name and may not miss one."""
+    found = [found_among(columns, name) for name in trained_on(model) or []]
+    known = [column for column in found if column is not None]
+    return known if found and len(known) == len(found) else list(columns)
+
+
+def lacking(model: Any, columns: Sequence[str]) -> list[str]:
+    """The columns that a model reads and a table does not have."""
+    names = trained_on(model) or []
+    read, first = set(names), _first(model)
+    if kind_of(first) == "sklearn.ColumnTransformer":
+        parts = [chosen for _, step, chosen in first.transformers_ if not (isinstance(step, str) and step == "drop")]
+        read = {names[i] for chosen in parts for i in positions(chosen, names, len(names))}
+    return [name for name in names if name in read and found_among(columns, name) is None]

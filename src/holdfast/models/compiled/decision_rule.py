@@ -1,0 +1,216 @@
+"""How an estimator gets from scores to a class, which is for its own `predict` to say.
+
+Most give the class with the largest score. Some do not, and their scores are put right here, so that the largest score
+is the predicted class everywhere else:
+
+    a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)        an offset of class 1; p stays softmax(s - offset)
+    votes of pairs:          s_i = wins of class i, and a fraction for how clear they are
+    a label and no score:    s = log of 1 for that class, of 0 for the others
+    anything else:           s = log p, and the predicted class is put just ahead; its p is what the others leave of 1
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import ModelError, listed
+from holdfast.models.compiled import from_boosters as boosters
+from holdfast.models.compiled.column_names import unwrapped
+from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.schema.feature import Array
+
+Outputs = Literal["logits", "probabilities", "value"]
+
+FARTHEST = 700.0  # the largest offset: its exponential is still a number
+THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassifierCV")
+
+
+def core(model: Any) -> Any:
+    """The estimator that gives the scores: the last of a pipeline, the best of a search."""
+    model = unwrapped(model)
+    return core(model.steps[-1][1]) if kind_of(model) == "sklearn.Pipeline" else model
+
+
+def name_of(model: Any) -> str:
+    """What messages call a model: 'SVC in a Pipeline'."""
+    if isinstance(model, boosters.Boosted | boosters.BoostedNumbers):
+        return f"{'XGBoost' if boosters.is_xgboost(model.booster) else 'LightGBM'} Booster"
+    inner, outer = type(core(model)).__name__, type(model).__name__
+    return outer if inner == outer else f"{inner} in a {outer}"
+
+
+def is_regressor(model: Any) -> bool:
+    """Does an estimator in the manner of scikit-learn say that it estimates a number?"""
+    if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
+        return False
+    if hasattr(model, "__sklearn_tags__"):
+        return model.__sklearn_tags__().estimator_type == "regressor"
+    return getattr(model, "_estimator_type", None) == "regressor"
+
+
+# ---- scores
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How a model is asked for its scores, what they are, and what is to be added to them."""
+
+    call: Callable[[Any], Any]
+    outputs: Outputs
+    offset: tuple[float, ...] = ()
+    labels_only: bool = False
+
+
+def voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> Voice:
+    """The voice of an estimator or a function; `outputs` is what the user says about it, if anything."""
+    found = _voice(model, classes, outputs)
+    if outputs and outputs != found.outputs:
+        what = "a value" if found.outputs == "value" else found.outputs
+        raise ModelError(f"{name_of(model)} returns {what}, not {outputs}; leave outputs out")
+    return found
+
+
+def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> Voice:
+    inner, only_predicts = core(model), hasattr(model, "predict") and not _has_scores(model)
+    if is_regressor(model) or (outputs == "value" and only_predicts):
+        return Voice(model.predict, "value")
+    if boosters.has_margins(inner):
+        return _of_trees(model, inner, outputs)
+    if hasattr(model, "predict_proba") and not (outputs == "logits" and hasattr(model, "decision_function")):
+        return Voice(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
+    if hasattr(model, "decision_function"):
+        count = len(getattr(model, "classes_", ()))
+        pairs = count > 2 and getattr(inner, "decision_function_shape", "") == "ovo"
+        call = partial(_wins, model.decision_function, count) if pairs else model.decision_function
+        return Voice(call, "logits", offset_of(inner, "logits"))
+    if only_predicts and classes is not None:
+        names = getattr(model, "classes_", classes)
+        return Voice(partial(_certain, model, names), "probabilities", labels_only=True)
+    if only_predicts:
+        raise ModelError(
+            f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it "
+            "predicts classes, outputs='value' if it estimates a number"
+        )
+    if callable(model):
+        return Voice(model, outputs or "probabilities")
+    raise ModelError(
+        f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither predict_proba, "
+        "decision_function nor predict, and cannot be called"
+    )
+
+
+def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> Voice:
+    """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
+    if boosters.is_own(inner) and outputs is None:
+        raise ModelError(
+            f"{name_of(model)} has an objective of your own, so only you know what it gives; if its sum of trees is "
+            "the score of a class, pass outputs='logits'"
+        )
+    if outputs == "logits" or boosters.is_raw(inner):
+        return Voice(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
+    alone = boosters.is_one_against_all(inner)
+    return Voice(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
+
+
+def _has_scores(model: Any) -> bool:
+    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+
+
+def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
+    """Probabilities of each class against all others, as shares of their sum."""
+    p = np.asarray(call(rows), dtype=np.float64)
+    return p / p.sum(1, keepdims=True).clip(np.finfo(np.float64).tiny)
+
+
+def _wins(call: Callable[[Any], Any], k: int, rows: Any) -> Array:
+    """Decisions between pairs of classes, (0, 1), (0, 2) .. (k-2, k-1), as scores of the classes: how often each wins,
+    and less than half a win for how clearly."""
+    d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
+    won, clear = np.zeros((len(d), k)), np.zeros((len(d), k))
+    for pair, (i, j) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
+        won[:, i] += d[:, pair] > 0
+        won[:, j] += d[:, pair] <= 0
+        clear[:, i] += d[:, pair]
+        clear[:, j] -= d[:, pair]
+    return won + clear / (3 * (np.abs(clear) + 1))
+
+
+def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
+    """Predicted labels as probabilities of 1 and 0."""
+    return np.eye(len(classes))[_predicted(model, classes, rows).numpy()]
+
+
+def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
+    """What to add to the scores of two classes for a threshold that an estimator puts on one of them; nothing for
+    others."""
+    at = threshold_of(model)
+    if at is None:
+        return ()
+    inner = behind(model)
+    by_probability = model.response_method != "decision_function" and hasattr(inner, "predict_proba")
+    at = _logit(at) if by_probability else at * (_steepness(core(inner)) if outputs == "probabilities" else 1.0)
+    shift = float(np.clip(-at, -FARTHEST, FARTHEST))
+    positive = _positive(model)
+    return (0.0, -shift if positive is not None and positive == model.classes_[0] else shift)
+
+
+def threshold_of(model: Any) -> float | None:
+    """The threshold that an estimator puts on what another says of one class, if it is such an estimator."""
+    at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
+    return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
+
+
+def _positive(model: Any) -> Any:
+    """The class that a threshold is on; None is the second. A tuned one is on the class that its scorer is about."""
+    scorer: Any = getattr(model, "_curve_scorer", None)
+    return getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
+
+
+def _steepness(model: Any) -> float:
+    """By how much log p / (1 - p) exceeds what `decision_function` says; other models than these have it at 1."""
+    boosted = kind_of(model) == "sklearn.GradientBoostingClassifier" and model.loss == "exponential"
+    return 2.0 if boosted else 1.0
+
+
+def behind(model: Any) -> Any:
+    """The fitted estimator inside one with a threshold."""
+    return getattr(model, "estimator_", model.estimator)
+
+
+def _logit(p: float) -> float:
+    return -math.inf if p <= 0 else math.inf if p >= 1 else math.log(p) - math.log1p(-p)
+
+
+# ---- decisions
+
+
+def decision(model: Any) -> Callable[[Any], Tensor] | None:
+    """The function from rows to places (n,) among the model's own classes by its own `predict`, if it has both."""
+    classes = getattr(model, "classes_", None)
+    if classes is None or not hasattr(model, "predict") or is_regressor(model) or _gives_sums(core(model)):
+        return None
+    return partial(_predicted, model, classes)
+
+
+def _gives_sums(model: Any) -> bool:
+    """LightGBM's classifiers predict sums of trees and no classes where the objective is the user's own."""
+    return boosters.is_own(model) and kind_of(model).startswith("lightgbm.")
+
+
+def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:
+    """(n,) places of the labels that a model predicts among its classes."""
+    index, said = pd.Index(list(classes), dtype=object), np.asarray(model.predict(rows), dtype=object)
+    if said.ndim != 1:
+        raise ModelError(f"{name_of(model)} predicts {said.shape[1:]} labels for each row, expected one")
+    found = index.get_indexer(pd.Index(said, dtype=object)).astype(np.int64)
+    if (found < 0).any():
+        what = f"{name_of(model)} predicts {said[found.argmin()]!r}"
+        raise ModelError(f"{what}, which is not among its classes: {listed(index)}")
+    return torch.tensor(found)

@@ -1,0 +1,345 @@
+"""XGBoost's and LightGBM's trees, read from the JSON that both libraries write of themselves."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from holdfast.errors import ModelError, untyped
+from holdfast.models.compiled.from_sklearn import Kernel, stacked
+from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
+from holdfast.models.compiled.tree_nodes import Nodes
+from holdfast.schema.feature import Array
+
+# Beginnings of objectives by which a Booster estimates a number; and those that do so without a function at the end.
+NUMBERS = (
+    "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
+)  # fmt: skip
+CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
+ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")  # LightGBM's names for one and the same
+MARGINS = ("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", "lightgbm.LGBMClassifier")
+PLAIN = (
+    "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
+    "regression", "regression_l1", "huber", "fair", "quantile", "mape",
+)  # fmt: skip
+ENDLESS = 1e300  # stands for infinity in LightGBM's trees, and for all numbers beyond it
+
+
+def is_xgboost(booster: Any) -> bool:
+    return type(booster).__module__.startswith("xgboost")
+
+
+def _objective(booster: Any) -> str:
+    if is_xgboost(booster):
+        return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+    return str(booster.dump_model(num_iteration=1).get("objective", "none"))
+
+
+def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbers":
+    """A bare Booster in the manner of an estimator. What the user says of its outputs goes before its objective: of one
+    of the user's own XGBoost notes its default, which is about numbers, and LightGBM nothing."""
+    if outputs == "logits":
+        return Boosted(booster)
+    objective = _objective(booster)
+    if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
+        return BoostedNumbers(booster)
+    if not objective.startswith(CLASSES) or objective == "cross_entropy_lambda":
+        raise ModelError(
+            f"a Booster with objective {objective!r} neither classifies nor estimates a number by itself; if its sum "
+            "of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate, outputs='value'"
+        )
+    return Boosted(booster)
+
+
+def booster_names(booster: Any) -> list[str] | None:
+    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up for an array."""
+    names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
+    return None if names is None else list(names)
+
+
+def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
+    """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
+    other ones, as LightGBM has for those of an array."""
+    names = booster_names(booster)
+    return list(columns) if names is None or not set(names) <= set(columns) else names
+
+
+def _rows(booster: Any, table: Any) -> Any:
+    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it."""
+    rows = table[as_trained(booster, list(table.columns))] if isinstance(table, pd.DataFrame) else table
+    return untyped("xgboost").DMatrix(rows, enable_categorical=True) if is_xgboost(booster) else rows
+
+
+class BoostedNumbers:
+    """A bare Booster that estimates a number: `predict` over the table."""
+
+    _estimator_type = "regressor"
+
+    def __init__(self, booster: Any) -> None:
+        self.booster = booster
+
+    def predict(self, frame: Any) -> Any:
+        return self.booster.predict(_rows(self.booster, frame))
+
+
+class Boosted:
+    """A bare Booster in the manner of an estimator: `decision_function` gives logits over the table."""
+
+    def __init__(self, booster: Any) -> None:
+        self.booster, self.objective = booster, _objective(booster)
+
+    def decision_function(self, frame: Any) -> Any:
+        rows = _rows(self.booster, frame)
+        if is_xgboost(self.booster):
+            return self.booster.predict(rows, output_margin=True)
+        scores = self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
+        # Each class against all others: the shares of their sigmoids are the softmax of the logarithms of these.
+        return -np.logaddexp(0, -scores) if self.objective.startswith(ONE_AGAINST_ALL) else scores
+
+
+def is_booster(model: Any) -> bool:
+    return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm")
+
+
+# ---- classifiers whose scores are not what they seem
+
+
+def has_margins(model: Any) -> bool:
+    """Is it a classifier of XGBoost or LightGBM, which can give the sums of its trees?"""
+    return kind_of(model) in MARGINS
+
+
+def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
+    """The sums of the trees by `model`, whose last step is the classifier `inner`."""
+    if kind_of(inner).startswith("xgboost."):
+        return partial(model.predict, output_margin=True)
+    return partial(model.predict_proba, raw_score=True)
+
+
+def is_raw(model: Any) -> bool:
+    """An XGBoost classifier whose `predict_proba` gives the sums of its trees instead."""
+    return kind_of(model).startswith("xgboost.") and model.objective == "binary:logitraw"
+
+
+def is_own(model: Any) -> bool:
+    """A classifier whose objective is a function of the user's."""
+    return has_margins(model) and callable(model.objective)
+
+
+def half(model: Any) -> tuple[float, ...]:
+    """XGBoost takes what a classifier gives for a probability and predicts class 1 above one half, even where it is a
+    sum of trees: then this is to be added to the scores."""
+    raw = kind_of(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
+    return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
+
+
+def is_one_against_all(model: Any) -> bool:
+    """A LightGBM classifier whose probabilities do not add up to 1."""
+    return kind_of(model).startswith("lightgbm.") and getattr(model, "objective_", None) in ONE_AGAINST_ALL
+
+
+# ---- XGBoost
+
+
+def xgboost(model: Any) -> tuple[Nodes, Kernel]:
+    """A Booster, or the booster of an XGBClassifier up to its best round."""
+    booster = model if type(model).__name__ == "Booster" else model.get_booster()
+    if model is not booster and not pd.isna(model.missing):
+        raise RefusedError(f"it takes {model.missing} for missing")
+    content = _learner(booster)
+    objective, parameters = content["objective"]["name"], content["learner_model_param"]
+    grown = content["gradient_booster"]["model"]
+    trees, groups = grown["trees"], grown["tree_info"]
+    last = _best_round(model)
+    if last is not None:
+        ends = grown["iteration_indptr"]
+        trees, groups = trees[: ends[last + 1]], groups[: ends[last + 1]]
+    k = max(int(parameters["num_class"]), 1)
+    base = np.broadcast_to(np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k)
+    if objective == "binary:logistic":
+        base = np.log(base) - np.log1p(-base)
+    elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
+        raise RefusedError(f"its objective {objective!r} has no exact copy")
+    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    for tree in trees:
+        if int(tree["tree_param"]["size_leaf_vector"]) > 1:
+            raise RefusedError("its trees have leaves of several values")
+        parts.append(_xgboost_tree(tree, sets, count))
+        count += len(parts[-1]["left"])
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.array(groups, dtype=np.int64),
+        start=base.astype(np.float32).astype(np.float64),
+        precision=np.float32,
+        strict=True,
+        outputs="value" if objective in PLAIN else "logits",
+        sets=sets,
+        sets_left=False,
+    )
+    return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
+
+
+def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
+    margin = booster.inplace_predict(
+        inputs, iteration_range=rounds, predict_type="margin", missing=np.nan, validate_features=False
+    )
+    return np.asarray(margin, dtype=np.float64).reshape(len(inputs), -1)
+
+
+def _learner(booster: Any) -> dict[str, Any]:
+    content = json.loads(bytes(booster.save_raw("json")))["learner"]
+    if content["gradient_booster"]["name"] != "gbtree":
+        raise RefusedError(f"its booster is {content['gradient_booster']['name']!r}, not 'gbtree'")
+    return content
+
+
+def _best_round(model: Any) -> int | None:
+    """An XGBClassifier that stopped early predicts with the rounds up to the best one."""
+    if type(model).__name__ == "Booster":
+        return None
+    try:
+        return int(model.best_iteration)
+    except AttributeError:
+        return None
+
+
+def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> dict[str, Any]:
+    left = np.array(tree["left_children"], dtype=np.int64)
+    leaf = left < 0
+    condition = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
+    missing_left = np.array(tree["default_left"]).astype(bool)
+    for node, begin, size in zip(
+        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True
+    ):
+        sets[count + node] = np.array(tree["categories"][begin : begin + size], dtype=np.float64)
+    return {
+        "left": left,
+        "right": np.array(tree["right_children"], dtype=np.int64),
+        "column": np.where(leaf, 0, np.array(tree["split_indices"], dtype=np.int64)),
+        "threshold": condition,
+        "missing_left": missing_left,
+        "value": np.where(leaf, condition, 0.0)[:, None],
+    }
+
+
+def xgboost_lists(model: Any) -> list[list[Any]]:
+    """The levels of each column of categories, in the order they were trained on."""
+    booster = model if type(model).__name__ == "Booster" else model.get_booster()
+    grown = _learner(booster)["gradient_booster"]["model"]
+    out: list[list[Any]] = []
+    for entry in grown.get("cats", {}).get("enc", []):
+        values, ends = entry["values"], entry.get("offsets", [])
+        if ends:
+            text = bytes(v % 256 for v in values)
+            out.append([text[a:b].decode() for a, b in pairwise(ends)])
+        elif values:
+            out.append(values)
+    return out
+
+
+# ---- LightGBM
+
+
+def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
+    """A Booster, or the booster of an LGBMClassifier, up to its best round."""
+    booster = model if type(model).__name__ == "Booster" else model.booster_
+    content = booster.dump_model()  # up to the best round, like its predictions
+    objective = str(content.get("objective", "none"))
+    plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
+    if not plain and objective.partition(" ")[0] not in ("binary", "multiclass", "cross_entropy"):
+        raise RefusedError(f"its objective {objective!r} has no exact copy")
+    steep = _steepness(objective)
+    per_round = int(content["num_tree_per_iteration"])
+    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    zero: list[Any] = []
+    for tree in content["tree_info"]:
+        part, zeros = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
+        parts.append(part)
+        zero.append(zeros)
+        count += len(zeros)
+    zero_missing = np.concatenate(zero)
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.arange(len(parts)) % per_round,
+        start=np.zeros(per_round),
+        precision=np.float64,
+        share=len(parts) / per_round if content["average_output"] else 1.0,
+        outputs="value" if plain else "logits",
+        sets=sets,
+        zero_missing=zero_missing if zero_missing.any() else None,
+    )
+    return nodes, None
+
+
+def _steepness(objective: str) -> float:
+    """'binary sigmoid:2': the probability is the sigmoid of twice the sum of the leaves."""
+    found = re.search(r"^(?:binary|multiclassova) .*sigmoid:(\S+)", objective)
+    return float(found[1]) if found else 1.0
+
+
+def _lightgbm_tree(
+    root: dict[str, Any], sets: dict[int, Array], count: int, steep: float
+) -> tuple[dict[str, Any], Any]:
+    found: list[dict[str, Any]] = []
+    links: list[tuple[int, int]] = []
+    stack = [(root, -1, 0)]
+    while stack:
+        node, parent, side = stack.pop()
+        place = len(found)
+        found.append(node)
+        links.append((-1, -1))
+        if parent >= 0:
+            pair = links[parent]
+            links[parent] = (place, pair[1]) if side == 0 else (pair[0], place)
+        if "split_feature" in node:
+            stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
+    if any("leaf_coeff" in n for n in found):
+        raise RefusedError("its leaves hold linear models (linear_tree=True), which have no exact copy")
+    inner = np.array(["split_feature" in n for n in found])
+    zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
+    threshold = np.zeros(len(found))
+    for i in np.flatnonzero(inner).tolist():
+        n = found[i]
+        if n["decision_type"] == "==":
+            sets[count + i] = np.array([float(v) for v in str(n["threshold"]).split("||")])
+            continue  # missing ones go right
+        threshold[i] = n["threshold"] if n["threshold"] < ENDLESS else np.inf
+        zeros[i] = n["missing_type"] == "Zero"
+        # Where nothing is missing, a missing value counts as zero.
+        missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
+    value = np.array([n.get("leaf_value", 0.0) for n in found], dtype=np.float64)
+    pairs = np.array(links, dtype=np.int64)
+    part = {
+        "left": pairs[:, 0],
+        "right": pairs[:, 1],
+        "column": np.array([n.get("split_feature", 0) for n in found], dtype=np.int64),
+        "threshold": threshold,
+        "missing_left": missing_left,
+        "value": value[:, None] * steep,
+    }
+    return part, zeros
+
+
+# ---- categories of pandas
+
+
+def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
+    """Category columns of a frame as the libraries see them: places in the lists they were trained on, one list for
+    each such column; a level that is not listed is missing."""
+    out: list[Column] = []
+    lists = iter(known)
+    for c in columns:
+        if c.table is None or not isinstance(c.table.dtype, pd.CategoricalDtype):
+            out.append(c)
+            continue
+        listed = next(lists, None)
+        if listed is None:
+            raise RefusedError("it was trained on fewer columns of categories than the schema has")
+        place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
+        out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place))))
+    return out

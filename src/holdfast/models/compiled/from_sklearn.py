@@ -1,0 +1,143 @@
+"""scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient boostings."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.models.compiled.preprocessing import RefusedError
+from holdfast.models.compiled.tree_nodes import Nodes
+from holdfast.schema.feature import Array
+
+Kernel = Callable[[Any], Array]  # the model's inputs (n, m) -> outputs (n, k), by the library's compiled code
+
+
+def stacked(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The nodes of trees, each counted from 0, one after the other."""
+    sizes = [len(t["left"]) for t in trees]
+    roots = np.cumsum([0, *sizes[:-1]])
+    out: dict[str, Any] = {"roots": roots}
+    for key in ("left", "right"):
+        shifted = [np.where(t[key] >= 0, t[key] + r, -1) for t, r in zip(trees, roots, strict=True)]
+        out[key] = np.concatenate(shifted).astype(np.int64)
+    for key in ("column", "threshold", "missing_left", "value"):
+        out[key] = np.concatenate([t[key] for t in trees])
+    return out
+
+
+def _plain(tree: Any, value: Array) -> dict[str, Any]:
+    leaf = tree.children_left < 0
+    return {
+        "left": tree.children_left.astype(np.int64),
+        "right": tree.children_right.astype(np.int64),
+        "column": np.where(leaf, 0, tree.feature).astype(np.int64),
+        "threshold": tree.threshold.astype(np.float64),
+        "missing_left": np.asarray(tree.missing_go_to_left).astype(bool),
+        "value": value,
+    }
+
+
+def forest(model: Any) -> tuple[Nodes, Kernel]:
+    """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each class, or estimates."""
+    trees = [e.tree_ for e in getattr(model, "estimators_", [model])]
+    if model.n_outputs_ != 1:
+        raise RefusedError("it has more than one output")
+    parts = stacked([_plain(t, t.value[:, 0, :].astype(np.float64)) for t in trees])
+    k = int(parts["value"].shape[1])
+    nodes = Nodes(
+        **parts,
+        adds_to=np.full(len(trees), -1),
+        start=np.zeros(k),
+        precision=np.float32,
+        share=float(len(trees)),
+        outputs="probabilities" if hasattr(model, "classes_") else "value",
+    )
+    return nodes, partial(_kernel, trees, k)
+
+
+def _kernel(trees: list[Any], k: int, inputs: Any) -> Array:
+    total = np.zeros((len(inputs), k))
+    for tree in trees:
+        total += tree.predict(inputs).reshape(len(inputs), k)
+    return total / len(trees)
+
+
+def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
+    """The older gradient boosting: a start, and a tree for each class in each round."""
+    start = _start(model)
+    factor = 2.0 if model.loss == "exponential" else 1.0  # its probability is the sigmoid of twice the sum
+    trees = [(e.tree_, k) for round_ in model.estimators_ for k, e in enumerate(round_)]
+    rate = model.learning_rate * factor
+    parts = stacked([_plain(t, t.value[:, 0, :] * rate) for t, _ in trees])
+    nodes = Nodes(
+        **parts,
+        adds_to=np.array([k for _, k in trees]),
+        start=start * factor,
+        precision=np.float32,
+        outputs=_raw(model),
+    )
+    return nodes, None
+
+
+def _start(model: Any) -> Array:
+    """What the rounds start from; the same for every row unless the caller gave a model of his own."""
+    outputs = int(model.estimators_.shape[1])
+    if isinstance(model.init_, str):  # "zero"
+        return np.zeros(outputs)
+    if type(model.init_).__name__ not in ("DummyClassifier", "DummyRegressor") or model.init is not None:
+        raise RefusedError("it starts from another model (init=...)")
+    return np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0], dtype=np.float64)
+
+
+def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
+    """The newer gradient boosting, with categories and missing values of its own."""
+    if _raw(model) == "value" and model.loss in ("gamma", "poisson"):
+        raise RefusedError(f"its loss {model.loss!r} ends in an exponential")
+    rounds = model._predictors
+    trees = [(p, k) for round_ in rounds for k, p in enumerate(round_)]
+    sets: dict[int, Array] = {}
+    known, place_of = model._bin_mapper.make_known_categories_bitsets()
+    parts: list[dict[str, Any]] = []
+    count = 0
+    for predictor, _ in trees:
+        n = predictor.nodes
+        leaf = n["is_leaf"].astype(bool)
+        missing_left = n["missing_go_to_left"].astype(bool)
+        for i in np.flatnonzero(n["is_categorical"].astype(bool) & ~leaf).tolist():
+            left = bits(predictor.raw_left_cat_bitsets[n["bitset_idx"][i]])
+            if missing_left[i]:  # levels that training never saw go where the missing ones go
+                seen = bits(known[place_of[n["feature_idx"][i]]])
+                left = np.union1d(left, np.setdiff1d(np.arange(256), seen))
+            sets[count + i] = left.astype(np.float64)
+        parts.append(
+            {
+                "left": np.where(leaf, -1, n["left"].astype(np.int64)),
+                "right": np.where(leaf, -1, n["right"].astype(np.int64)),
+                "column": np.where(leaf, 0, n["feature_idx"]).astype(np.int64),
+                "threshold": n["num_threshold"].astype(np.float64),
+                "missing_left": missing_left,
+                "value": n["value"].astype(np.float64)[:, None],
+            }
+        )
+        count += len(n)
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.array([k for _, k in trees], dtype=np.int64),
+        start=np.asarray(model._baseline_prediction, dtype=np.float64).ravel(),
+        precision=np.float64,
+        sets=sets,
+        outputs=_raw(model),
+    )
+    return nodes, None
+
+
+def _raw(model: Any) -> Literal["logits", "value"]:
+    """What the sum over the trees of a boosting is."""
+    return "logits" if hasattr(model, "classes_") else "value"
+
+
+def bits(words: Any) -> Array:
+    """Words of 32 bits -> the numbers of those that are set."""
+    wide = np.unpackbits(np.asarray(words, dtype="<u4").view(np.uint8), bitorder="little")
+    return np.flatnonzero(wide).astype(np.float64)

@@ -1,0 +1,382 @@
+"""What an estimator at the end of a pipeline sees: each of its inputs as a function of one column of the table.
+
+The transformers known here (scalers, encoders, imputers, and pipelines of them) treat one column at a time. So an
+input is
+
+    of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision; what a
+                              missing number becomes, it is asked too
+    of a column of levels:    a table with one value for each level (a missing one is a level too)
+
+Anything that mixes columns, or that is not on the list, is refused with the reason.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from holdfast.schema.feature import Array, Feature
+from holdfast.schema.schema import Schema
+
+Step = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class RefusedError(Exception):
+    """A model has no exact copy; the text says why."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """One column as the model is handed it: `at` says which encoded columns hold it."""
+
+    name: str
+    at: slice
+    feature: Feature | None  # None: the model is handed the encoded column itself
+    levels: "pd.Series[Any] | None"  # what the model sees for each level; None for numbers
+    by_table: bool = True  # is the model handed the table itself, or what encoded rows are decoded to?
+
+    @staticmethod
+    def all_of(schema: Schema, encoded: bool, by_table: bool = True) -> "list[Raw]":
+        if encoded:
+            return [Raw(name, slice(i, i + 1), None, None) for i, name in enumerate(schema.columns)]
+        return [Raw(f.name, s, f, _levels(f), by_table) for f, s in zip(schema.features, schema.slices, strict=True)]
+
+    @property
+    def says(self) -> int | None:
+        """The encoded column that says whether the number is missing, if it may be."""
+        return self.at.stop - 1 if self.feature is not None and self.feature.has_gaps else None
+
+    @property
+    def affine(self) -> tuple[float, float]:
+        """value = a * encoded + b, for all but categories."""
+        return (1.0, 0.0) if self.feature is None else (self.feature.scale, self.feature.center)
+
+    def decoded(self, x: Array) -> Array:
+        """(n,) encoded -> numbers or ranks as the table holds them; the same arithmetic as `Schema.decode`."""
+        f = self.feature
+        if f is None:
+            return x
+        values = x * f.scale + f.center
+        return f.stored(np.clip(np.round(values), *f.holds) if f.kind != "real" else values)
+
+
+def _levels(f: Feature) -> "pd.Series[Any] | None":
+    if f.kind in ("real", "integer"):
+        return None
+    count = 2 if f.kind == "boolean" else len(f.levels) + f.missing
+    return f.values(np.arange(count, dtype=np.float64), None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One input of the estimator."""
+
+    raw: int  # of which column of the table, and
+    table: "pd.Series[Any] | None"  # its value for each level, or, of numbers,
+    steps: tuple[Step, ...] = ()  # what was done to it
+
+    def then(self, f: Callable[..., Any], *constants: Any) -> "Column":
+        return replace(self, steps=(*self.steps, (f, constants)))
+
+    def cast(self, dtype: Any) -> "Column":
+        return self.then(np.asarray, dtype)
+
+    def number(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(n,) numbers of the table -> values of the input."""
+        out: Any = values
+        for f, constants in self.steps:
+            out = f(out, *constants)
+        return out
+
+    @property
+    def of_missing(self) -> float:
+        """What a missing number becomes; NaN if it reaches the model."""
+        return float(self.number(np.array([np.nan]))[0])
+
+    @property
+    def affine(self) -> tuple[float, float]:
+        """The chain of steps as value = a * number + b, within the `span`."""
+        a, b = 1.0, 0.0
+        for f, constants in self.steps:
+            c = float(constants[0]) if f is not np.asarray else 0.0
+            if f is np.subtract or f is np.add:
+                b += c if f is np.add else -c
+            elif f is np.multiply or f is np.divide:
+                a, b = (a * c, b * c) if f is np.multiply else (a / c, b / c)
+        return a, b
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The lowest and the highest value: those of a scaler that clips, else there is no end to them."""
+        low, high = self.number(np.array([-np.inf, np.inf]))
+        return float(low), float(high)
+
+    @property
+    def levels(self) -> int:
+        """How many there are; none of a number."""
+        return 0 if self.table is None else len(self.table)
+
+    def values(self) -> Array:
+        """(levels,) the table as floats, missing ones as NaN."""
+        assert self.table is not None
+        table = self.table.astype(object)
+        try:
+            return np.array(table.where(table.notna(), np.nan).tolist(), dtype=np.float64)
+        except (TypeError, ValueError):
+            raise RefusedError("a text reaches the model without an encoder") from None
+
+
+def raw_columns(raws: Sequence[Raw]) -> list[Column]:
+    """The table itself."""
+    return [Column(i, r.levels) for i, r in enumerate(raws)]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns between two steps of a pipeline, and a few rows of them as scikit-learn holds them there: their
+    precision, and whether they are sparse, decide over last digits."""
+
+    columns: list[Column]
+    rows: Any
+
+    @property
+    def is_sparse(self) -> bool:
+        return hasattr(self.rows, "tocsr")
+
+    def part(self, at: list[int], names: list[str]) -> "Block":
+        """Some of the columns; those of a frame go by their names."""
+        if isinstance(self.rows, pd.DataFrame):
+            rows: Any = self.rows[[names[i] for i in at]]
+        else:
+            rows = self.rows[:, at]
+        return Block([self.columns[i] for i in at], rows)
+
+
+def precision(rows: Any) -> Any:
+    """Single where every column has it, else double, in which numbers of all other kinds are calculated with."""
+    held = list(rows.dtypes) if isinstance(rows, pd.DataFrame) else [rows.dtype]
+    return np.dtype(np.float32 if all(dtype == np.float32 for dtype in held) else np.float64)
+
+
+def kind_of(thing: Any) -> str:
+    """'sklearn.Pipeline': the library, told from where the class lives, and the name of the class."""
+    return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
+
+
+# ---- transformers
+
+
+def is_passed(step: Any) -> bool:
+    """Is it a step of a pipeline that does nothing?"""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def through(step: Any, block: Block) -> Block:
+    """The columns behind a fitted transformer."""
+    if is_passed(step):
+        return block
+    kind = kind_of(step)
+    if kind not in STEPS:
+        raise RefusedError(f"{kind.partition('.')[2]} in its pipeline has no exact copy")
+    rows = _asked(step, block.rows)
+    return Block(STEPS[kind](step, block, rows), rows)
+
+
+def _asked(step: Any, rows: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was told
+        return step.transform(rows)
+
+
+def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
+    for _, inner in step.steps:
+        block = through(inner, block)
+    return block.columns
+
+
+def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
+    if step.transformer_weights:
+        raise RefusedError("a ColumnTransformer with transformer_weights has no exact copy")
+    names = [str(n) for n in getattr(step, "feature_names_in_", [])]
+    width = max((s.stop for s in step.output_indices_.values()), default=0)
+    out: list[Column | None] = [None] * width
+    for name, inner, chosen in step.transformers_:
+        at = positions(chosen, names, len(block.columns))
+        if not at or (isinstance(inner, str) and inner == "drop"):
+            continue
+        made = through(inner, block.part(at, names)).columns
+        place = step.output_indices_[name]
+        if place.stop - place.start != len(made):
+            raise RefusedError(f"the part {name!r} of its ColumnTransformer makes another number of columns")
+        out[place] = made
+    if any(c is None for c in out):
+        raise RefusedError("its ColumnTransformer makes columns of unknown origin")
+    return cast(list[Column], out)
+
+
+def positions(chosen: Any, names: list[str], width: int) -> list[int]:
+    """The columns that a part of a ColumnTransformer was given, by name or by place."""
+    if isinstance(chosen, str | int | np.integer):
+        chosen = [chosen]
+    if isinstance(chosen, slice):
+        named = cast(Any, chosen)
+        first, last = (names.index(e) if isinstance(e, str) else e for e in (named.start, named.stop))
+        return list(range(width))[first : last + 1 if isinstance(named.stop, str) else last : named.step]
+    chosen = list(chosen)
+    if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
+        return [i for i, c in enumerate(chosen) if c]
+    return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in chosen]
+
+
+def _scaled(
+    columns: list[Column], dtype: Any, parts: Sequence[tuple[Any, Any]], *, early: bool = False
+) -> list[Column]:
+    """Columns after `block = f(block, constants)` for each of the parts, in the precision scikit-learn uses.
+    `early`: the constants are brought to it first."""
+    out: list[Column] = []
+    for j, column in enumerate(columns):
+        c = column.cast(dtype)
+        for f, constants in parts:
+            if constants is None:
+                continue
+            picked = [np.asarray(v)[j] if np.ndim(v) else v for v in (constants if f is np.clip else (constants,))]
+            if dtype == np.float32:
+                picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
+            if f in (np.multiply, np.divide) and not picked[0] > 0:
+                raise RefusedError("a scaler that turns a column around has no exact copy")
+            c = c.then(f, *picked)
+            c = c.cast(dtype) if dtype == np.float32 and not early else c
+        if column.table is not None:
+            values = column.values()
+            for f, constants in c.steps[len(column.steps) :]:
+                values = f(values, *constants)
+            c = replace(column, table=pd.Series(values))
+        out.append(c)
+    return out
+
+
+def _over(scale: Any, block: Block) -> tuple[Any, Any]:
+    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may differ."""
+    return (np.multiply, 1.0 / scale) if scale is not None and block.is_sparse else (np.divide, scale)
+
+
+def _standard(step: Any, block: Block, rows: Any) -> list[Column]:
+    mean, scale = step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None
+    parts = [(np.subtract, mean), _over(scale, block)]
+    return _scaled(block.columns, precision(rows), parts, early=not block.is_sparse)
+
+
+def _robust(step: Any, block: Block, rows: Any) -> list[Column]:
+    center, scale = step.center_ if step.with_centering else None, step.scale_ if step.with_scaling else None
+    return _scaled(block.columns, precision(rows), [(np.subtract, center), _over(scale, block)])
+
+
+def _minmax(step: Any, block: Block, rows: Any) -> list[Column]:
+    clip = step.feature_range if step.clip else None
+    parts = [(np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip)]
+    return _scaled(block.columns, precision(rows), parts)
+
+
+def _maxabs(step: Any, block: Block, rows: Any) -> list[Column]:
+    clip = (-1.0, 1.0) if getattr(step, "clip", False) else None
+    return _scaled(block.columns, precision(rows), [_over(step.scale_, block), (np.clip, clip)])
+
+
+def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
+    """What the step itself makes of every level: row i has the i-th of each column, from the first again where it has
+    fewer, and beside them some numbers of the other columns."""
+    tables = [c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)]
+    count = max(len(t) for t in tables)
+    cells = [t.take((np.arange(count) % len(t)).tolist()).reset_index(drop=True) for t in tables]
+    asked: Any = pd.concat(cells, axis=1)
+    if isinstance(block.rows, pd.DataFrame):
+        asked.columns = block.rows.columns
+    else:
+        asked = asked.to_numpy(dtype=block.rows.dtype if block.rows.dtype.kind in "biuf" else object)
+    try:
+        made = _asked(step, asked)
+    except Exception as error:
+        raise RefusedError(f"{type(step).__name__} does not know all levels of the schema: {error}") from None
+    return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
+
+
+def _numbers(block: Block, j: int) -> "pd.Series[Any]":
+    if isinstance(block.rows, pd.DataFrame):
+        return block.rows.iloc[:, j]
+    column = block.rows[:, [j]]
+    return pd.Series((column.toarray() if block.is_sparse else column).ravel())
+
+
+def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
+    columns = block.columns
+    if any(c.table is None for c in columns):
+        raise RefusedError("it encodes a column of numbers level by level; declare that column a category")
+    made = _of_levels(step, block)
+    counts = getattr(step, "_n_features_outs", [1] * len(columns)) if hasattr(step, "drop_idx_") else [1] * len(columns)
+    owner = np.repeat(np.arange(len(columns)), counts)
+    if len(owner) != made.shape[1]:
+        raise RefusedError(f"{type(step).__name__} makes another number of columns than it says")
+    of = [columns[i] for i in owner.tolist()]
+    return [replace(c, table=pd.Series(made[: c.levels, j])) for j, c in enumerate(of)]
+
+
+def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
+    if step.add_indicator:
+        raise RefusedError("SimpleImputer with add_indicator has no exact copy")
+    gap: Any = step.missing_values
+    fill: list[Any] = list(step.statistics_)
+    if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
+        raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
+    single, made = precision(rows) == np.float32, _of_levels(step, block)
+    out: list[Column] = []
+    for j, c in enumerate(block.columns):
+        if c.table is not None:
+            out.append(replace(c, table=pd.Series(made[: c.levels, j])))
+        else:
+            out.append(c.then(impute, np.float32(fill[j]) if single else fill[j]))
+    return out
+
+
+def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
+    """Numbers with those that are missing filled in."""
+    return np.where(np.isnan(values), np.float64(fill), values)
+
+
+def _function(step: Any, block: Block, _: Any) -> list[Column]:
+    run: Any = step.func
+    checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"  # that of gradient boosting
+    if cast(Any, run) is not None and not checks:
+        raise RefusedError("FunctionTransformer runs a function of your own, which has no exact copy")
+    return block.columns
+
+
+def _frozen(step: Any, block: Block, _: Any) -> list[Column]:
+    return through(step.estimator, block).columns
+
+
+def _selector(step: Any, block: Block, _: Any) -> list[Column]:
+    return [c for c, kept in zip(block.columns, step.get_support(), strict=True) if kept]
+
+
+# (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
+STEPS: dict[str, Callable[[Any, Block, Any], list[Column]]] = {
+    "sklearn.Pipeline": _pipeline,
+    "sklearn.ColumnTransformer": _column_transformer,
+    "sklearn.StandardScaler": _standard,
+    "sklearn.MinMaxScaler": _minmax,
+    "sklearn.MaxAbsScaler": _maxabs,
+    "sklearn.RobustScaler": _robust,
+    "sklearn.OneHotEncoder": _encoder,
+    "sklearn.OrdinalEncoder": _encoder,
+    "sklearn.SimpleImputer": _imputer,
+    "sklearn.FunctionTransformer": _function,
+    "sklearn.FrozenEstimator": _frozen,
+    "sklearn.VarianceThreshold": _selector,
+    "sklearn.SelectKBest": _selector,
+    "sklearn.SelectPercentile": _selector,
+}

@@ -1,0 +1,222 @@
+"""The nodes of all trees of a model, whatever library grew them, as questions about the columns of a table.
+
+A node sends a row to the left if its input is low enough. Every library asks that in a precision of its own, behind a
+pipeline that scales in one of its own; but all of these steps rise, so for a column of numbers there is one encoded
+value x* such that a row goes left exactly if x <= x*. It is found by bisection over all doubles, with the library's
+own arithmetic. For a column of levels the node is asked about each level, once.
+
+What remains is whole numbers: the rank of an encoded value among all x* of its column, or the position of a level;
+a node becomes the set of these codes that go right. Scaling, precision, missing values, categories and their sets are
+then things of the past.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.models.compiled.preprocessing import Column, Raw
+from holdfast.schema.feature import Array, Mask
+
+Ints = npt.NDArray[np.int64]
+ZERO = float(np.float32(1e-35))  # LightGBM takes numbers up to this size for zero
+LAST = np.finfo(np.float64).max
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """All trees one after the other. A row with input v goes left at a node if v <= threshold (v < threshold where
+    `strict`), compared in `precision`; if missing, where `missing_left` says; at a node in `sets`, if v is in the set.
+    """
+
+    roots: Ints  # (trees,)
+    left: Ints  # (nodes,) -1 at a leaf
+    right: Ints
+    column: Ints  # (nodes,) which input of the model
+    threshold: Array
+    missing_left: Mask
+    value: Array  # (nodes, k) what a leaf adds, to output `adds_to` or, where that is -1, to all
+    adds_to: Ints  # (trees,)
+    start: Array  # (outputs,)
+    precision: Any
+    strict: bool = False
+    share: float = 1.0  # the sum is divided by it
+    outputs: Literal["logits", "probabilities", "value"] = "logits"
+    sets: dict[int, Array] = field(default_factory=dict[int, Array])
+    sets_left: bool = True  # do the members of a set go left, or right?
+    zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of
+    zero: float = ZERO
+
+    @property
+    def inner(self) -> Ints:
+        return np.flatnonzero(self.left >= 0)
+
+    def goes_left(self, v: Array, at: Ints) -> Mask:
+        """(n,) values, (n,) nodes without sets."""
+        v = v.astype(self.precision).astype(np.float64)
+        t = self.threshold[at]
+        gone = np.isnan(v)
+        if self.zero_missing is not None:
+            gone |= self.zero_missing[at] & (np.abs(v) <= self.zero)
+        return np.where(gone, self.missing_left[at], v < t if self.strict else v <= t)
+
+    def leaves(self) -> Ints:
+        """(trees,) how many leaves each has."""
+        ends = np.append(self.roots[1:], len(self.left))
+        is_leaf = np.concatenate([[0], np.cumsum(self.left < 0)])
+        return is_leaf[ends] - is_leaf[self.roots]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """How the encoded columns of one column of the table become a code."""
+
+    at: slice
+    cuts: Array | None  # sorted x*: the code is the number of them below the value; None: of the largest column
+    count: int  # how many codes there are
+    says: int | None = None  # the encoded column that says whether the number is missing; its code is then
+    gone: int = 0  # the first of all, or the last
+    ends: Array | None = None  # of numbers: the last one of the table on this side of each cut, NaN next to zero
+
+
+def grow_codes(
+    nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
+) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
+    """The codes of every column that a node asks about, and for each node: the place of its column in that list, and
+    the codes that go right."""
+    inner = nodes.inner
+    # Nodes that send missing numbers to the left and to the right have codes of their own, in which the one for missing
+    # comes first or last: then a node is one comparison.
+    by_raw: dict[tuple[int, bool], list[int]] = {}
+    gone_left = _missing_left(nodes, columns, raws, inner)
+    for i, left in zip(inner.tolist(), gone_left.tolist(), strict=True):
+        by_raw.setdefault((columns[int(nodes.column[i])].raw, left), []).append(i)
+    codes: list[Codes] = []
+    rights: dict[int, tuple[int, Mask]] = {}
+    for (raw, gone), mine in sorted(by_raw.items()):
+        place, at = len(codes), np.array(mine)
+        levels = raws[raw].levels
+        if levels is not None:
+            codes.append(level_codes(raws[raw]))
+            for node, right in zip(mine, _of_levels(nodes, columns, at, len(levels)), strict=True):
+                rights[node] = place, right
+            continue
+        edges = _cuts(nodes, columns, raws[raw], at)
+        low, cut, high = (edge for edge, _ in edges)
+        cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
+        ends = np.concatenate([last for _, last in edges])[first_of]
+        inner = np.abs(cuts) < LAST  # the others part nothing from nothing
+        cuts, ends = cuts[inner], ends[inner]
+        says = raws[raw].says
+        count = len(cuts) + 1 + (says is not None)
+        codes.append(Codes(raws[raw].at, cuts, count, says, 0 if gone else count - 1, ends))
+        ranks = np.arange(len(cuts) + 1)
+        first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
+        for j, node in enumerate(mine):
+            right = ranks > first[j]
+            if nodes.zero_missing is not None and nodes.zero_missing[node]:
+                right = np.where((ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right)
+            if says is not None:
+                right = np.append(False, right) if gone else np.append(right, True)
+            rights[node] = place, right
+    return codes, rights
+
+
+def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], at: Ints) -> Mask:
+    """(nodes,) does a missing number go left at these nodes? False where none can be missing."""
+    column = nodes.column[at]
+    gaps = np.array([raws[c.raw].says is not None for c in columns], dtype=bool)
+    became = np.full(len(columns), np.nan)
+    for i in map(int, np.unique(column[gaps[column]])):
+        became[i] = columns[i].of_missing
+    return gaps[column] & nodes.goes_left(became[column], at)
+
+
+def level_codes(raw: Raw) -> Codes:
+    """Positions of levels: of the largest one-hot column, or a rank, which is a rounded number."""
+    assert raw.levels is not None
+    assert raw.feature is not None
+    count = len(raw.levels)
+    if raw.feature.is_category:
+        return Codes(raw.at, None, count)
+    ranks = np.arange(count - 1.0)
+    return Codes(raw.at, bisect(lambda x: raw.decoded(x) <= ranks, count - 1), count)
+
+
+def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) -> list[Mask]:
+    """For each node, which levels go right."""
+    tables = {int(c): columns[int(c)].values() for c in np.unique(nodes.column[at])}
+    out: list[Mask] = []
+    for node in map(int, at):
+        v = tables[int(nodes.column[node])]
+        if node in nodes.sets:
+            left: Mask = np.isin(v, nodes.sets[node]) == nodes.sets_left
+            left[np.isnan(v)] = nodes.missing_left[node]
+        else:
+            left = nodes.goes_left(v, np.full(count, node))
+        out.append(~left)
+    return out
+
+
+Edge = tuple[Array, Array]  # encoded values up to which something holds, and the last numbers of the table there
+
+
+def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Edge, Edge, Edge]:
+    """(nodes,) x* of each, and where zero begins and ends for those that take it for missing."""
+    column = nodes.column[at]
+
+    def inputs(v: Array) -> Array:
+        out = np.empty(len(v))
+        for c in np.unique(column):
+            mine = column == c
+            out[mine] = columns[int(c)].number(v[mine]).astype(nodes.precision)
+        return out
+
+    t = nodes.threshold[at]
+    cut = _edge(raw, lambda v: inputs(v) < t if nodes.strict else inputs(v) <= t, len(at))
+    if nodes.zero_missing is None or not nodes.zero_missing[at].any():
+        none = cut[0][:0], cut[1][:0]
+        return none, cut, none
+    z = nodes.zero
+    return _edge(raw, lambda v: inputs(v) < -z, len(at)), cut, _edge(raw, lambda v: inputs(v) <= z, len(at))
+
+
+def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
+    """(n,) the encoded value up to which a falling condition on numbers of the table holds.
+
+    Encoding a number and decoding it again may change its last digit. Wherever decoded numbers begin to fail, the edge
+    lies between the encodings of the last number for which the condition holds and of the next one that the table can
+    hold, so that rows of a table are on the right side.
+    """
+    edge, f = bisect(lambda x: holds(raw.decoded(x)), n), raw.feature
+    with np.errstate(over="ignore", invalid="ignore"):  # of edges at either end of all numbers
+        if f is None or f.kind != "real" or not raw.by_table:
+            return edge, raw.decoded(edge)
+        last = f.stored(bisect(lambda v: holds(f.stored(v)), n))
+        here, beyond = ((v - f.center) / f.scale for v in (last, last + f.digit(last)))
+        between = np.maximum(np.minimum(edge, np.nextafter(beyond, -np.inf)), here)
+        # The smallest numbers of all are encoded like zero, which is the one that tables have.
+        zero = -f.center / f.scale
+        blurred = here == zero
+        between = np.where(blurred & ~holds(np.zeros(n)), np.nextafter(zero, -np.inf), between)
+    return np.where(np.abs(last) < LAST, between, edge), np.where(blurred, np.nan, last)
+
+
+def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
+    """(n,) the largest double for which a falling condition holds; the lowest of all if it never does."""
+    top = LAST.view(np.int64)
+    low, high = np.full(n, -top), np.full(n, top)  # doubles in their order are whole numbers in theirs
+    with np.errstate(over="ignore", invalid="ignore"):
+        done = holds(_double(high))
+        while (low < high - 1).any():
+            middle = low + ((high >> 1) - (low >> 1))
+            yes = holds(_double(middle))
+            low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+    return np.where(done, LAST, _double(low))
+
+
+def _double(order: Ints) -> Array:
+    """Whole number -> the double at that place, counted from zero."""
+    return np.where(order >= 0, np.abs(order).view(np.float64), -np.abs(order).view(np.float64))

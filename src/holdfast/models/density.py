@@ -1,0 +1,223 @@
+"""Where a model's features are at home: one Gaussian per class.
+
+    p_c = N(mu_c, Sigma_c)        mean and 1/(n - 1) covariance of the features of class c, in double precision
+    ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi,     Sigma_c = L_c L_c^T
+    p(z) = 1/k sum_c p_c(z)       high at home, low for what the model has never seen
+
+Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their space, so jitter is
+added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesky factor; `jitter` keeps it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.rows import chunks, pad_rows
+from holdfast.errors import ModelError, SettingError, listed, untyped
+from holdfast.models.base import Model
+from holdfast.models.torch_model import TorchModel
+from holdfast.nn.architecture import flat_layers
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals
+    from holdfast.images.model import ImageModel
+
+JITTER = 1e-6
+MOST_DOUBLINGS = 40
+CELLS = 1 << 25  # numbers held at once
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """One Gaussian per class, as numbers (k classes, f features)."""
+
+    mean: Tensor  # (k, f)
+    whiten: Tensor  # (k, f, f) inverse Cholesky factors
+    constant: Tensor  # (k,) log-density at the mean
+    jitter: float  # what was added to the diagonals
+
+    @classmethod
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
+        """Fit to features (n, f) of classes (n,)."""
+        z = z.detach().double()
+        if z.ndim != 2 or len(z) != len(labels):
+            raise SettingError(f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together")
+        if not bool(z.isfinite().all()):
+            raise SettingError("some features are no numbers; look for NaN or inf in the model or the data")
+        counts = torch.bincount(labels, minlength=k)
+        if int(counts.min()) < 2:
+            raise SettingError(f"class number {int(counts.argmin())} has {int(counts.min())} rows; a Gaussian needs 2")
+        mean = z.new_zeros(k, z.shape[1]).index_add_(0, labels, z) / counts[:, None]
+        spread = torch.stack([torch.cov(z[labels == c].T).reshape(z.shape[1], z.shape[1]) for c in range(k)])
+        factor, jitter = _cholesky(spread)
+        eye = torch.eye(z.shape[1], dtype=torch.float64).expand(k, -1, -1)
+        whiten: Tensor = untyped("torch").linalg.solve_triangular(factor, eye, upper=False)
+        constant = -factor.diagonal(0, 1, 2).log().sum(1) - z.shape[1] / 2 * math.log(2 * math.pi)
+        return cls(mean, whiten.contiguous(), constant, jitter)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by them (n, f)."""
+        n, most = len(z), max(2, CELLS // self.mean.shape[1] ** 2)
+        parts = [self._of_class(z[r], label[r]) for r in chunks(torch.arange(n), most)]
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return z.new_zeros(0, dtype=torch.float64), z.new_zeros(0, self.mean.shape[1], dtype=torch.float64)
+        return torch.cat([ld for ld, _ in parts]), torch.cat([by for _, by in parts])
+
+    def _of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        if len(z) == 1:  # a product of its own is added up in another order than one of many
+            ld, by = self._of_class(z.expand(2, -1), label.expand(2))
+            return ld[:1], by[:1]
+        whiten = self.whiten[label]  # (n, f, f)
+        y = torch.bmm(whiten, (z.double() - self.mean[label])[:, :, None])  # (n, f, 1)
+        ld = self.constant[label] - 0.5 * y.square().sum((1, 2))
+        return ld, -torch.bmm(y.transpose(1, 2), whiten).squeeze(1)
+
+    def each(self, z: Tensor) -> Tensor:
+        """(n, k) log-densities under every class."""
+        parts = list[Tensor]()
+        for rows in chunks(torch.arange(len(z)), 128):
+            d = pad_rows(z[rows]).double()[None] - self.mean[:, None]  # (k, b, f)
+            # One product after the other: a product of stacks takes another way, with other last bits, if it is small.
+            y = torch.stack([by_class @ w.T for by_class, w in zip(d, self.whiten, strict=True)])
+            parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
+        return torch.cat(parts) if parts else z.new_zeros(0, len(self), dtype=torch.float64)
+
+    def mixture(self, z: Tensor) -> Tensor:
+        """(n,) log p(z); the lower, the less the model knows about it."""
+        return torch.logsumexp(self.each(z), 1) - math.log(len(self))
+
+
+def _cholesky(spread: Tensor) -> tuple[Tensor, float]:
+    """Factors of covariances (k, f, f), and the jitter that made them possible."""
+    scale = float(spread.diagonal(0, 1, 2).mean())
+    eye = torch.eye(spread.shape[1], dtype=spread.dtype)
+    jitter = JITTER * (scale if scale > 0 else 1.0)
+    for _ in range(MOST_DOUBLINGS):
+        factor, failed = untyped("torch").linalg.cholesky_ex(spread + jitter * eye)
+        if not bool(failed.any()):
+            return factor, jitter
+        jitter *= 2
+    raise SettingError("the features have no usable covariance, whatever is added to its diagonal")
+
+
+class FeatureDensity:
+    """How much at home rows or images are among the features that a model has seen: a plausibility metric, and a flag.
+
+    Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as features; any other
+    model of tables has its encoded rows.
+
+    Example:
+        >>> density = hf.FeatureDensity(model).fit(train.X, train.y)
+        >>> density(cfs), density.strange(cfs.after)
+    """
+
+    higher_is_better = True
+
+    def __init__(self, model: "Model | ImageModel | Any", *, strange_below: float = 0.01) -> None:
+        if not 0 < strange_below < 1:
+            raise SettingError(f"strange_below must be a share of the data between 0 and 1, got {strange_below}")
+        self.model = model if isinstance(model, Model) else _image_model(model)
+        self.strange_below = strange_below
+
+    def fit(self, X: Any, y: Any) -> "FeatureDensity":
+        """Fit the Gaussians to rows or images and their classes."""
+        classes = self.model.classes
+        place = {name: i for i, name in enumerate(classes)}
+        if np.ndim(y) != 1:
+            raise SettingError(f"y must have one class per row or image, got shape {np.shape(y)}")
+        given: list[Any] = np.asarray(y).tolist()
+        unknown = [label for label in dict.fromkeys(given) if label not in place]
+        if unknown:
+            raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(classes)}")
+        labels = torch.tensor([place[label] for label in given], dtype=torch.int64)
+        z = self.features(X)
+        counts = torch.bincount(labels, minlength=len(classes))
+        if int(counts.min()) < 2:
+            raise SettingError(
+                f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows; every class of the model needs "
+                f"2 to have a Gaussian"
+            )
+        self.gaussians_ = Gaussians.of(z, labels, len(place))
+        self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
+        return self
+
+    def features(self, X: Any) -> Tensor:
+        """(n, f) what the model makes of rows or images before its last layer."""
+        if not isinstance(self.model, Model):
+            return self.model.features(X)
+        x = X if isinstance(X, Tensor) else self.model.schema.encode(X, self.model.dtype)
+        layers = flat_layers(self.model.module) if isinstance(self.model, TorchModel) else []
+        last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
+        with self.model.borrowed():
+            return nn.Sequential(*layers[:last])(pad_rows(x))[: len(x)].double()
+
+    def log_density(self, X: Any) -> "pd.Series[float]":
+        """log p(z) of each row or image."""
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return pd.Series(self._fitted().mixture(self.features(X)).numpy(), index=index)
+
+    def strange(self, X: Any) -> "pd.Series[bool]":
+        """Which rows or images are less at home than all but `strange_below` of the data."""
+        return self.log_density(X) < self.limit_
+
+    def __call__(self, cfs: "Counterfactuals | Any") -> "pd.Series[float]":
+        """The metric: log-density of each answer under the class that was wanted; missing where there is none."""
+        z = self.features(cfs.x_cf)
+        ld, _ = self._fitted().of_class(z, cfs.goal.wanted(cfs.scores))
+        index = cfs.after.index if hasattr(cfs, "after") else None
+        return pd.Series(ld.numpy(), index=index).where(cfs.found)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What was learnt, by name, for a file."""
+        g = self._fitted()
+        numbers = torch.tensor([g.jitter, self.strange_below, self.limit_], dtype=torch.float64)
+        return {"mean": g.mean, "whiten": g.whiten, "constant": g.constant, "numbers": numbers}
+
+    @classmethod
+    def from_tensors(cls, model: "Model | ImageModel | Any", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
+        """The density that `tensors` came from, for the model that it was fitted to."""
+        if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
+            raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
+        mean, whiten, constant = (tensors[name].double() for name in ("mean", "whiten", "constant"))
+        k, f = mean.shape if mean.ndim == 2 else (0, 0)
+        sizes = whiten.shape == (k, f, f) and constant.shape == (k,) and tensors["numbers"].shape == (3,)
+        if not k or not sizes or not all(bool(t.isfinite().all()) for t in tensors.values()):
+            raise SettingError("the tensors of the density do not fit each other")
+        jitter, strange_below, limit = (float(v) for v in tensors["numbers"])
+        density = cls(model, strange_below=strange_below)
+        wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
+        if (k, f) != wanted:
+            raise SettingError(
+                f"the density is of {k} classes and {f} features, the model has {wanted[0]} and {wanted[1]}"
+            )
+        density.gaussians_, density.limit_ = Gaussians(mean, whiten, constant, jitter), limit
+        return density
+
+    def _fitted(self) -> Gaussians:
+        if not hasattr(self, "gaussians_"):
+            raise SettingError("this density knows no data yet; call .fit(X, y) first")
+        return self.gaussians_
+
+
+def _image_model(model: Any) -> "ImageModel":
+    """An image model, or the one that a fitted network has."""
+    net = getattr(model, "model_", model)
+    if not hasattr(net, "has_features"):
+        fitted = " that has seen no images; call .fit(images, labels) first" if hasattr(model, "fit") else ""
+        raise ModelError(f"expected a hf.Model or a hf.images.ImageModel, got a {type(model).__name__}{fitted}")
+    if not net.has_features:
+        raise ModelError("which layer has the features? Use hf.images.ImageModel.of(module, size, features=NAME)")
+    return net

@@ -1,0 +1,263 @@
+"""LightGBM models in their text format, read and checked by us, then written again for LightGBM's own reader.
+
+What LightGBM gets to see is text that we wrote from lines we know, with sizes we counted: it trusts the sizes in a
+file, and follows the indices of a tree without a look.
+"""
+
+import json
+import math
+import re
+from typing import Any, cast
+
+import numpy as np
+
+from holdfast.errors import FileError, listed, optional
+from holdfast.models.formats.limits import parse_json
+from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, whole
+from holdfast.schema.schema import Schema
+
+HEADER = (
+    "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "average_output",
+    "feature_names", "monotone_constraints", "feature_infos", "tree_sizes",
+)  # fmt: skip
+# Lines of a tree -> how many numbers: for each split, for each leaf, one, or as many as categories need.
+PER_SPLIT = ("split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child", "internal_value",
+             "internal_weight", "internal_count")  # fmt: skip
+PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
+SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
+SETS = ("cat_boundaries", "cat_threshold")
+WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
+MOST_TREES, MOST_COLUMNS = 100_000, 1_000_000
+NAME = re.compile(r"[^\x00-\x20,=\[\]{}:\"]+")
+CLASSES = ("binary", "multiclass", "multiclassova", "cross_entropy")
+NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
+# What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
+PARAMETERS = ("num_class", "sigmoid", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power")
+ROOTS = "sqrt"  # the trees estimate the square root
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """The model in the bytes of a file: header, trees (lines as numbers), and pandas' categories; all checked."""
+    try:
+        text = data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise FileError("the LightGBM file is no text") from None
+    head, mark, rest = text.partition("\nTree=")
+    body, end, tail = rest.partition("\nend of trees")
+    if not mark or not end:
+        raise FileError("the LightGBM file is cut off: it has no trees, or no line 'end of trees'")
+    if "\nend of parameters" not in tail:
+        raise FileError("the LightGBM file is cut off: it has no line 'end of parameters'")
+    header = _lines(head.split("\n"), ("tree", "average_output"))
+    strange = [key for key in header if key not in HEADER]
+    if strange:
+        raise FileError(f"the LightGBM file has an unknown line {listed(strange)} in its header")
+    columns = _count(header, "max_feature_idx", 0, MOST_COLUMNS) + 1
+    classes, per_step = (_count(header, key, 1, 100_000) for key in ("num_class", "num_tree_per_iteration"))
+    names, infos = header.get("feature_names", "").split(), header.get("feature_infos", "").split()
+    if len(names) != columns or len(infos) != columns or len(set(names)) != columns:
+        raise FileError(f"the LightGBM file has {columns} columns, but {len(names)} names and {len(infos)} ranges")
+    if not all(NAME.fullmatch(n) for n in names):
+        raise FileError("the LightGBM file has a column name with letters that no column name has")
+    objective = _objective(header.get("objective", "").split(), classes)
+    if per_step != (classes if objective[0].startswith("multiclass") else 1):
+        raise FileError(f"the LightGBM file has {per_step} trees in a step for {classes} classes")
+    blocks = body.split("\nTree=")
+    if len(blocks) > MOST_TREES or len(blocks) % per_step:
+        raise FileError(f"the LightGBM file has {len(blocks):,} trees, {per_step} in a step")
+    trees = [_tree(i, block, columns) for i, block in enumerate(blocks)]
+    return {"header": header, "names": names, "classes": classes, "objective": objective, "trees": trees,
+            "categories": _categories(tail)}  # fmt: skip
+
+
+def _objective(words: list[str], classes: int) -> list[str]:
+    """'multiclass num_class:3', as LightGBM will be told; its numbers must fit the rest."""
+    name = words[0] if words else "none"
+    if name not in (*CLASSES, *NUMBERS):
+        raise FileError(f"the LightGBM file neither classifies nor estimates a number: its objective is {name!r}")
+    roots = [word for word in words[1:] if word == ROOTS and name in NUMBERS]
+    given = {key: value for key, _, value in (word.partition(":") for word in words[1:] if word not in roots)}
+    for key, value in given.items():
+        if key not in PARAMETERS:
+            raise FileError(f"the LightGBM file has an unknown parameter {key!r} of its objective {name!r}")
+        if not 0 < _float(value) < math.inf:
+            raise FileError(f"the LightGBM file has {key} = {value[:40]!r}, expected a positive number")
+    if given.get("num_class", "1") != str(classes):
+        raise FileError(f"the LightGBM file has the objective {' '.join(words)[:80]!r} for {classes} classes")
+    return [name, *roots[:1], *(f"{key}:{_number(_float(value))}" for key, value in given.items())]
+
+
+def _lines(lines: list[str], bare: tuple[str, ...] = ()) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for line in lines:
+        key, mark, value = line.partition("=")
+        if not line.strip():
+            continue
+        if not mark and key not in bare:
+            raise FileError(f"the LightGBM file has a line that says nothing: {line[:60]!r}")
+        if key in out:
+            raise FileError(f"the LightGBM file has the line {key!r} twice")
+        out[key] = value
+    out.pop("tree", None)
+    return out
+
+
+def _count(lines: dict[str, str], key: str, low: int, high: int) -> int:
+    try:
+        value = int(lines[key])
+    except (KeyError, ValueError):
+        raise FileError(f"the LightGBM file has no whole number {key!r}") from None
+    inside([value], low, high + 1, f"{key!r} of the LightGBM file")
+    return value
+
+
+def _numbers(lines: dict[str, str], key: str, count: int | None) -> Any:
+    words = lines.get(key, "").split()
+    if count is not None and len(words) != count:
+        raise FileError(f"a tree of the LightGBM file has {len(words)} numbers in {key!r}, expected {count}")
+    try:
+        values = [int(w) for w in words] if key in WHOLE else [float(w) for w in words]
+    except ValueError:
+        raise FileError(f"a tree of the LightGBM file has something that is no number in {key!r}") from None
+    return whole(values, key) if key in WHOLE else finite(values, key)
+
+
+def _tree(i: int, block: str, columns: int) -> dict[str, Any]:
+    number, _, rest = block.partition("\n")
+    if number.strip() != str(i):
+        raise FileError(f"tree {i} of the LightGBM file is called {number[:20]!r}")
+    lines, what = _lines(rest.split("\n")), f"tree {i}"
+    strange = [key for key in lines if key not in (*PER_SPLIT, *PER_LEAF, *SINGLE, *SETS)]
+    if strange:
+        raise FileError(f"{what} of the LightGBM file has a line {strange[0]!r}, which is not supported")
+    leaves = _count(lines, "num_leaves", 1, 1 << 24)
+    cats = _count(lines, "num_cat", 0, leaves) if "num_cat" in lines else 0
+    if lines.get("is_linear", "0").strip() != "0":
+        raise FileError(f"{what} of the LightGBM file has linear leaves, which are not supported")
+    out: dict[str, Any] = {"num_leaves": leaves, "num_cat": cats}
+    splits = leaves - 1
+    for key in (*PER_SPLIT, *PER_LEAF):
+        needed = key in ("split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value")
+        if key in lines and (lines[key].strip() or needed):
+            out[key] = _numbers(lines, key, leaves if key in PER_LEAF else splits)
+        elif needed and (splits or key == "leaf_value"):
+            raise FileError(f"{what} of the LightGBM file lacks {key!r}")
+    out["shrinkage"] = float(finite([_float(lines.get("shrinkage", "1"))], "shrinkage")[0])
+    if splits:
+        _check(out, lines, what, leaves, columns, cats)
+    elif cats:
+        raise FileError(f"{what} of the LightGBM file has categories but no split")
+    return out
+
+
+def _float(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return math.nan
+
+
+def _check(out: dict[str, Any], lines: dict[str, str], what: str, leaves: int, columns: int, cats: int) -> None:
+    """Children are splits (0, 1, ..) or leaves (-1, -2, ..); renumbered, they must be one tree."""
+    splits = leaves - 1
+    sides: list[Any] = [np.where(side < 0, splits + ~side, side) for side in (out["left_child"], out["right_child"])]
+    for side in (out["left_child"], out["right_child"]):
+        inside(side, -leaves, splits, f"{what} of the LightGBM file: a child")
+    none = np.zeros(leaves, np.int64)
+    inner = np.arange(splits + leaves) < splits
+    left, right = (np.concatenate([side, none]) for side in sides)
+    check_tree(left, right, inner, f"{what} of the LightGBM file")
+    inside(out["split_feature"], 0, columns, f"{what} of the LightGBM file: a column")
+    inside(out["decision_type"], 0, 16, f"{what} of the LightGBM file: a decision type")
+    by_set = (out["decision_type"] & 1) > 0
+    if int(by_set.sum()) != cats and (by_set.any() or cats):
+        raise FileError(f"{what} of the LightGBM file has {int(by_set.sum())} splits by category, and says {cats}")
+    if cats:
+        ends, bits = _numbers(lines, "cat_boundaries", cats + 1), _numbers(lines, "cat_threshold", None)
+        inside(bits, 0, 1 << 32, f"{what} of the LightGBM file: a set of categories")
+        if ends[0] != 0 or (np.diff(ends) < 1).any() or ends[-1] != len(bits):
+            raise FileError(f"{what} of the LightGBM file has sets of categories that do not fit their bounds")
+        places = out["threshold"][by_set]
+        if (places != places.astype(np.int64)).any():
+            raise FileError(f"{what} of the LightGBM file has a set of categories without a number")
+        inside(places.astype(np.int64), 0, cats, f"{what} of the LightGBM file: a set of categories")
+        out["cat_boundaries"], out["cat_threshold"] = ends, bits
+
+
+def _categories(tail: str) -> list[list[Any]] | None:
+    """The categories of pandas columns, which LightGBM's Python part writes at the end."""
+    line = next((x for x in tail.split("\n") if x.startswith("pandas_categorical:")), "")
+    value = parse_json(line.partition(":")[2].encode() or b"null", "pandas_categorical")
+    if value is None:
+        return None
+    lists: list[Any] = cast(list[Any], value) if isinstance(value, list) else [None]
+    for one in lists:
+        if not isinstance(one, list) or not all(isinstance(v, str | int | float) for v in cast(list[Any], one)):
+            raise FileError("the LightGBM file has pandas categories that are no lists of values")
+    return lists
+
+
+# ---- writing it again
+
+
+def written(model: dict[str, Any]) -> str:
+    """The text of a model that was parsed, with every size counted anew."""
+    header, blocks = model["header"], [_block(i, tree) for i, tree in enumerate(model["trees"])]
+    lines = ["tree", "version=v4", f"num_class={model['classes']}",
+             f"num_tree_per_iteration={int(header['num_tree_per_iteration'])}", "label_index=0",
+             f"max_feature_idx={len(model['names']) - 1}", f"objective={' '.join(model['objective'])}"]  # fmt: skip
+    lines += ["average_output"] if "average_output" in header else []
+    lines += [f"feature_names={' '.join(model['names'])}", f"feature_infos={_infos(header['feature_infos'])}"]
+    lines += [f"tree_sizes={' '.join(str(len(b.encode())) for b in blocks)}", "", ""]
+    categories = json.dumps(model["categories"])
+    return (
+        "\n".join(lines)
+        + "".join(blocks)
+        + f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{categories}\n"
+    )
+
+
+def _infos(text: str) -> str:
+    """Ranges of the columns: [low:high], a list of categories with colons, or none."""
+    for word in text.split():
+        number = r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)"
+        if not re.fullmatch(rf"none|\[{number}:{number}\]|-?\d+(?::-?\d+)*", word):
+            raise FileError(f"the LightGBM file has a strange range {word[:40]!r}")
+    return text
+
+
+def _block(i: int, tree: dict[str, Any]) -> str:
+    lines = [f"Tree={i}", f"num_leaves={tree['num_leaves']}", f"num_cat={tree['num_cat']}"]
+    for key in (*PER_SPLIT, *SETS, *PER_LEAF):
+        if key in tree:
+            values = tree[key].tolist()
+            lines.append(f"{key}={' '.join(str(v) if key in WHOLE else _number(v) for v in values)}")
+    return "\n".join([*lines, "is_linear=0", f"shrinkage={_number(tree['shrinkage'])}", "", "", ""])
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+
+
+# ---- loading
+
+
+def load(data: bytes, schema: Schema) -> Found:
+    """LightGBM's own booster, read from text that was checked."""
+    model = parse(data)
+    columns_of(model["names"], schema, r"Column_\d+")
+    lightgbm = optional("lightgbm", "trees")
+    try:
+        booster = lightgbm.Booster(model_str=written(model))
+    except Exception as error:
+        raise FileError(f"LightGBM cannot read the file: {error}") from None
+    return Found(booster, None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
+
+
+def describe(data: bytes) -> Said:
+    model = parse(data)
+    details = {"trees": len(model["trees"]), "objective": model["objective"][0]}
+    if details["objective"] in NUMBERS:
+        return Said(model["names"], None, "value", False, details)
+    return Said(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)

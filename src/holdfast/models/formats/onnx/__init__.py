@@ -1,0 +1,1 @@
+"""ONNX files, read and run by this library itself."""

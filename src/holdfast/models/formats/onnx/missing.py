@@ -1,0 +1,75 @@
+"""Numbers that may be missing, on their way through a graph.
+
+An operator that knows nothing of them gets NaN, as from a table. Until then a column goes along with what says whether
+it is missing, for where an imputer fills it in, that is the straight line
+
+    value + says (fill - stand-in)            says = 1 while it is missing, and the value is the stand-in then,
+
+the same as in the copy of a pipeline (`holdfast.models.compiled.differentiable`): a search sees which way filling it in would lead.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.models.formats.onnx.graph import ML, Node
+from holdfast.models.formats.onnx.ops import Operator, need
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """(n, columns) numbers, what says whether they are missing, and what stands for those that are."""
+
+    value: Tensor
+    says: Tensor
+    stand_in: Tensor
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.value, self.says, self.stand_in
+
+    def numbers(self) -> Tensor:
+        """NaN where they are missing, through which no gradient comes."""
+        return self.value.masked_fill(self.says > 0.5, math.nan)
+
+    def filled(self, fill: Tensor) -> Tensor:
+        """The line above, written so that it is exact at both ends."""
+        return (self.value - self.says * self.stand_in) + self.says * fill
+
+
+def _moved(run: Operator, node: Node, x: Gaps, *where: Any) -> Gaps:
+    """Operators that pick, put in order and shape, whatever the numbers are."""
+    return Gaps(*(run(node, part, *where) for part in x.parts))
+
+
+def _beside(run: Operator, node: Node, *columns: Any) -> Gaps:
+    """Concat; other columns are never missing."""
+    all_ = [c if isinstance(c, Gaps) else Gaps(c, torch.zeros_like(c), c) for c in columns]
+    return Gaps(*(run(node, *parts) for parts in zip(*(c.parts for c in all_), strict=True)))
+
+
+def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
+    """Operators that treat every number by itself: what stands for one goes the same way."""
+    gaps = [c for c in columns if isinstance(c, Gaps)]
+    value, stand_in = (run(node, *(c.parts[i] if isinstance(c, Gaps) else c for c in columns)) for i in (0, 2))
+    if len(gaps) > 1 or value.shape != gaps[0].value.shape:
+        return run(node, *(c.numbers() if isinstance(c, Gaps) else c for c in columns))
+    need(node, value.is_floating_point(), "whole numbers cannot be missing")
+    return Gaps(value, gaps[0].says.to(value.dtype), stand_in)
+
+
+def _filled(run: Operator, node: Node, x: Gaps) -> Tensor:
+    """An imputer, which knows them."""
+    return run(node, x)
+
+
+# Operators that take such columns as they are: (operator, node, what goes in) -> what comes out.
+ON_GAPS: dict[str, Callable[..., Any]] = {
+    "Identity": _moved, "Reshape": _moved, "Gather": _moved, "Slice": _moved, f"{ML}.ArrayFeatureExtractor": _moved,
+    "Concat": _beside, "Cast": _scaled, "Add": _scaled, "Sub": _scaled, "Mul": _scaled, "Div": _scaled,
+    f"{ML}.Scaler": _scaled, f"{ML}.Imputer": _filled,
+}  # fmt: skip

@@ -1,0 +1,427 @@
+"""The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `holdfast.models.formats.onnx.ops_ml`.
+
+Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of them. Whatever
+could make something large out of little asks `room` first. What is not in `OPERATORS` is not run.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from holdfast.errors import FileError
+from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, Node, Texts
+
+Operator = Callable[..., Any]
+MOST = 1 << 28  # elements of a tensor
+
+
+def room(node: Node, *shape: int) -> None:
+    """An error if a tensor of this shape would be too large."""
+    if math.prod(shape) > MOST:
+        raise FileError(f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers")
+
+
+def need(node: Node, fine: bool, what: str) -> None:
+    if not fine:
+        raise FileError(f"operator {node.op}: {what}")
+
+
+def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
+    """Axes, shapes and the like: an input in later versions, an attribute in earlier ones."""
+    if given is None:
+        return list(node.wholes(name)) if name in node.attributes else None
+    need(
+        node, not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16, f"{name} are no whole numbers"
+    )
+    return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
+
+
+def together(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that tensors of these shapes are stretched to."""
+    return tuple(cast(Any, torch).broadcast_shapes(*shapes))
+
+
+# ---- element by element
+
+
+def one(f: Callable[[Node, Tensor], Tensor]) -> Operator:
+    """An operator of one tensor; says so to whoever reads the types."""
+    return f
+
+
+def unary(f: Callable[[Tensor], Tensor]) -> Operator:
+    return one(lambda node, x: f(x))
+
+
+def binary(f: Callable[[Tensor, Tensor], Tensor]) -> Operator:
+    def run(node: Node, a: Tensor, b: Tensor) -> Tensor:
+        room(node, *together(a.shape, b.shape))
+        return f(a, b)
+
+    return run
+
+
+def variadic(f: Callable[[Tensor, Tensor], Tensor]) -> Operator:
+    def run(node: Node, *parts: Tensor) -> Tensor:
+        room(node, *together(*(p.shape for p in parts)))
+        return reduce(f, parts)
+
+    return run
+
+
+def dropout(node: Node, x: Tensor, *settings: Tensor | None) -> Tensor:
+    return x
+
+
+def mean(node: Node, *parts: Tensor) -> Tensor:
+    return variadic(torch.add)(node, *parts) / len(parts)
+
+
+def divide(a: Tensor, b: Tensor) -> Tensor:
+    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+
+
+def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    need(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
+    return binary(torch.fmod if node.whole("fmod", 0) else torch.remainder)(node, a, b)
+
+
+def clip(node: Node, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    if node.version < 11:
+        return x.clamp(node.real("min", -math.inf), node.real("max", math.inf))
+    x = x if low is None else torch.maximum(x, low)
+    return x if high is None else torch.minimum(x, high)
+
+
+def where(node: Node, test: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    room(node, *together(test.shape, a.shape, b.shape))
+    return torch.where(test, a, b)
+
+
+def converted(node: Node, x: Tensor) -> Tensor:
+    to = node.whole("to", 0)
+    need(node, to in ELEMENTS, f"cannot cast to element type {to}")
+    return x.to(DTYPES[ELEMENTS[to][0]])
+
+
+def gelu(node: Node, x: Tensor) -> Tensor:
+    return F.gelu(x, approximate=node.text("approximate", "none"))
+
+
+def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    return torch.where(x < 0, slope * x, x)
+
+
+# ---- products and norms
+
+
+def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    need(node, a.ndim >= 1 and b.ndim >= 1, "takes no single numbers")
+    batch = together(a.shape[:-2], b.shape[:-2])
+    room(node, *batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
+    return a @ b
+
+
+def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
+    need(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
+    a = a.T if node.whole("transA", 0) else a
+    b = b.T if node.whole("transB", 0) else b
+    room(node, len(a), b.shape[1])
+    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
+    if c is not None and alpha == beta == 1 and c.ndim == 1:
+        return torch.addmm(c, a, b)
+    out = alpha * (a @ b)
+    return out if c is None else binary(torch.add)(node, out, beta * c)
+
+
+def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    need(node, not node.whole("training_mode", 0), "is in training mode; export the model in evaluation mode")
+    return F.batch_norm(x, mean, var, scale, bias, eps=node.real("epsilon", 1e-5))
+
+
+def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
+    shape = x.shape[node.whole("axis", -1) :]
+    return F.layer_norm(
+        x, shape, scale.expand(shape), None if bias is None else bias.expand(shape), node.real("epsilon", 1e-5)
+    )
+
+
+def soft(f: Callable[..., Tensor]) -> Operator:
+    """Softmax along an axis; before version 13 over everything from that axis on."""
+
+    def run(node: Node, x: Tensor) -> Tensor:
+        if node.version >= 13:
+            return f(x, dim=node.whole("axis", -1))
+        axis = node.whole("axis", 1)
+        return f(x.flatten(axis), dim=-1).reshape(x.shape)
+
+    return run
+
+
+def reduction(f: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
+    def run(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+        over = numbers(node, axes, "axes")
+        if not over and node.whole("noop_with_empty_axes", 0):
+            return x
+        return f(x, over or list(range(x.ndim)), bool(node.whole("keepdims", 1)))
+
+    return run
+
+
+def product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
+    for axis in sorted((a % x.ndim for a in axes), reverse=True):
+        x = x.prod(axis, keepdim=keep)
+    return x
+
+
+def arg(f: Callable[..., Tensor]) -> Operator:
+    return one(lambda node, x: f(x, dim=node.whole("axis", 0), keepdim=bool(node.whole("keepdims", 1))))
+
+
+# ---- shapes
+
+
+def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
+    sizes = numbers(node, shape, "shape") or []
+    if not node.whole("allowzero", 0):
+        need(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
+        sizes = [s or x.shape[i] for i, s in enumerate(sizes)]
+    return x.reshape(sizes)
+
+
+def flatten(node: Node, x: Tensor) -> Tensor:
+    axis = node.whole("axis", 1)
+    need(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
+    axis += x.ndim * (axis < 0)
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+
+
+def transpose(node: Node, x: Tensor) -> Tensor:
+    return x.permute(node.wholes("perm") or tuple(reversed(range(x.ndim))))
+
+
+def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    over = numbers(node, axes, "axes")
+    need(node, all(x.shape[a] == 1 for a in over or ()), f"axes {over} of {tuple(x.shape)} are not all 1")
+    return x.squeeze() if over is None else x.squeeze(tuple(over))
+
+
+def unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    over = numbers(node, axes, "axes") or []
+    for axis in sorted(a % (x.ndim + len(over)) for a in over):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def concat(node: Node, *parts: Tensor) -> Tensor:
+    axis = node.whole("axis", 1)
+    room(node, sum(p.numel() for p in parts))
+    return torch.cat(parts, axis)
+
+
+def cut(
+    node: Node, x: Tensor, starts: Tensor | None = None, ends: Tensor | None = None, axes: Tensor | None = None,
+    steps: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Slice."""
+    first, last = numbers(node, starts, "starts") or [], numbers(node, ends, "ends") or []
+    over = numbers(node, axes, "axes") or list(range(len(first)))
+    by = numbers(node, steps, "steps") or [1] * len(first)
+    need(
+        node, len(first) == len(last) == len(over) == len(by) and 0 not in by, "starts, ends, axes and steps do not fit"
+    )
+    for a, b, axis, step in zip(first, last, over, by, strict=True):
+        at = range(x.shape[axis])[a:b:step]  # Python slices as ONNX does
+        if step > 0:
+            x = (
+                x.narrow(axis, at.start, 0)
+                if not at
+                else x[(slice(None),) * (axis % x.ndim) + (slice(at.start, at.stop, step),)]
+            )
+        else:
+            x = x.index_select(axis, torch.tensor(list(at), dtype=torch.int64))
+    return x
+
+
+def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
+    axis = node.whole("axis", 0)
+    need(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
+    size = x.shape[axis]
+    need(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
+    axis %= x.ndim
+    room(node, *x.shape[:axis], index.numel(), *x.shape[axis + 1 :])
+    picked = x.index_select(axis, (index % size if size else index).reshape(-1).long())
+    return picked.reshape(*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+
+
+def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
+    axis, count = node.whole("axis", 0), len(node.outputs)
+    parts = numbers(node, sizes, "split")
+    if parts is None:
+        each = -(-x.shape[axis] // count)
+        parts = [min(each, x.shape[axis] - i * each) for i in range(count)]
+    need(node, len(parts) == count and min(parts) >= 0, f"cannot split into {parts}")
+    return tuple(cast(Any, x).split(parts, axis))
+
+
+def shape_of(node: Node, x: Tensor) -> Tensor:
+    start, end = node.whole("start", 0), node.attributes.get("end")
+    return torch.tensor(x.shape[start:end], dtype=torch.int64)
+
+
+def constant(node: Node) -> Tensor | Texts:
+    for name, value in node.attributes.items():
+        if name == "value":
+            return value
+        if name in ("value_float", "value_floats"):
+            return torch.tensor(value, dtype=torch.float32)
+        if name in ("value_int", "value_ints"):
+            return torch.tensor(value, dtype=torch.int64)
+    raise FileError("operator Constant holds no number")
+
+
+def constant_of_shape(node: Node, shape: Tensor) -> Tensor:
+    sizes = numbers(node, shape, "shape") or []
+    need(node, min(sizes, default=0) >= 0, f"impossible shape {sizes}")
+    room(node, *sizes)
+    value = node.attributes.get("value", torch.zeros(1))
+    need(node, isinstance(value, Tensor) and value.numel() == 1, "the value is no single number")
+    return value.reshape(()).expand(sizes).clone()
+
+
+def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
+    sizes = together(x.shape, numbers(node, shape, "shape") or [])
+    room(node, *sizes)
+    return x.expand(sizes)
+
+
+def tile(node: Node, x: Tensor, repeats: Tensor) -> Tensor:
+    times = numbers(node, repeats, "repeats") or []
+    need(node, len(times) == x.ndim and min(times, default=0) >= 0, f"impossible repeats {times}")
+    room(node, x.numel(), *times)
+    return x.repeat(times)
+
+
+def pad(
+    node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
+) -> Tensor:
+    sizes = numbers(node, pads, "pads") or []
+    need(node, node.text("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
+    need(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
+    fill = float(value) if value is not None else node.real("value", 0.0)
+    return padded(node, x, sizes, fill)
+
+
+def padded(node: Node, x: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
+    """x with (all starts, then all ends) added to its last axes."""
+    half = len(sizes) // 2
+    room(
+        node,
+        *x.shape[: x.ndim - half],
+        *(s + sizes[i] + sizes[i + half] for i, s in enumerate(x.shape[x.ndim - half :])),
+    )
+    pairs = [p for i in reversed(range(half)) for p in (sizes[i], sizes[i + half])]
+    return F.pad(x, pairs, value=fill) if any(pairs) else x
+
+
+# ---- convolutions
+
+
+def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Strides, dilations, and pads (starts, then ends) of a sliding window."""
+    d = x.ndim - 2
+    ones: tuple[int, ...] = (1,) * d
+    strides, dilations = (list(node.wholes(n) or ones) for n in ("strides", "dilations"))
+    zeros: list[int] = [0] * 2 * d
+    pads, auto = list(node.wholes("pads")) or zeros, node.text("auto_pad", "NOTSET")
+    fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
+    need(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
+    room(node, *kernel)
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        need(node, max(dilations) == 1, "padding 'same' with dilation")
+        total = [
+            max((-(-x.shape[2 + i] // strides[i]) - 1) * strides[i] + kernel[i] - x.shape[2 + i], 0) for i in range(d)
+        ]
+        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        return strides, dilations, small + large if auto == "SAME_UPPER" else large + small
+    need(node, auto in ("NOTSET", "VALID"), f"unknown padding {auto!r}")
+    return strides, dilations, zeros if auto == "VALID" else pads
+
+
+def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    strides, dilations, pads = window(node, x, weight.shape[2:])
+    groups = node.whole("group", 1)
+    need(node, groups >= 1, "impossible number of groups")
+    x = padded(node, x, pads, 0.0)
+    room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
+    f: Operator = (F.conv1d, F.conv2d, F.conv3d)[x.ndim - 3]
+    return f(x, weight, bias, strides, 0, dilations, groups)
+
+
+def max_pool(node: Node, x: Tensor) -> Tensor:
+    need(node, len(node.outputs) == 1 and not node.whole("storage_order", 0), "indices are not supported")
+    strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
+    f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
+    x = padded(node, x, pads, -math.inf)
+    return f(x, node.wholes("kernel_shape"), strides, 0, dilations, bool(node.whole("ceil_mode", 0)))
+
+
+def average_pool(node: Node, x: Tensor) -> Tensor:
+    strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
+    need(node, max(dilations) == 1 and not node.whole("ceil_mode", 0), "dilations and ceil_mode are not supported")
+    f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
+    kernel, total = node.wholes("kernel_shape"), padded(node, x, pads, 0.0)
+    if node.whole("count_include_pad", 0) or not any(pads):
+        return f(total, kernel, strides)
+    return f(total, kernel, strides) / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
+
+
+def overall(f: Callable[..., Tensor]) -> Operator:
+    """Global pooling."""
+    return one(lambda node, x: f(x, dim=tuple(range(2, x.ndim)), keepdim=True))
+
+
+OPERATORS: dict[str, Operator] = {
+    "Identity": unary(lambda x: x), "Dropout": dropout, "Relu": unary(torch.relu),
+    "Sigmoid": unary(torch.sigmoid), "Tanh": unary(torch.tanh), "Exp": unary(torch.exp), "Log": unary(torch.log),
+    "Sqrt": unary(torch.sqrt), "Neg": unary(torch.neg), "Abs": unary(torch.abs), "Sign": unary(torch.sign),
+    "Reciprocal": unary(torch.reciprocal), "Erf": unary(torch.erf), "Sin": unary(torch.sin), "Cos": unary(torch.cos),
+    "Floor": unary(torch.floor), "Ceil": unary(torch.ceil), "Round": unary(torch.round),
+    "Not": unary(torch.logical_not),
+    "IsNaN": unary(torch.isnan), "Softplus": unary(F.softplus), "Softsign": unary(F.softsign), "Mish": unary(F.mish),
+    "HardSwish": unary(F.hardswish), "Gelu": gelu, "Clip": clip, "Cast": converted,
+    "Swish": one(lambda node, x: x * torch.sigmoid(node.real("alpha", 1.0) * x)),
+    "Elu": one(lambda node, x: F.elu(x, node.real("alpha", 1.0))),
+    "Celu": one(lambda node, x: F.celu(x, node.real("alpha", 1.0))),
+    "Selu": one(lambda node, x: node.real("gamma", 1.05070098735548) * F.elu(x, node.real("alpha", 1.67326324235437))),
+    "LeakyRelu": one(lambda node, x: F.leaky_relu(x, node.real("alpha", 0.01))),
+    "HardSigmoid": one(lambda node, x: (node.real("alpha", 0.2) * x + node.real("beta", 0.5)).clamp(0, 1)),
+    "PRelu": binary(prelu), "Add": binary(torch.add), "Sub": binary(torch.sub), "Mul": binary(torch.mul),
+    "Div": binary(divide), "Pow": binary(lambda a, b: torch.pow(a, b).to(a.dtype)), "Mod": mod,
+    "And": binary(torch.logical_and), "Or": binary(torch.logical_or), "Xor": binary(torch.logical_xor),
+    "Equal": binary(torch.eq), "Greater": binary(torch.gt), "Less": binary(torch.lt),
+    "GreaterOrEqual": binary(torch.ge), "LessOrEqual": binary(torch.le), "Where": where,
+    "Sum": variadic(torch.add), "Max": variadic(torch.maximum), "Min": variadic(torch.minimum), "Mean": mean,
+    "MatMul": matmul, "Gemm": gemm, "BatchNormalization": batch_norm, "LayerNormalization": layer_norm,
+    "Softmax": soft(torch.softmax), "LogSoftmax": soft(torch.log_softmax),
+    "ReduceSum": reduction(lambda x, a, k: x.sum(a, keepdim=k)),
+    "ReduceMean": reduction(lambda x, a, k: x.mean(a, keepdim=k)),
+    "ReduceMax": reduction(lambda x, a, k: x.amax(a, keepdim=k)),
+    "ReduceMin": reduction(lambda x, a, k: x.amin(a, keepdim=k)),
+    "ReduceL1": reduction(lambda x, a, k: x.abs().sum(a, keepdim=k)), "ReduceProd": reduction(product),
+    "ReduceL2": reduction(lambda x, a, k: x.square().sum(a, keepdim=k).sqrt()),
+    "ReduceSumSquare": reduction(lambda x, a, k: x.square().sum(a, keepdim=k)),
+    "ReduceLogSum": reduction(lambda x, a, k: x.sum(a, keepdim=k).log()),
+    "ReduceLogSumExp": reduction(lambda x, a, k: x.logsumexp(a, keepdim=k)),
+    "ArgMax": arg(torch.argmax), "ArgMin": arg(torch.argmin),
+    "Reshape": reshape, "Flatten": flatten, "Transpose": transpose, "Squeeze": squeeze, "Unsqueeze": unsqueeze,
+    "Concat": concat, "Slice": cut, "Gather": gather, "Split": split, "Shape": shape_of, "Constant": constant,
+    "ConstantOfShape": constant_of_shape, "Expand": expand, "Tile": tile, "Pad": pad,
+    "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
+    "GlobalAveragePool": overall(torch.mean), "GlobalMaxPool": overall(torch.amax),
+}  # fmt: skip

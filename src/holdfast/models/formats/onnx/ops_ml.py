@@ -1,0 +1,409 @@
+"""The operators of `ai.onnx.ml` that scikit-learn's models are exported with, as torch operations.
+
+Columns of categories are `Levels`: a weight for each level instead of a text, one-hot for a row that somebody hands in.
+Encoders are then products of matrices, and a model over texts has gradients by the weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.errors import FileError
+from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, ML, Node, Texts
+from holdfast.models.formats.onnx.missing import Gaps
+from holdfast.models.formats.onnx.ops import MOST, Operator, need, numbers, room
+from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
+
+MOST_DEPTH = 2_000
+
+
+@dataclass(frozen=True)
+class Levels:
+    """(n, columns) categories: for each column the weights (n, levels) of its levels, and the levels."""
+
+    columns: tuple[tuple[Tensor, tuple[Any, ...]], ...]
+
+    def numbers(self, node: Node, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(n, columns) the levels as numbers, weighted."""
+        out = [w @ torch.tensor(_values(node, levels), dtype=w.dtype) for w, levels in self.columns]
+        return torch.stack(out, 1).to(dtype)
+
+    def map(self, f: Callable[[Any], list[float]], dtype: torch.dtype = torch.float32) -> Tensor:
+        """(n, columns, m): each level becomes m numbers."""
+        tables = [(w, torch.tensor([f(v) for v in levels], dtype=w.dtype)) for w, levels in self.columns]
+        return torch.stack([w @ table for w, table in tables], 1).to(dtype)
+
+
+def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
+    try:
+        return [float(v) for v in levels]
+    except ValueError:
+        raise FileError(f"operator {node.op} takes numbers, not texts such as {levels[0]!r}") from None
+
+
+# ---- scores
+
+
+def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
+    """(n, k) sums -> what the classifier returns; one column of two classes becomes two."""
+    how = node.text("post_transform", "NONE")
+    need(node, how in ("NONE", "LOGISTIC", "SOFTMAX"), f"post_transform {how!r} is not supported")
+    if scores.shape[1] == 1 and len(labels(node)) == 2:
+        if how == "LOGISTIC":
+            return torch.sigmoid(torch.cat([-scores, scores], 1))
+        return torch.cat([1 - scores if all_positive else -scores, scores], 1)
+    if how == "SOFTMAX":
+        return torch.softmax(scores, 1)
+    return torch.sigmoid(scores) if how == "LOGISTIC" else scores
+
+
+def labels(node: Node) -> list[Any]:
+    """The names of the classes that a classifier or a ZipMap knows."""
+    for name in ("classlabels_strings", "classlabels_ints", "classlabels_int64s"):
+        if name in node.attributes:
+            return list(node.texts(name) if name.endswith("strings") else node.wholes(name))
+    return []
+
+
+def weights(node: Node, columns: str, offsets: str) -> tuple[Tensor, Tensor | None]:
+    """(d, k) coefficients and (k,) intercepts."""
+    c, b = torch.tensor(node.reals(columns)), torch.tensor(node.reals(offsets))
+    k = max(len(b), node.whole("targets", 1) if not len(b) else 1)
+    need(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
+    return c.reshape(k, -1).T.contiguous(), b if len(b) else None
+
+
+def linear_classifier(node: Node) -> Operator:
+    w, b = weights(node, "coefficients", "intercepts")
+    need(node, w.shape[1] == len(labels(node)) or (w.shape[1] == 1 and len(labels(node)) == 2), "classes do not fit")
+
+    def run(node: Node, x: Tensor) -> tuple[None, Tensor]:
+        need(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
+        scores = x.float() @ w
+        return None, after(node, scores if b is None else scores + b, all_positive=w.shape[1] == 1)
+
+    return run
+
+
+def linear_regressor(node: Node) -> Operator:
+    w, b = weights(node, "coefficients", "intercepts")
+    need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+
+    def run(node: Node, x: Tensor) -> Tensor:
+        need(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
+        return x.float() @ w if b is None else x.float() @ w + b
+
+    return run
+
+
+# ---- trees
+
+_TESTS: dict[str, int] = {
+    "BRANCH_LEQ": 0,
+    "BRANCH_LT": 1,
+    "BRANCH_GTE": 2,
+    "BRANCH_GT": 3,
+    "BRANCH_EQ": 4,
+    "BRANCH_NEQ": 5,
+}
+
+
+class Forest:
+    """Trees as tables, walked by all rows through all trees at once, one level at a time."""
+
+    def __init__(self, node: Node, prefix: str, targets: int) -> None:
+        tree, local, feature = (node.wholes(f"nodes_{n}") for n in ("treeids", "nodeids", "featureids"))
+        yes, no = node.wholes("nodes_truenodeids"), node.wholes("nodes_falsenodeids")
+        modes, values = node.texts("nodes_modes"), _floats(node, "nodes_values", infinite=True)
+        count = same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, featureids=feature, modes=modes,
+                             values=values, true=yes, false=no)  # fmt: skip
+        need(node, count > 0 and count * targets <= MOST // 4, f"{count:,} nodes with {targets:,} outputs")
+        where = {pair: i for i, pair in enumerate(zip(tree, local, strict=True))}
+        need(node, len(where) == count, "two nodes have the same number")
+        strange = [m for m in modes if m != "LEAF" and m not in _TESTS]
+        need(node, not strange, f"unknown test {strange[0] if strange else ''!r}")
+        inner = np.array([m != "LEAF" for m in modes])
+        inside(np.array(feature)[inner], 0, 1 << 31, f"operator {node.op}: a column of a node")
+
+        def children(side: tuple[int, ...]) -> np.ndarray[Any, Any]:
+            found = [where.get((t, c), -1) if on else -1 for t, c, on in zip(tree, side, inner, strict=True)]
+            return np.array(found, np.int64)
+
+        left, right = children(yes), children(no)
+        # One more node above all, whose children are not looked at, so that every root may be a root.
+        above = [np.concatenate([[-1], side + (side >= 0)]) for side in (left, right)]
+        check_tree(above[0], above[1], np.concatenate([[False], inner]), f"operator {node.op}")
+        is_child = np.zeros(count, bool)
+        is_child[np.concatenate([left[inner], right[inner]])] = True
+        roots = np.flatnonzero(~is_child)
+        first = {t: i for i, t in reversed(list(enumerate(tree)))}
+        need(node, roots.tolist() == sorted(first.values()), "a tree does not begin with its only root")
+        self.depth = _depth(node, roots, left, right, inner)
+        here = np.arange(count)
+        self.roots, self.feature = torch.tensor(roots), torch.tensor(np.where(inner, feature, 0))
+        self.left, self.right = (torch.tensor(np.where(inner, side, here)) for side in (left, right))
+        self.values, self.width = values, int(self.feature.max()) + 1
+        self.mode = torch.tensor([_TESTS.get(m, 0) for m in modes], dtype=torch.uint8)
+        self.modes = sorted({_TESTS[m] for m in modes if m != "LEAF"})
+        missing = node.wholes("nodes_missing_value_tracks_true") or (0,) * count
+        need(node, len(missing) == count, "missing_value_tracks_true has another length")
+        self.missing = torch.tensor(missing, dtype=torch.bool)
+        self.leaf = self._leaves(node, prefix, targets, where, count)
+
+    def _leaves(self, node: Node, prefix: str, targets: int, where: dict[tuple[int, int], int], count: int) -> Tensor:
+        """(nodes, targets) what each leaf adds."""
+        tree, local, ids = (node.wholes(f"{prefix}_{n}") for n in ("treeids", "nodeids", "ids"))
+        added = _floats(node, f"{prefix}_weights")
+        same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, ids=ids, weights=added)
+        inside(ids, 0, targets, f"operator {node.op}: a class of a leaf")
+        rows = [where.get(pair, -1) for pair in zip(tree, local, strict=True)]
+        inside(rows, 0, count, f"operator {node.op}: a leaf")
+        self.all_positive, self.ids = bool((added >= 0).all()), set(ids)
+        # Is there a tree all of whose leaves speak of class 1?
+        second = {row for row, k in zip(rows, ids, strict=True) if k == 1}
+        trees, modes = node.wholes("nodes_treeids"), node.texts("nodes_modes")
+        silent = {t for i, (t, mode) in enumerate(zip(trees, modes, strict=True)) if mode == "LEAF" and i not in second}
+        self.full = len(silent) < len(set(trees))
+        out = torch.zeros(count, targets, dtype=torch.float64)
+        return out.index_put_((torch.tensor(rows), torch.tensor(ids)), added.double(), accumulate=True)
+
+    def __call__(self, node: Node, x: Tensor) -> Tensor:
+        """(n, d) -> (n, targets) sums over trees."""
+        need(
+            node, x.ndim == 2 and x.shape[1] >= self.width, f"takes {self.width} columns or more, got {tuple(x.shape)}"
+        )
+        room(node, len(x), len(self.roots))
+        x = x.detach().to(self.values.dtype)
+        at = self.roots.expand(len(x), -1)  # (n, trees)
+        for _ in range(self.depth):
+            value, threshold = x.gather(1, self.feature[at]), self.values[at]
+            yes = _compare(self.modes[0], value, threshold)
+            for mode in self.modes[1:]:
+                yes = torch.where(self.mode[at] == mode, _compare(mode, value, threshold), yes)
+            yes |= value.isnan() & self.missing[at]
+            at = torch.where(yes, self.left[at], self.right[at])
+        return torch.nn.functional.embedding_bag(at, self.leaf, mode="sum")
+
+
+def _compare(mode: int, a: Tensor, b: Tensor) -> Tensor:
+    return (torch.le, torch.lt, torch.ge, torch.gt, torch.eq, torch.ne)[mode](a, b)
+
+
+def _depth(node: Node, roots: Any, left: Any, right: Any, inner: Any) -> int:
+    at, depth = roots, 0
+    while len(at := at[inner[at]]):
+        at, depth = np.concatenate([left[at], right[at]]), depth + 1
+        need(node, depth <= MOST_DEPTH, f"a tree is deeper than {MOST_DEPTH}")
+    return depth
+
+
+def _floats(node: Node, name: str, *, infinite: bool = False) -> Tensor:
+    """Numbers, as a list or as a tensor in double precision. Thresholds may be infinite: scikit-learn's trees divide
+    what is missing from all numbers that way."""
+    given = node.attributes.get(f"{name}_as_tensor")
+    if given is None:
+        return torch.tensor(node.reals(name, infinite=infinite), dtype=torch.float32)
+    need(node, isinstance(given, Tensor) and given.ndim == 1 and given.is_floating_point(), f"bad {name}")
+    fine = ~given.isnan() if infinite else given.isfinite()
+    need(node, bool(fine.all()), f"{name} are {'no numbers' if infinite else 'not finite'}")
+    return given
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """An operator of trees: what their leaves add up to, and what is made of that."""
+
+    node: Node
+    forest: Forest
+    base: Tensor  # (k,) what the sums begin with
+    share: int  # and are divided by
+    end: Callable[[Tensor], Any]
+
+    def sums(self, x: Tensor) -> Tensor:
+        """(n, d) -> (n, k) in double precision."""
+        return self.forest(self.node, x)[:, : len(self.base)] / self.share + self.base
+
+    def __call__(self, node: Node, x: Tensor) -> Any:
+        return self.end(self.sums(x).float())
+
+
+def tree_classifier(node: Node) -> Operator:
+    names = labels(node)
+    need(node, len(names) >= 2, "knows fewer than two classes")
+    forest, base = Forest(node, "class", len(names)), _floats(node, "base_values").double()
+    # With two classes, runtimes agree on three cases only: all leaves speak of class 0, whose score then stands for
+    # class 1; all speak of class 1; or some tree always speaks of class 1, so that both have a score.
+    single = len(names) == 2 and forest.ids <= {0}
+    allowed = (0, 1) if single else (0,) if len(names) == 2 else (0, len(names))
+    need(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
+    need(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
+    base = base if len(base) else torch.zeros(1 if single else len(names), dtype=torch.float64)
+    return Ensemble(node, forest, base, 1, lambda sums: (None, after(node, sums, forest.all_positive)))
+
+
+def tree_regressor(node: Node) -> Operator:
+    targets, how = node.whole("n_targets", 1), node.text("aggregate_function", "SUM")
+    need(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
+    need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
+    need(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
+    base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
+    return Ensemble(node, forest, base, len(forest.roots) if how == "AVERAGE" else 1, lambda sums: sums)
+
+
+# ---- encoders
+
+
+def scaler(node: Node, x: Tensor) -> Tensor:
+    offset, scale = torch.tensor(node.reals("offset") or (0.0,)), torch.tensor(node.reals("scale") or (1.0,))
+    need(
+        node, all(len(v) in (1, x.shape[-1]) for v in (offset, scale)), f"offset and scale do not fit {tuple(x.shape)}"
+    )
+    return (x.float() - offset) * scale
+
+
+def normalizer(node: Node, x: Tensor) -> Tensor:
+    how, x = node.text("norm", "MAX"), x.float()
+    need(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
+    size = x.abs().sum(-1, keepdim=True) if how == "L1" else x.square().sum(-1, keepdim=True).sqrt()
+    size = x.amax(-1, keepdim=True) if how == "MAX" else size
+    return x / torch.where(size == 0, 1.0, size)
+
+
+def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
+    dtype, shape = (x.value.dtype, x.value.shape) if isinstance(x, Gaps) else (x.dtype, x.shape)
+    real = dtype.is_floating_point
+    values = torch.tensor(
+        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=dtype
+    )
+    need(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
+    gap = node.attributes.get("replaced_value_float" if real else "replaced_value_int64", 0.0 if real else 0)
+    if isinstance(x, Gaps):
+        if gap != gap:
+            return x.filled(values)
+        x = x.numbers()
+    return torch.where(x.isnan() if gap != gap else x == gap, values, x)
+
+
+def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
+    texts, codes = node.texts("cats_strings"), node.wholes("cats_int64s")
+    need(node, bool(texts) != bool(codes), "categories are missing")
+    if isinstance(x, Levels):
+        cats: list[Any] = list(texts or codes)
+        known = {level for _, levels in x.columns for level in levels}
+        need(node, bool(node.whole("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
+        return x.map(lambda v: [float(_equal(v, c)) for c in cats])
+    need(node, bool(codes), "texts where numbers are expected")
+    room(node, x.numel(), len(codes))
+    return (x[..., None] == torch.tensor(codes)).float()
+
+
+def _equal(level: Any, cat: Any) -> bool:
+    return str(level) == cat if isinstance(cat, str) else level == cat
+
+
+def _same(level: Any, cats: list[Any]) -> bool:
+    return any(_equal(level, c) for c in cats)
+
+
+def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
+    keys: tuple[Any, ...] = (
+        node.texts("keys_strings") or node.wholes("keys_int64s") or node.attributes.get("keys_floats", ())
+    )
+    values = node.reals("values_floats") or node.wholes("values_int64s")
+    real = "values_floats" in node.attributes
+    if not keys and "classes_strings" in node.attributes:
+        keys, values, real = node.texts("classes_strings"), tuple(range(len(node.texts("classes_strings")))), False
+    need(node, len(keys) == len(values) > 0, "keys and values do not fit, or are texts")
+    default = node.attributes.get("default_float", -0.0) if real else node.whole("default_int64", -1)
+    dtype = torch.float32 if real else torch.int64
+    if isinstance(x, Levels):
+        table = dict(zip(keys, values, strict=True))
+        as_text = isinstance(keys[0], str)
+        # Kept as a real number even where whole ones are written: weights between levels have gradients that way.
+        return x.map(lambda v: [float(table.get(str(v) if as_text else v, default))])[..., 0]
+    need(node, not isinstance(keys[0], str), "texts where numbers are expected")
+    room(node, x.numel(), len(keys))
+    match = x[..., None] == torch.tensor(keys, dtype=x.dtype)
+    found = torch.tensor(values, dtype=dtype)[match.int().argmax(-1)]
+    return torch.where(match.any(-1), found, torch.tensor(default, dtype=dtype))
+
+
+def pick_columns(node: Node, x: Tensor | Levels, index: Tensor) -> Tensor | Levels:
+    """ArrayFeatureExtractor."""
+    at = [int(i) for i in cast(list[Any], cast(Any, index).reshape(-1).tolist())]
+    if isinstance(x, Levels):
+        inside(at, 0, len(x.columns), f"operator {node.op}: a column")
+        return Levels(tuple(x.columns[i] for i in at))
+    need(node, x.ndim >= 1, "takes no single number")
+    x = x[None] if x.ndim == 1 else x
+    inside(at, 0, x.shape[-1], f"operator {node.op}: a column")
+    room(node, *x.shape[:-1], len(at))
+    return x[..., at]
+
+
+def feature_vectorizer(node: Node, *parts: Tensor) -> Tensor:
+    return torch.cat([p.float().reshape(len(p), -1) for p in parts], 1)
+
+
+def binarizer(node: Node, x: Tensor) -> Tensor:
+    return (x > node.real("threshold", 0.0)).to(x.dtype)
+
+
+def same(node: Node, x: Any) -> Any:
+    return x
+
+
+# Operators that take columns of categories as they are.
+
+
+def _concat_levels(node: Node, *parts: Any) -> Levels:
+    need(node, all(isinstance(p, Levels) for p in parts), "texts and numbers cannot be put together")
+    need(node, node.whole("axis", 1) in (1, -1), "texts can only be put side by side")
+    return Levels(tuple(c for p in parts for c in p.columns))
+
+
+def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
+    need(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
+    return pick_columns(node, x, index)
+
+
+def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
+    need(node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape")
+    return x
+
+
+def _cast_levels(node: Node, x: Levels) -> Tensor | Levels:
+    to = node.whole("to", 0)
+    if to == 8:
+        return Levels(tuple((w, tuple(str(v) for v in levels)) for w, levels in x.columns))
+    need(node, to in ELEMENTS, f"cannot cast to element type {to}")
+    dtype = DTYPES[ELEMENTS[to][0]]
+    if dtype.is_floating_point:
+        return x.numbers(node, dtype)
+    values = [(w, _values(node, levels)) for w, levels in x.columns]
+    return Levels(tuple((w, tuple(int(v) for v in numbers)) for w, numbers in values))
+
+
+LEARNT: dict[str, Operator] = {
+    f"{ML}.Scaler": scaler, f"{ML}.Normalizer": normalizer, f"{ML}.Imputer": imputer, f"{ML}.OneHotEncoder": one_hot,
+    f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
+    f"{ML}.FeatureVectorizer": feature_vectorizer, f"{ML}.ZipMap": same,
+    f"{ML}.Binarizer": binarizer,
+}  # fmt: skip
+# Operators with tables to be made once: node -> operator.
+PREPARED: dict[str, Callable[[Node], Operator]] = {
+    f"{ML}.LinearClassifier": linear_classifier, f"{ML}.LinearRegressor": linear_regressor,
+    f"{ML}.TreeEnsembleClassifier": tree_classifier, f"{ML}.TreeEnsembleRegressor": tree_regressor,
+}  # fmt: skip
+ON_LEVELS: dict[str, Operator] = {
+    "Identity": same, "Concat": _concat_levels, "Reshape": _reshape_levels, "Cast": _cast_levels,
+    "Gather": _gather_levels,
+    f"{ML}.OneHotEncoder": one_hot, f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
+}  # fmt: skip
+TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")
+__all__ = ["LEARNT", "ON_LEVELS", "PREPARED", "TREES", "Levels", "Texts", "labels"]

@@ -1,0 +1,1 @@
+"""skops files: scikit-learn estimators without running code from the file."""

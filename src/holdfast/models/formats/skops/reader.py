@@ -1,0 +1,321 @@
+"""skops files: scikit-learn estimators as data, of types on a short list, checked before and after they are made.
+
+Three steps, each of which refuses: (1) `schema.json` names every type in the file; all of them must be on the list
+(`holdfast.models.formats.skops.allowed`), with the loader they belong to, before skops sees the file; (2) skops loads it in a child
+process with limits on time and memory, where a crash harms nobody; (3) the estimator is made here, and whatever
+compiled code would follow without looking is checked (`holdfast.models.formats.skops.estimators`).
+
+Of a search, for settings (`GridSearchCV` and the like) or for a threshold, only the model that it found is read
+(`holdfast.models.formats.skops.searches`).
+"""
+
+import io
+import json
+import warnings
+import zipfile
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from holdfast.errors import FileError, UnsafeFileError, listed, optional, untyped
+from holdfast.models.formats.limits import parse_json, unzip
+from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.skops.allowed import ALLOWED, check_type
+from holdfast.models.formats.skops.estimators import check_estimator
+from holdfast.models.formats.skops.searches import MOST_DEPTH, content_of, found
+
+TRUSTED = list(ALLOWED)  # by name only, which is all that skops asks; the loaders are compared here
+# Estimators that answer with another one that they hold.
+WRAPPERS = ("FrozenEstimator", "FixedThresholdClassifier")
+
+
+def check_file(data: bytes) -> dict[str, Any]:
+    """The schema of a skops file all of whose types are on the list; anything else is refused."""
+    entries = unzip(data, "the skops file")
+    schema = _schema(entries)
+    protocol = schema.get("protocol")
+    if not isinstance(protocol, int) or protocol < 1:  # in the first one, functions were named in another place
+        raise FileError(f"the skops file has protocol {protocol!r}, which is too old; save it again with skops 0.12")
+    for name, loader in _types(schema):
+        check_type(name, loader)
+    _check_twins(schema, entries)
+    for tree in (e for e in _entries(schema) if e.get("__loader__") == "TreeNode"):
+        _check_tree_entry(tree, entries)
+    return schema
+
+
+def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
+    if "schema.json" not in entries:
+        raise FileError("the zip file has no schema.json, so it is no skops file")
+    schema = parse_json(entries["schema.json"], "schema.json")
+    if not isinstance(schema, dict):
+        raise FileError("schema.json holds no object")
+    return cast(dict[str, Any], schema)
+
+
+def without_searches(data: bytes) -> bytes:
+    """The file with, in place of every search, the model that it found; as it is, if there is none."""
+    entries = unzip(data, "the skops file")
+    schema = _schema(entries)
+    best = found(schema)
+    if best is schema:
+        return data
+    head = {key: schema[key] for key in ("protocol", "_skops_version") if key in schema}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, json.dumps({**best, **head}) if name == "schema.json" else content)
+    return out.getvalue()
+
+
+def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
+    """skops makes an object once per number, so two entries of one number must say the same."""
+    seen: dict[int, Any] = {}
+    for entry in _entries(schema):
+        number = entry.get("__id__")
+        if number is not None and type(number) is not int:  # 1, 1.0 and true would be one number to skops
+            raise FileError(f"schema.json has an object of the number {number!r}, which is no whole number")
+        if number is not None and not _alike(seen.setdefault(number, entry), entry, files):
+            raise FileError(f"schema.json has two different objects of the number {number}")
+
+
+def _alike(a: Any, b: Any, files: dict[str, bytes]) -> bool:
+    """The same but for the numbers of what is inside, each of which is compared in its turn, and the names of files."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        one, two = (_bare(cast(dict[str, Any], e), files) for e in (cast(Any, a), b))
+        return one.keys() == two.keys() and all(_alike(v, two[k], files) for k, v in one.items())
+    if isinstance(a, list):
+        items = cast(list[Any], a)
+        return len(items) == len(b) and all(_alike(x, y, files) for x, y in zip(items, b, strict=True))
+    return bool(a == b)
+
+
+def _bare(entry: dict[str, Any], files: dict[str, bytes]) -> dict[str, Any]:
+    """An entry without its number, and with the content of its file for the name."""
+    return {k: files.get(str(v), v) if k == "file" else v for k, v in entry.items() if k != "__id__"}
+
+
+def _check_tree_entry(tree: dict[str, Any], entries: dict[str, bytes]) -> None:
+    """The sizes of a tree, which scikit-learn believes while it makes it."""
+    try:
+        columns, classes, outputs = tree["__reduce__"]["args"]["content"]
+        state = tree["content"]["content"]
+        count, nodes = int(state["node_count"]["content"]), _values(state["nodes"], entries)
+        made_for = _values(classes, entries)
+        if nodes is None or made_for is None:
+            raise ValueError
+        fits = int(outputs["content"]) == 1 == len(made_for) and 1 <= int(made_for[0]) < 1 << 20
+        fits = fits and 1 <= count == len(nodes) and 1 <= int(columns["content"]) < 1 << 31
+    except (KeyError, ValueError, TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise FileError("a tree of the skops file has sizes that do not fit")
+
+
+def _entries(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the schema, however deep."""
+    todo = [value]
+    while todo:
+        at = todo.pop()
+        if isinstance(at, dict):
+            yield cast(dict[str, Any], at)
+            todo += cast(dict[str, Any], at).values()
+        elif isinstance(at, list):
+            todo += cast(list[Any], at)
+
+
+def _types(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Every type that the schema names, with the loader that would make it."""
+    if depth > MOST_DEPTH:
+        raise FileError("schema.json is nested too deeply")
+    if isinstance(value, dict):
+        entry = cast(dict[str, Any], value)
+        if any(key in entry for key in ("__class__", "__module__", "__loader__")):
+            words = [entry.get(key) for key in ("__module__", "__class__", "__loader__")]
+            if not all(isinstance(w, str) for w in words):
+                raise UnsafeFileError(f"schema.json holds a type that is not named in words: {words}")
+            yield f"{words[0]}.{words[1]}", cast(str, words[2])
+        for inner in entry.values():
+            yield from _types(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in cast(list[Any], value):
+            yield from _types(inner, depth + 1)
+
+
+# ---- loading
+
+
+def load(data: bytes, *, trust: bool = False) -> Found:
+    """The estimator in the bytes of a skops file."""
+    from holdfast.models.formats.sandbox import try_in_child
+
+    if not trust:
+        data = without_searches(data)
+        check_file(data)
+        optional("skops.io", "files")
+        try_in_child(data)
+    return Found(made(data, trust=trust))
+
+
+def made(data: bytes, *, trust: bool = False) -> Any:
+    """The estimator, made in this process and, unless it is trusted, checked."""
+    skops = optional("skops.io", "files")
+    try:
+        trusted = skops.get_untrusted_types(data=data) if trust else TRUSTED
+        strange = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
+        if strange:
+            raise UnsafeFileError(f"the skops file holds types that are not known to be safe: {listed(strange)}")
+        estimator = skops.loads(data, trusted=trusted)
+    except FileError:
+        raise
+    except Exception as error:  # the file may put anything together
+        raise FileError(f"skops cannot load the file: {type(error).__name__}: {error}") from None
+    if not trust:
+        check_estimator(estimator)  # before anything is asked of it
+    if not hasattr(estimator, "predict"):
+        raise FileError(f"the skops file holds a {type(estimator).__name__}, which is no estimator that predicts")
+    return estimator
+
+
+def exercise(estimator: Any) -> None:
+    """Let the last step of an estimator predict two rows of zeros; in a child process, where a crash harms nobody."""
+    last = _last(estimator)
+    call = getattr(last, "predict_proba", None) or last.predict
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows of zeros have no names
+        call(np.zeros((2, int(last.n_features_in_))))
+
+
+def _last(estimator: Any) -> Any:
+    """The model at the end of pipelines, and behind thresholds and what is frozen."""
+    if type(estimator).__name__ in WRAPPERS:
+        return _last(getattr(estimator, "estimator_", estimator.estimator))
+    return _last(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
+
+
+# ---- saying what is in it
+
+
+def describe(data: bytes) -> Said:
+    """The type of the estimator and what it says of its columns and classes, from the schema alone."""
+    data = without_searches(data)
+    schema, entries = check_file(data), unzip(data, "the skops file")
+    before, last = _steps(schema)
+    outputs = _outputs(last)
+    classes = _first(schema, "classes_", entries) if outputs != "value" else None
+    names = _first(schema, "feature_names_in_", entries)
+    count = next((e.get("content") for e in _attributes(schema, "n_features_in_")), None)
+    inputs = [str(n) for n in names] if names else [f"{count} columns"] if count is not None else []
+    held = {
+        name.rpartition(".")[2]
+        for name, loader in _types(schema)
+        if name.startswith("sklearn.") and loader == "ObjectNode" and "._loss" not in name
+    }
+    details = {"estimator": schema["__class__"], "types": sorted(held)}
+    return Said(inputs, classes, outputs, _is_smooth(before, last, len(classes or [])), details)
+
+
+def _steps(entry: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The entries of the steps of a pipeline before the model, those of inner ones too, and that of the model."""
+    inner, before = content_of(entry) or {}, list[dict[str, Any]]()
+    if entry.get("__class__") in WRAPPERS:
+        return _steps(inner.get("estimator_") or inner["estimator"])
+    if entry.get("__class__") == "Pipeline":
+        steps = [step["content"][1] for step in inner["steps"]["content"]]
+        for step in steps[:-1]:
+            more, last = _steps(step)
+            before += [*more, last]
+        more, last = _steps(steps[-1])
+        return [*before, *more], last
+    if entry.get("__class__") == "ColumnTransformer":
+        for fitted in inner["transformers_"]["content"]:
+            more, last = _steps(fitted["content"][1])
+            before += [*more, last]
+    return before, entry
+
+
+def _outputs(model: dict[str, Any]) -> str:
+    """What `Model.of` will make of a model: probabilities, scores, or a number."""
+    cls = getattr(untyped(model["__module__"]), model["__class__"])
+    if issubclass(cls, untyped("sklearn.base").RegressorMixin):
+        return "value"
+    if not hasattr(cls, "predict_proba") or not _has_probabilities(model):
+        return "scores"
+    return "probabilities"
+
+
+def _has_probabilities(model: dict[str, Any]) -> bool:
+    """Some only have them by a setting."""
+    name = model["__class__"]
+    if name == "SGDClassifier":
+        return _setting(model, "loss") in ("log_loss", "modified_huber")
+    if name in ("SVC", "NuSVC"):
+        return _setting(model, "probability") is True
+    return True
+
+
+def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int) -> bool:
+    """Will there be a differentiable copy? By the classes of the model and of the steps before it; see
+    `holdfast.models.compiled`, which looks at the model itself."""
+    from holdfast.models.compiled.build import LINEAR, STRAIGHT
+    from holdfast.models.compiled.preprocessing import STEPS
+
+    name = model["__class__"]
+    if name == "SVC" and (_setting(model, "kernel") != "linear" or _has_probabilities(model) or classes > 2):
+        return False
+    if name == "SGDClassifier" and _setting(model, "loss") == "modified_huber":
+        return False
+    known = {step.partition(".")[2] for step in STEPS} | {"str", "NoneType"}  # "passthrough" and "drop" are texts
+    smooth = name in (*LINEAR, *STRAIGHT, "MLPClassifier", "MLPRegressor")
+    return smooth and all(step["__class__"] in known and _is_plain(step) for step in before)
+
+
+def _is_plain(step: dict[str, Any]) -> bool:
+    """Without the settings that have no copy."""
+    func = (content_of(step) or {}).get("func", {})
+    return (
+        func.get("__loader__") != "FunctionNode" and not _setting(step, "add_indicator") and not _setting(step, "clip")
+    )
+
+
+def _setting(entry: dict[str, Any], name: str) -> Any:
+    """A plain value among the attributes of an object."""
+    found = (content_of(entry) or {}).get(name, {})
+    return json.loads(found["content"]) if found.get("__loader__") == "JsonNode" else None
+
+
+def _first(schema: dict[str, Any], name: str, entries: dict[str, bytes]) -> list[Any] | None:
+    """The values of the outermost attribute of this name."""
+    return next((v for v in (_values(e, entries) for e in _attributes(schema, name)) if v is not None), None)
+
+
+def _attributes(value: Any, name: str) -> Iterator[dict[str, Any]]:
+    """Nodes of this name anywhere in the schema, outermost first."""
+    if isinstance(value, dict):
+        entry = cast(dict[str, Any], value)
+        if isinstance(entry.get(name), dict):
+            yield entry[name]
+        for inner in entry.values():
+            yield from _attributes(inner, name)
+    elif isinstance(value, list):
+        for inner in cast(list[Any], value):
+            yield from _attributes(inner, name)
+
+
+def _values(entry: dict[str, Any], entries: dict[str, bytes]) -> list[Any] | None:
+    """The content of an array: in an entry of its own, or, if texts, in the schema."""
+    if isinstance(entry.get("file"), str) and entry["file"] in entries:
+        try:
+            return np.load(io.BytesIO(entries[entry["file"]]), allow_pickle=False).ravel().tolist()
+        except Exception:  # whatever is in the entry
+            return None
+    content: Any = entry.get("content")
+    while isinstance(content, dict):
+        content = cast(dict[str, Any], content).get("content")
+    if not isinstance(content, list):
+        return None
+    items = [cast(dict[str, Any], c).get("content") for c in cast(list[Any], content) if isinstance(c, dict)]
+    return [str(v).strip('"') for v in items] if items and not any(isinstance(v, list | dict) for v in items) else None

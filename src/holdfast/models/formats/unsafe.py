@@ -1,0 +1,57 @@
+"""Files that run code when they are loaded: only for files of one's own, and only if asked.
+
+Pickles (also those of joblib, cloudpickle, dill and torch) call whatever they name. A TorchScript file is a program; so
+is a .pt2 file of torch.export, whose shape expressions and guards are evaluated as Python.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import FileError, UnsafeFileError, untyped
+from holdfast.models.formats.detect import Kind
+
+FIX = (
+    "better: save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a scikit-learn "
+    "estimator with `skops.io.dump`, or export either to ONNX"
+)
+
+
+def refuse(path: Path, kind: Kind) -> UnsafeFileError:
+    """The error for a file that can run code, if nobody said that it is trusted."""
+    return UnsafeFileError(
+        f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, and nothing of it "
+        f"was run. If you made it and trust it, pass trust=True (--trust-model-code); {FIX}"
+    )
+
+
+def load(path: Path, kind: Kind) -> Any:
+    """Whatever is in a file that somebody trusts."""
+    try:
+        if kind.name == "pt2":
+            return Exported(untyped("torch.export").load(path).module())
+        if kind.name == "torchscript":
+            return untyped("torch.jit").load(path)
+        return _unpickled(path)
+    except Exception as error:
+        raise FileError(f"cannot load {str(path)!r}, {kind.title}: {type(error).__name__}: {error}") from None
+
+
+def _unpickled(path: Path) -> Any:
+    try:
+        return torch.load(path, weights_only=False)
+    except Exception:
+        return untyped("joblib").load(path)
+
+
+class Exported(nn.Module):
+    """A program of torch.export, which has no modes to switch between, as an ordinary module."""
+
+    def __init__(self, program: Any) -> None:
+        super().__init__()
+        self.program = [program]  # in a list: not one of the module's parts
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.program[0](x)

@@ -1,0 +1,173 @@
+"""The neural tangent kernel of an infinitely wide two-layer ReLU network, and the model it makes.
+
+    K(x, x') = x.x' (pi - acos u) / (2 pi),    u = x.x' / (|x| |x'|)          only the first layer is trained
+             = x.x' Pr(g.x > 0 and g.x' > 0),  g ~ N(0, I)
+    f(x)     = sum_j w_j K(x, x_j)
+    grad f   = sum_j (C_j + S_j) x_j  -  (sum_j S_j u_j |x_j|) x / |x|
+               C_j = w_j (pi - acos u_j) / (2 pi),    S_j = w_j u_j / (2 pi sqrt(1 - u_j^2))
+
+Cho and Saul 2009; Du et al. 2019. K has kinks at x = 0 and where x is parallel to x_j, and f no gradient there. What is
+returned instead is the mean of the slopes on the two sides: u_j = 0 in the first case, no S_j in the second.
+
+f(c x) = c f(x) for c > 0, so f(0) = 0: there is no intercept. With `append_one` every row gets a further column of 1.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks
+from holdfast.errors import ModelError
+
+CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
+PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
+
+
+class Cosines:
+    """Rows x (n, d) against rows X (N, d): the products, the angles, and what follows from them."""
+
+    def __init__(self, x: Tensor, X: Tensor, append_one: bool) -> None:
+        one, tiny = float(append_one), torch.finfo(x.dtype).tiny
+        self.x, self.X, self.dot = x, X, x @ X.T + one
+        self.size, self.others = (x.square().sum(1) + one).sqrt(), (X.square().sum(1) + one).sqrt()
+        u = self.dot / (self.size[:, None] * self.others).clamp_min(tiny)  # 0 for a row of zeros
+        room = (1 - u) * (1 + u)
+        kink = room < PARALLEL
+        self.u = torch.where(kink, u.sign(), u)
+        self.sine = torch.where(kink, 1.0, room).sqrt()  # on a kink any will do: the two terms of S_j cancel
+        self.share = (math.pi - self.u.acos()) / (2 * math.pi)  # of directions g with g.x > 0 and g.x' > 0
+
+    def kernel(self) -> Tensor:
+        """(n, N)"""
+        return self.dot * self.share
+
+    def scores(self, w: Tensor) -> Tensor:
+        """(n,) f; not as a matrix product, which may add in another order in another batch."""
+        return (self.kernel() * w).sum(1)
+
+    def gradient(self, w: Tensor) -> Tensor:
+        """(n, d) grad f."""
+        s = w * self.u / (2 * math.pi * self.sine)
+        along = (s * self.u * self.others).sum(1) / self.size.clamp_min(torch.finfo(w.dtype).tiny)
+        return (w * self.share + s) @ self.X - along[:, None] * self.x
+
+
+def cosines(x: Tensor, X: Tensor, append_one: bool) -> Iterator[Cosines]:
+    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see `whole`."""
+    if x.shape[1] != X.shape[1]:
+        raise ModelError(f"rows of {x.shape[1]} columns do not fit training rows of {X.shape[1]}")
+    x, others = whole(x), whole(X)
+    block = max(1, CELLS // (len(others) * ROW_BLOCK)) * ROW_BLOCK
+    return (Cosines(part, others, append_one) for part in chunks(x, block) or [x])
+
+
+def whole(x: Tensor) -> Tensor:
+    """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of columns.
+
+    Matrix products of float64 numbers add in an order that depends on where a row begins in memory, too. Rows of whole
+    blocks all begin alike, so that a row's score depends neither on its place nor on n.
+    """
+    n, d = x.shape
+    return nn.functional.pad(x, (0, -d % COLUMN_BLOCK, 0, -n % ROW_BLOCK))
+
+
+def _padded(w: Tensor) -> Tensor:
+    return nn.functional.pad(w, (0, -len(w) % ROW_BLOCK))
+
+
+def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
+    """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
+    out, at = a.new_empty(len(a), len(b)), 0
+    for c in cosines(a, b, append_one):
+        part = c.kernel()[: len(a) - at, : len(b)]
+        out[at : at + len(part)] = part
+        at += len(part)
+    return out
+
+
+def scores(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> Tensor:
+    """(n,) f of rows x (n, d), for training rows X (N, d) with weights w (N,)."""
+    w = _padded(w)
+    return torch.cat([c.scores(w) for c in cosines(x, X, append_one)])[: len(x)]
+
+
+def scores_and_gradient(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> tuple[Tensor, Tensor]:
+    """f (n,) and grad f (n, d) at once."""
+    w, (n, d) = _padded(w), x.shape
+    pairs = [(c.scores(w), c.gradient(w)) for c in cosines(x, X, append_one)]
+    f, slope = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    return f[:n], slope[:n, :d]
+
+
+def input_gradient(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> Tensor:
+    """(n, d) grad f of rows x (n, d), for training rows X (N, d) with weights w (N,)."""
+    return scores_and_gradient(x, X, w, append_one=append_one)[1]
+
+
+once: Any = once_differentiable
+
+
+class _Score(torch.autograd.Function):
+    """f with the gradient above. It is found on the way forward, part by part, so that no kernel matrix is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, X: Tensor, w: Tensor, append_one: bool) -> Tensor:
+        f, slope = scores_and_gradient(x, X, w, append_one=append_one)
+        ctx.save_for_backward(slope)
+        return f
+
+    @staticmethod
+    @once
+    def backward(ctx: Any, *outer: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return outer[0][:, None] * slope, None, None, None
+
+
+class NTK(nn.Module):
+    """Encoded rows (n, d) -> one logit (n, 1), in float64. `holdfast.training.ntk` fits one.
+
+    Args:
+        rows, columns: N and d of the training rows.
+        append_one: whether every row gets a further column of 1.
+    """
+
+    def __init__(self, rows: int, columns: int, append_one: bool = True) -> None:
+        super().__init__()
+        if not isinstance(append_one, bool):
+            raise ModelError(f"append_one must be true or false, got {append_one!r}")
+        if rows < 1 or columns < 1:
+            raise ModelError(f"an NTK needs at least one training row and column, got {rows} and {columns}")
+        self.rows, self.columns, self.append_one = rows, columns, append_one
+        self.X = nn.Parameter(torch.empty(rows, columns, dtype=torch.float64), requires_grad=False)
+        self.w = nn.Parameter(torch.empty(rows, dtype=torch.float64), requires_grad=False)
+
+    @classmethod
+    def of(cls, X: Tensor, w: Tensor, append_one: bool = True) -> "NTK":
+        """The model with training rows X (N, d) and their weights w (N,)."""
+        out = cls(len(X), X.shape[1], append_one)
+        with torch.no_grad():
+            out.X.copy_(X)
+            out.w.copy_(w)
+        return out.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, X, w = x.to(self.X.dtype), self.X.detach(), self.w.detach()
+        if torch.is_grad_enabled() and x.requires_grad:
+            f: Tensor = cast(Any, _Score).apply(x, X, w, self.append_one)
+        else:
+            f = scores(x, X, w, append_one=self.append_one)
+        return f[:, None]
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """(n, d) the gradient of the logit by the rows."""
+        return input_gradient(x.to(self.X.dtype), self.X.detach(), self.w.detach(), append_one=self.append_one)
+
+    def reset_parameters(self) -> None:
+        raise ModelError("an NTK model is solved for, not trained from initial weights; call hf.train_ntk again")
+
+    def extra_repr(self) -> str:
+        return f"rows={self.rows}, columns={self.columns}, append_one={self.append_one}"

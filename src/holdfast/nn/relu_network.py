@@ -1,0 +1,98 @@
+"""Networks that can be written down: a list of layers in words, and analytic gradients for Linear/ReLU ones.
+
+`describe` and `build` turn a `torch.nn.Sequential` into a list of layers and back, so that a saved model is
+tensors and text and loading it runs no code from the file. `Engine` evaluates a Linear/ReLU network and its
+input gradients by hand, which costs about a third of automatic differentiation on small networks:
+
+    h_0 = x,   a_i = h_{i-1} W_i^T + b_i,   h_i = max(a_i, 0),   scores = a_L
+    d scores . v / d h_{i-1} = (d scores . v / d h_i  *  [h_i > 0]) W_i
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.rows import COLUMN_BLOCK
+from holdfast.nn.architecture import flat_layers
+
+Pullback = Callable[[Tensor], Tensor]  # (n, k) weights on the scores -> (n, d) gradient by the rows
+
+
+class Engine:
+    """A Linear/ReLU network evaluated by hand; in a multiple of 8 rows, each gets the same bits in any batch."""
+
+    def __init__(self, weights: list[tuple[Tensor, Tensor]]) -> None:
+        self.weights = weights
+        filled = _filled(weights)
+        self.transposed = [w.T.contiguous() for w, _ in filled]
+        self.hidden = [(b, t) for (_, b), t in zip(filled[:-1], self.transposed, strict=False)]
+        self.outputs, self.inputs = len(weights[-1][0]), weights[0][0].shape[1]
+        self.single = self.outputs == 1
+        w, self.bias = filled[-1]
+        self.exact, self.last = len(w) == self.outputs, w[: self.outputs]
+        self.dot = self.single and w.shape[1] % 4 > 0  # a product whose bits depend on where a row is in memory
+        # The products that end in an odd number of columns are slow; a few zero columns more cost less.
+        width = -self.inputs % COLUMN_BLOCK if len(weights) > 1 or self.outputs >= COLUMN_BLOCK else 0
+        first = nn.functional.pad(self.last if len(weights) == 1 else filled[0][0], (0, width))
+        self.backward = [first, *[w for w, _ in filled[1:]]]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "Engine | None":
+        """The engine for a module, or None if it is not Linear and ReLU layers in turn (dropout is idle)."""
+        layers = [m for m in flat_layers(module) if not isinstance(m, nn.Dropout | nn.Identity)]
+        plain = all(type(m) is (nn.ReLU if i % 2 else nn.Linear) for i, m in enumerate(layers))
+        parts: list[Any] = list(module.modules())
+        hooked = any(m._forward_hooks or m._forward_pre_hooks for m in parts)
+        if not plain or len(layers) % 2 == 0 or hooked:
+            return None
+        linear = [m for m in layers if isinstance(m, nn.Linear)]
+        zeros = [m.weight.new_zeros(m.out_features) for m in linear]
+        return cls(
+            [(m.weight.detach(), z if m.bias is None else m.bias.detach()) for m, z in zip(linear, zeros, strict=True)]
+        )
+
+    def against(self, way: float, level: float) -> "Engine":
+        """For two classes (or one logit): the network whose one output is level - way * (s_1 - s_0)."""
+        w, b = self.weights[-1]
+        w, b = (w[1:] - w[:1], b[1:] - b[:1]) if len(w) == 2 else (w, b)
+        return Engine([*self.weights[:-1], (-way * w, level - way * b)])
+
+    def scores(self, x: Tensor) -> Tensor:
+        return self.vjp(x)[0]
+
+    def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
+        """Scores (n, k), and the function from weights on them to gradients by the rows."""
+        h, kept = x, list[Tensor]()
+        for b, transposed in self.hidden:
+            h = torch.addmm(b, h, transposed).relu_()
+            kept.append(h)
+        w = self.last if kept else self.backward[0]
+
+        def pull(v: Tensor) -> Tensor:
+            g = v * w if self.single else v @ w
+            for i in range(len(kept) - 1, -1, -1):
+                g = g.mul_(kept[i].sign_()) @ self.backward[i]  # [h > 0], as h is never negative
+            return g[:, : self.inputs]
+
+        if self.dot:
+            return (h * self.last).sum(1, keepdim=True).add_(self.bias), pull
+        scores = torch.addmm(self.bias, h, self.transposed[-1])
+        return scores if self.exact else scores[:, : self.outputs], pull
+
+
+def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """The same network with layers filled up to a multiple of 4 by units that do nothing; 2, and one output, stay.
+
+    Kernels that multiply matrices treat other numbers of columns (5, 6, 7, 9, 10, 11 in single, odd ones in double
+    precision) in two ways, by the place of a row in the batch, and what comes out differs in the last bit.
+    """
+    out, before = list[tuple[Tensor, Tensor]](), 0
+    for i, (w, b) in enumerate(weights):
+        stays = len(w) == 2 or (len(w) == 1 and i == len(weights) - 1)
+        more = 0 if stays else -len(w) % 4
+        pad = nn.functional.pad
+        out.append((pad(w, (0, before, 0, more)), pad(b, (0, more))) if before or more else (w, b))
+        before = more
+    return out

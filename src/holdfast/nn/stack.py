@@ -1,0 +1,564 @@
+"""Many networks of one architecture in one tensor: scored together, trained together.
+
+`Stack` holds Linear/ReLU networks and computes their gradients by hand, layer by layer, with one batched
+product where a loop over models would make M small ones. `ModuleStack` does the same for any torch module
+through `torch.func`. Both keep all parameters in one flat vector, so that one call of Adam, which works
+element by element, updates every model exactly as if it were trained alone.
+
+`vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then run along memory,
+and so do the products, which is two to three times as fast.
+"""
+
+import copy
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vjp, vmap
+
+from holdfast._core.adam import FUSED_ADAM
+from holdfast.errors import ModelError
+from holdfast.nn.architecture import flat_layers, mlp
+from holdfast.nn.relu_network import Engine
+
+BETAS = (0.9, 0.999)
+Named = dict[str, Tensor]
+WIDE = 64  # columns of rows that are better not copied
+SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
+
+
+class Way(Protocol):
+    """The way back from outputs to rows."""
+
+    def slope(self, v: Tensor) -> Tensor:
+        """(M, h, n) the gradient of sum(v * raw), for weights v (M, k, n), by what the first layer makes of rows."""
+        ...
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        """Add the same gradient by the rows to `out` (M, d, n)."""
+        ...
+
+
+class Members(ABC):
+    """M models of one architecture."""
+
+    theta: Tensor  # all parameters of all models
+    count: int
+
+    @abstractmethod
+    def scores(self, x: Tensor) -> Tensor:
+        """Raw outputs (M, n, k) for rows (n, d), or (M, n, d) when each model has rows of its own."""
+
+    @abstractmethod
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`.
+
+        Args:
+            x: rows (M, n, d); labels: (M, n); weights: (M, n) or None. A leading 1 means: the same for all.
+        """
+
+    @abstractmethod
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        """(M, n, d) by rows (M, n, d): a positive multiple, for each row, of the gradient of the cross-entropy.
+
+        With two classes it is the gradient of the score difference, which does not vanish where a model is sure.
+        """
+
+    @abstractmethod
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back.
+
+        Args:
+            x: each model's rows, flat, in the last axis.
+            shape: of a row, if it is not flat.
+        """
+
+    def steep(self) -> float:
+        """In no column and row does the way back lead further than this times the length of the slope."""
+        return math.inf
+
+    @abstractmethod
+    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """The gradient of sum(v * raw), v = slope(raw) held constant, laid out like `theta`; and the raw outputs.
+
+        Args:
+            x: rows (M, b, ...) for which models are in training, or (1, b, ...) shared by all.
+            more: rows (M, c_1, ...), (M, c_2, ...), .. for which they are in use: no dropout, statistics as they are.
+            slope: raw outputs (M, b + c_1 + c_2 + .., k) -> the loss's derivative by them.
+        """
+
+    @abstractmethod
+    def owner(self) -> Tensor:
+        """Which model each number in `theta` belongs to."""
+
+    @abstractmethod
+    def module(self, i: int) -> nn.Module:
+        """Model i alone."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """Named tensors (M, ...), as a module's `state_dict` would hold them with M = 1."""
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take over named tensors (M, ...)."""
+        for name, value in self.state().items():
+            value.copy_(state[name])
+
+    def keep(self, models: Tensor, state: dict[str, Tensor]) -> None:
+        """Write the present parameters of some models into `state`."""
+        for name, value in self.state().items():
+            state[name][models] = value[models]
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A module's own tensors under the names used here."""
+        return tensors
+
+
+class Adam:
+    """Adam on one flat vector; a step is a few passes over it, whatever the number of models."""
+
+    def __init__(self, theta: Tensor, *, lr: float, eps: float, weight_decay: float) -> None:
+        self.theta, self.settings = theta, (lr, eps, weight_decay)
+        self.m, self.v = torch.zeros_like(theta), torch.zeros_like(theta)
+        self.count = 0
+
+    @property
+    def held(self) -> list[Tensor]:
+        """All that a step changes, number by number."""
+        return [self.theta, self.m, self.v]
+
+    def step(self, g: Tensor) -> None:
+        lr, eps, decay = self.settings
+        (b1, b2), self.count = BETAS, self.count + 1
+        if FUSED_ADAM is not None:
+            FUSED_ADAM(
+                [self.theta], [g], [self.m], [self.v], [], [torch.tensor(float(self.count))],
+                lr=lr, beta1=b1, beta2=b2, weight_decay=decay, eps=eps, amsgrad=False, maximize=False,
+            )  # fmt: skip
+            return
+        if decay:
+            g = g + decay * self.theta
+        self.m.lerp_(g, 1 - b1)
+        self.v.mul_(b2).addcmul_(g, g, value=1 - b2)
+        size = lr / (1 - b1**self.count)
+        root = (self.v / (1 - b2**self.count)).sqrt_().add_(eps)
+        self.theta.addcdiv_(self.m, root, value=-size)
+
+
+class Sgd:
+    """Plain gradient descent, with the manners of `Adam`."""
+
+    def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
+        self.theta, self.lr, self.decay = theta, lr, weight_decay
+
+    @property
+    def held(self) -> list[Tensor]:
+        return [self.theta]
+
+    def step(self, g: Tensor) -> None:
+        if self.decay:
+            g = g + self.decay * self.theta
+        self.theta.sub_(g, alpha=self.lr)
+
+
+class Stack(Members):
+    """Linear and ReLU layers in turn."""
+
+    def __init__(self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32) -> None:
+        self.sizes, self.count = tuple(sizes), count
+        pairs = list(itertools.pairwise(self.sizes))
+        self.theta = torch.zeros(count * sum(a * b + b for a, b in pairs), dtype=dtype)
+        self.grad = torch.zeros_like(self.theta)
+        self.block = row_block(min(a * b for a, b in pairs))
+        self.rooms = dict[int, list[tuple[Tensor, Tensor]]]()
+        self.layers, self.slopes = self._views(self.theta, pairs), self._views(self.grad, pairs)
+        self.upright = [(w.mT, b.mT) for w, b in self.layers]  # for rows in the last axis
+
+    def _views(self, flat: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[Tensor, Tensor]]:
+        """The flat vector as weights (M, a, b) and biases (M, 1, b) of each layer."""
+        out, at, m = list[tuple[Tensor, Tensor]](), 0, self.count
+        for a, b in pairs:
+            w = flat[at : at + m * a * b].view(m, a, b)
+            at += m * a * b
+            out.append((w, flat[at : at + m * b].view(m, 1, b)))
+            at += m * b
+        return out
+
+    @classmethod
+    def like(cls, module: nn.Module, count: int) -> "Stack | None":
+        """Room for `count` networks of a module's architecture; None if it is not Linear and ReLU in turn."""
+        engine = Engine.of(module)
+        layers = flat_layers(module)
+        if engine is None or any(isinstance(m, nn.Dropout) for m in layers):  # idle when scoring, not when training
+            return None
+        linear = [m for m in layers if isinstance(m, nn.Linear)]
+        if any(m.bias is None for m in linear) or len(set(linear)) < len(linear):  # no bias; one layer used twice
+            return None
+        sizes = [engine.inputs, *[len(w) for w, _ in engine.weights]]
+        return cls(sizes, count, engine.weights[0][0].dtype)
+
+    def scores(self, x: Tensor) -> Tensor:
+        n = x.shape[-2]
+        h = x if x.ndim == 3 else padded(x, self.block).expand(self.count, -1, -1)
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+        w, b = self.layers[-1]
+        return torch.baddbmm(b, h, w)[:, :n]
+
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        x = x.expand(self.count, -1, -1)
+        seen = self._seen([x])
+        return self._back([x], seen, self._output_slope(seen[-1] if seen else x, labels, weights, x.shape[1]))
+
+    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
+        rows = [x.expand(self.count, -1, -1), *more]
+        if self.sizes[0] < WIDE or len(self.layers) == 1:  # a copy costs less than products in parts
+            rows = [torch.cat(rows, 1)]
+        seen = self._seen(rows)
+        h = seen[-1] if seen else rows[0]
+        raw = torch.baddbmm(b, h, w)
+        g = slope(raw)
+        torch.bmm(h.transpose(1, 2), g, out=gw)
+        torch.sum(g, 1, keepdim=True, out=gb)
+        return self._back(rows, seen, torch.bmm(g, w.transpose(1, 2))), raw
+
+    def _seen(self, rows: list[Tensor]) -> list[Tensor]:
+        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the other."""
+        room = self._room(sum(part.shape[1] for part in rows))
+        for i, ((w, b), (h, _)) in enumerate(zip(self.layers, room, strict=False)):
+            if i:
+                torch.baddbmm(b, room[i - 1][0], w, out=h)
+            else:
+                for part, out in zip(rows, _split(h, rows), strict=True):
+                    torch.baddbmm(b, part, w, out=out)
+            h.relu_()
+        return [h for h, _ in room]
+
+    def _back(self, rows: list[Tensor], seen: list[Tensor], g: Tensor) -> Tensor:
+        """Write the gradients of all layers but the last, by that of the loss by what the last sees (M, n, h)."""
+        room = self._room(g.shape[1])
+        for i in range(len(self.layers) - 2, -1, -1):
+            gw, gb = self.slopes[i]
+            g = torch.ops.aten.threshold_backward.grad_input(g, seen[i], 0, grad_input=g)
+            torch.sum(g, 1, keepdim=True, out=gb)
+            if i:
+                torch.bmm(seen[i - 1].transpose(1, 2), g, out=gw)
+                g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=room[i - 1][1])
+        if seen:
+            gw, _ = self.slopes[0]
+            for j, (part, each) in enumerate(zip(rows, _split(g, rows), strict=True)):
+                if j:
+                    torch.baddbmm(gw, part.transpose(1, 2), each, out=gw)
+                else:
+                    torch.bmm(part.transpose(1, 2), each, out=gw)
+        return self.grad
+
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        room, k = self._room(x.shape[1]), self.sizes[-1]
+        h, (w, b) = x.expand(self.count, -1, -1), self.layers[-1]
+        for i, (weight, bias) in enumerate(self.layers[:-1]):
+            h = torch.baddbmm(bias, h, weight, out=room[i][0]).relu_()
+        if k > 2:
+            p = torch.softmax(torch.baddbmm(b, h, w), 2)
+            g = torch.bmm(p - nn.functional.one_hot(labels, k), w.transpose(1, 2))
+        else:
+            line = (w[..., 1:] - w[..., :1] if k == 2 else w).transpose(1, 2)
+            g = (1 - 2 * labels[..., None]).to(w.dtype) * line  # (M, n, h)
+        for i in range(len(self.layers) - 2, -1, -1):
+            g = torch.ops.aten.threshold_backward.grad_input(g, room[i][0], 0, grad_input=g)
+            g = torch.bmm(g, self.layers[i][0].transpose(1, 2))
+        return g
+
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+        if x.stride(1) == 1 < x.shape[1]:
+            return self._across(x)
+        h, kept = x, list[Tensor]()
+        for w, b in self.upright[:-1]:
+            h = torch.baddbmm(b, w, h).relu_()
+            kept.append(h)
+        w, b = self.upright[-1]
+        return torch.baddbmm(b, w, h), Down(self, kept)
+
+    def _across(self, x: Tensor) -> tuple[Tensor, Way]:
+        """The same for rows that are each in one piece of memory."""
+        h, kept = x.mT, list[Tensor]()
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+            kept.append(h)
+        w, b = self.upright[-1]
+        return torch.baddbmm(b, w, h.mT), Across(self, kept)
+
+    def steep(self) -> float:
+        return math.sqrt(float(self.layers[0][0].square().sum(2).max()))
+
+    def owner(self) -> Tensor:
+        sizes = [n for a, b in itertools.pairwise(self.sizes) for n in (a * b, b)]
+        return torch.cat([torch.arange(self.count).repeat_interleave(n) for n in sizes])
+
+    def _room(self, n: int) -> list[tuple[Tensor, Tensor]]:
+        """Memory for the hidden values of n rows and their slopes, kept from step to step."""
+        if n not in self.rooms:
+            shapes = [(self.count, n, h) for h in self.sizes[1:-1]]
+            self.rooms[n] = [(self.theta.new_empty(s), self.theta.new_empty(s)) for s in shapes]
+        return self.rooms[n]
+
+    def _output_slope(self, h: Tensor, labels: Tensor, weights: Tensor | None, n: int) -> Tensor:
+        """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
+        (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
+        k = self.sizes[-1]
+        # One logit, or two of which only the difference counts: a sigmoid and half the products.
+        line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
+        g = torch.baddbmm(bias, h, line)
+        if k > 2:
+            g = torch.softmax(g, 2)
+            g -= nn.functional.one_hot(labels, k)
+        else:
+            g.sigmoid_()
+            g -= labels[..., None]
+        g *= 1 / n if weights is None else weights[..., None] / n
+        if k == 2:
+            torch.bmm(h.transpose(1, 2), g, out=(one := torch.empty_like(line)))
+            total = g.sum(1, keepdim=True)
+            gw[..., 1:], gw[..., :1] = one, -one
+            gb[..., 1:], gb[..., :1] = total, -total
+            return g * line.transpose(1, 2)
+        torch.bmm(h.transpose(1, 2), g, out=gw)
+        torch.sum(g, 1, keepdim=True, out=gb)
+        return torch.bmm(g, w.transpose(1, 2))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """(M, n, h) what the last layer sees."""
+        h = x.expand(self.count, -1, -1)
+        for w, b in self.layers[:-1]:
+            h = torch.baddbmm(b, h, w).relu_()
+        return h
+
+    def module(self, i: int) -> nn.Sequential:
+        with torch.device("meta"):
+            net = mlp(self.sizes[0], self.sizes[1:-1], self.sizes[-1])
+        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, assign=True)
+        return net.eval()
+
+    def state(self) -> dict[str, Tensor]:
+        out = dict[str, Tensor]()
+        for i, (w, b) in enumerate(self.layers):
+            out[f"{2 * i}.weight"], out[f"{2 * i}.bias"] = w.transpose(1, 2), b.squeeze(1)
+        return out
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """A nested Sequential names its layers otherwise, but in the same order."""
+        return dict(zip(self.state(), tensors.values(), strict=True))
+
+
+def _split(h: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
+    """What belongs to each part (M, n_i, d) of the rows."""
+    ends = list(itertools.accumulate(part.shape[1] for part in rows))
+    return [h[:, end - part.shape[1] : end] for part, end in zip(rows, ends, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Down:
+    """The way back through Linear and ReLU layers, for rows in the last axis."""
+
+    models: Stack
+    kept: list[Tensor]  # (M, h, n) what each layer but the first sees
+
+    def slope(self, v: Tensor) -> Tensor:
+        for (w, _), h in zip(self.models.layers[:0:-1], reversed(self.kept), strict=True):
+            v = torch.bmm(w, v)
+            v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
+        return v
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        return torch.baddbmm(out, self.models.layers[0][0], slope, out=out)
+
+
+@dataclass(frozen=True, eq=False)
+class Across:
+    """The same for rows that are each in one piece of memory."""
+
+    models: Stack
+    kept: list[Tensor]  # (M, n, h)
+
+    def slope(self, v: Tensor) -> Tensor:
+        v = v.mT
+        for (w, _), h in zip(self.models.upright[:0:-1], reversed(self.kept), strict=True):
+            v = torch.bmm(v, w)
+            v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
+        return v.mT
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        rows = out.mT
+        torch.baddbmm(rows, slope.mT, self.models.upright[0][0], out=rows)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Through:
+    """The way back through any module."""
+
+    back: Callable[[Tensor], tuple[Tensor, ...]]
+
+    def slope(self, v: Tensor) -> Tensor:
+        return self.back(v.mT)[0].flatten(2).mT
+
+    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
+        return out.add_(slope)
+
+
+class ModuleStack(Members):
+    """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics trains alone."""
+
+    def __init__(self, module: nn.Module, count: int) -> None:
+        self.template, self.count = copy.deepcopy(module), count
+        for p in self.template.parameters():
+            p.requires_grad_(False)
+        self.alone = count == 1
+        shapes = {name: p.shape for name, p in self.template.named_parameters()}
+        if not shapes:
+            raise ModelError(f"a {type(module).__name__} has no parameters to train")
+        dtype = next(self.template.parameters()).dtype
+        self.theta = torch.zeros(count * sum(s.numel() for s in shapes.values()), dtype=dtype)
+        self.block = row_block(min(s.numel() for s in shapes.values()))
+        self.parts, at = dict[str, Tensor](), 0
+        for name, shape in shapes.items():
+            self.parts[name] = self.theta[at : at + count * shape.numel()].view(count, *shape)
+            at += count * shape.numel()
+        self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
+
+    def trains_alone(self, rows: Tensor) -> bool:
+        """A module that draws from the global generator or updates buffers cannot be batched over models."""
+        if self.statistics:
+            return True
+        with lent_generator(0):
+            before = torch.get_rng_state()
+            self.template.train()(rows)
+            return not torch.equal(before, torch.get_rng_state())
+
+    def scores(self, x: Tensor) -> Tensor:
+        net, each = self.template.eval(), 0 if x.ndim == 3 else None
+
+        def one(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor) -> Tensor:
+            out = functional_call(net, (parts, statistics), (rows,))
+            return out[:, None] if out.ndim == 1 else out
+
+        n = x.shape[-2]
+        rows = x if x.ndim == 3 else padded(x, self.block)
+        return vmap(one, in_dims=(0, 0, each))(self.parts, self.statistics, rows)[:, :n]
+
+    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        net, m = self.template.train(), self.count
+        weights = torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
+
+        def loss(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
+            return (w * cross_entropy(functional_call(net, (parts, statistics), (rows,)), y)).mean()
+
+        given = (x.expand(m, *x.shape[1:]), labels.expand(m, -1), weights.expand(m, -1))
+        slope: Any = grad(loss)
+        if self.alone:
+            here = [{k: v[0] for k, v in part.items()} for part in (self.parts, self.statistics)]
+            slopes: dict[str, Tensor] = slope(*here, *[v[0] for v in given])
+        else:
+            slopes = vmap(slope)(self.parts, self.statistics, *given)
+        return torch.cat([slopes[name].reshape(-1) for name in self.parts])
+
+    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
+        net, m = self.template.eval(), self.count
+
+        def loss(rows: Tensor, parts: dict[str, Tensor], statistics: dict[str, Tensor], y: Tensor) -> Tensor:
+            raw = functional_call(net, (parts, statistics), (rows,))
+            raw = raw[:, None] if raw.ndim == 1 else raw
+            if raw.shape[1] > 2:
+                return cross_entropy(raw, y).sum()
+            lead = raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
+            return ((1 - 2 * y) * lead).sum()
+
+        slope: Any = grad(loss)
+        given = x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
+        return vmap(slope)(*given)
+
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+        def score(rows: Tensor) -> Tensor:
+            return self._each(self._raw, self.parts, self.statistics, rows)
+
+        rows = x.mT.contiguous()
+        out: Any = vjp(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
+        raw, back = out
+        return raw.mT, Through(back)
+
+    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        def one(parts: Named, statistics: Named, rows: Tensor, used: Tensor) -> Tensor:
+            first = self._raw(parts, statistics, rows, training=True)
+            return torch.cat([first, self._raw(parts, statistics, used)]) if len(used) else first
+
+        def total(parts: Named, statistics: Named, *rows: Tensor) -> tuple[Tensor, Tensor]:
+            raw = self._each(one, parts, statistics, *rows)
+            return (raw * slope(raw.detach())).sum(), raw
+
+        by_parts: Any = grad(total, has_aux=True)
+        slopes, raw = by_parts(self.parts, self.statistics, x.expand(self.count, *x.shape[1:]), torch.cat([*more], 1))
+        return torch.cat([slopes[name].reshape(-1) for name in self.parts]), raw
+
+    def _raw(self, parts: Named, statistics: Named, rows: Tensor, *, training: bool = False) -> Tensor:
+        """(n, k) outputs of one model."""
+        out = functional_call(self.template.train(training), (parts, statistics), (rows,))
+        return out[:, None] if out.ndim == 1 else out
+
+    def _each(self, one: Callable[..., Tensor], parts: Named, statistics: Named, *rows: Tensor) -> Tensor:
+        """What a function of one model's tensors and rows gives for every model."""
+        if not self.alone:
+            return vmap(one)(parts, statistics, *rows)
+        here = [{k: v[0] for k, v in part.items()} for part in (parts, statistics)]
+        return one(*here, *[v[0] for v in rows])[None]
+
+    def owner(self) -> Tensor:
+        return torch.cat([torch.arange(self.count).repeat_interleave(p[0].numel()) for p in self.parts.values()])
+
+    def module(self, i: int) -> nn.Module:
+        net = copy.deepcopy(self.template)
+        # A tensor that has two names in the module, or none in its files, is in place already.
+        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, strict=False)
+        return net.requires_grad_(True).eval()
+
+    def state(self) -> dict[str, Tensor]:
+        return {**self.parts, **self.statistics}
+
+
+def row_block(products: int) -> int:
+    """How many rows make a score independent of n, when a row takes this many products in the smallest layer."""
+    return ROWS * -(-SMALL // (ROWS * products))
+
+
+def padded(x: Tensor, block: int) -> Tensor:
+    """`x` with zero rows appended up to a multiple of `block`."""
+    return nn.functional.pad(x, (0, 0, 0, -len(x) % block))
+
+
+@contextmanager
+def lent_generator(seed: int) -> Generator[None]:
+    """The global generator of the CPU, seeded; it is given back as it was."""
+    before = torch.get_rng_state()
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
+
+
+def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:
+    """(n,) the loss of raw outputs: one logit, or one per class."""
+    if raw.ndim == 1 or raw.shape[1] == 1:
+        return nn.functional.binary_cross_entropy_with_logits(raw.reshape(-1), y.to(raw.dtype), reduction="none")
+    return nn.functional.cross_entropy(raw, y, reduction="none")
+
+
+def stack_of(module: nn.Module, count: int) -> Members:
+    """Room for `count` models like this one, by hand where possible."""
+    return Stack.like(module, count) or ModuleStack(module, count)

@@ -1,0 +1,93 @@
+"""What a search is asked: the rows of n people, what they want, what they can reach, and the time there is."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.errors import SettingError
+from holdfast.models.base import Model
+from holdfast.nn.relu_network import Pullback
+from holdfast.schema.feasible import Reach
+from holdfast.target import Goal
+
+# A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
+SLACK = 1e-5
+
+
+@dataclass
+class Clock:
+    """The time a call may take, and the bar that shows how far it is."""
+
+    budget: float | None
+    bar: Progress
+    start: float = field(default_factory=time.perf_counter)
+    ran_out: bool = False
+
+    def steps(self, count: int) -> Iterator[int]:
+        """0 .. count - 1, cut short when the time is used up; at least one step is always made."""
+        for i in range(count):
+            if i and self.budget is not None and self.over():
+                return
+            yield i
+            if self.bar.shown:
+                self.bar.step(1 / count)
+
+    def over(self) -> bool:
+        self.ran_out |= self.budget is not None and time.perf_counter() - self.start > self.budget
+        return self.ran_out
+
+
+@dataclass(frozen=True)
+class Query:
+    """The questions of n people to one model."""
+
+    model: Model
+    x: Tensor  # (n, d)
+    goal: Goal
+    reach: Reach
+    random: RowRandom
+    clock: Clock
+    hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Tensor) -> "Query":
+        """The questions of some of the people: how finished rows leave the working batch."""
+        return Query(self.model, self.x[rows], self.goal[rows], self.reach[rows], self.random[rows], self.clock)
+
+    def steps(self, count: int) -> Iterator[int]:
+        return self.clock.steps(count)
+
+    @property
+    def level(self) -> float:
+        """The gap to exceed: the goal's own margin, and a little to spare."""
+        return self.goal.margin + SLACK
+
+    def met(self, z: Tensor) -> Tensor:
+        """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
+        return self.goal.met(self.model(z), SLACK)
+
+    def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
+        """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
+
+        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
+        `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
+        """
+        return self.model.shortfall(z, self.goal, self.level, soft)
+
+    def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
+        u, v, pull = self.shortfall(z)
+        return -u.squeeze(1), pull(torch.full_like(v, -1.0))
+
+
+def need(holds: bool, message: str) -> None:
+    """Raise a `SettingError` unless it holds."""
+    if not holds:
+        raise SettingError(message)

@@ -1,0 +1,1 @@
+"""What people look at: sentences, pages, pictures and charts."""

@@ -1,0 +1,200 @@
+"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from holdfast.errors import SettingError, listed, optional
+from holdfast.render.sentences import estimates, headings, moves, sentences
+from holdfast.target import Goal, Span
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals
+
+EXTENSIONS = (".png", ".svg", ".html")
+MOST_DOTS = 2000  # more hide each other, and make a page slow
+MOST_BARS = 25
+
+# From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
+BLUE, ORANGE, GREY, GREEN, RED = "#0072B2", "#E69F00", "#999999", "#009E73", "#D55E00"
+PINK, SKY = "#CC79A7", "#56B4E9"
+WAYS = {"raised": BLUE, "lowered": ORANGE, "switched": GREY}
+INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
+# Text is measured where the chart is made and drawn where it is read: these fonts have the same widths.
+FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
+WIDTH = 478  # of the whole picture, labels included: half of the report's page
+
+
+def themed(chart: Any) -> Any:
+    """The look of every chart; set on the chart, because an Altair theme would change the caller's charts too."""
+    words = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12, "titleFontSize": 12}
+    words |= {"labelColor": QUIET, "titleColor": INK, "titleFontWeight": 500}
+    lines = {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1"}
+    return chart.configure(
+        font=FONT,
+        background="white",
+        padding=6,
+        view={"stroke": None},
+        axis=words | lines | {"titlePadding": 10, "labelFlush": False},
+        legend=words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8},
+    )
+
+
+def _fit(how: str) -> dict[str, str]:
+    """The picture is as large as asked for, and the plot gets what its labels leave."""
+    return {"type": how, "contains": "padding"}
+
+
+def decision_level(goal: Goal) -> float | None:
+    """The probability from which the outcome counts as reached; with more than two classes only a class that is to
+    be reached with a probability has one, behind a threshold only a single class, and a model that does not go by
+    probabilities has none."""
+    if goal.asks or (goal.k > 2 and not (goal.soft and goal.is_lead)):
+        return None
+    levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
+    return levels[0] if len(set(levels)) == 1 else None
+
+
+def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
+    """What answers cost against how sure the model is of them, or what it estimates for them, one dot per answer."""
+    alt = optional("altair", "plot")
+    at = np.flatnonzero(cfs.found)
+    if len(at) > MOST_DOTS:  # evenly spread over the rows, the same ones every time
+        at = at[np.linspace(0, len(at) - 1, MOST_DOTS).astype(np.int64)]
+    rows = row_names(cfs.after.index)
+    said = cfs.goal.confidence(cfs.scores).numpy()[at]
+    name, texts, levels = _outcome(cfs.goal, said)
+    dots = pd.DataFrame(
+        {
+            "row": [rows[i] for i in at],
+            "sentence": sentences(cfs).to_numpy()[at],
+            "cost": cfs.cost("l1").to_numpy()[at],
+            name: said,
+        }
+    )
+    dots["words"] = [
+        f"Row {row}: {sentence} Cost {cost:.2f}, {name} {text}."
+        for row, sentence, cost, text in zip(dots["row"], dots["sentence"], dots["cost"], texts, strict=True)
+    ]
+    x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    if isinstance(cfs.goal, Span):
+        title, about, style = "The model's estimate", "the model's estimate", ",.6~g"
+        scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6)
+    else:
+        lowest = float(np.min([1.0, *levels.values(), *said]))
+        title, about, style = "Probability of the wanted outcome", "the probability of the wanted outcome", ".1%"
+        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
+        axis = alt.Axis(format="%", tickCount=6)
+    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
+    tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
+    tips.append(alt.Tooltip(f"{name}:Q", format=style))
+    layers = [
+        alt.Chart(dots)
+        .mark_circle(size=46, opacity=0.6, color=BLUE)
+        .encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))
+    ]
+    for words, level in levels.items():
+        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
+        rule = rule.encode(y=alt.Y("level:Q", scale=scale))
+        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
+        # On the side of the rule where no dot can lie: every answer is on the other.
+        side = -8 if words.startswith("at most") else 12
+        text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
+        layers.append(text.encode(x=alt.value("width"), text="words:N"))
+    about = f"Scatter plot: the cost of each answer against {about}."
+    return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
+
+
+def _outcome(goal: Goal, said: Any) -> tuple[str, list[str], dict[str, float]]:
+    """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
+    if isinstance(goal, Span):
+        ends = {"at least": goal.low, "at most": goal.high}
+        levels = {f"{word} {estimates(goal, [end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
+        return "estimate", estimates(goal, said.tolist()), levels
+    level = decision_level(goal)
+    levels = {} if level is None else {f"decision at {level:.0%}": level}
+    return "probability", [f"{p:.1%}" for p in said], levels
+
+
+def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
+    """In which share of the answers each feature is raised, lowered or switched to another value."""
+    alt = optional("altair", "plot")
+    bars, order = change_shares(cfs)
+    bars["words"] = [
+        f"{feature}: {way} in {share:.0%} of answers ({count:,})."
+        for feature, way, count, share in bars[["feature", "way", "count", "share"]].itertuples(index=False, name=None)
+    ]
+    totals = bars.groupby("feature", as_index=False)["share"].sum()
+    y = alt.Y(
+        "feature:N",
+        sort=order,
+        title=None,
+        axis=alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8, labelColor=INK),
+    )
+    most = float(totals["share"].max()) if len(totals) else 1.0
+    # Room for the number behind the longest bar.
+    x = alt.X("share:Q", title="Share of answers", scale=alt.Scale(domain=[0, 1.12 * most], nice=False))
+    x = x.axis(format="%", tickCount=5)
+    present = [w for w in WAYS if w in set(bars["way"])]
+    colour = alt.Color("way:N", scale=alt.Scale(domain=present, range=[WAYS[w] for w in present]))
+    tips = [alt.Tooltip("feature:N"), alt.Tooltip("way:N", title="change"), alt.Tooltip("count:Q", title="answers")]
+    tips.append(alt.Tooltip("share:Q", format=".0%"))
+    drawn = (
+        alt.Chart(bars)
+        .mark_bar(height={"band": 0.7})
+        .encode(x=x, y=y, color=colour, order="rank:Q", tooltip=tips, description=alt.Description("words:N"))
+    )
+    ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
+    ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
+    about = "Bar chart: in which share of the answers each feature changes, and which way."
+    return themed(
+        alt.layer(drawn, ends).properties(width=width, height={"step": 26}, autosize=_fit("fit-x"), description=about)
+    )
+
+
+def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
+    """Per feature and way of changing: how many answers and which share; and the features, most often first."""
+    found = moves(cfs, cfs.found)
+    answers = max(int(cfs.found.sum()), 1)
+    names = headings([m.feature for m in found])
+    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].at))[:MOST_BARS]
+    lines = [
+        (name, way, rank, count, count / answers)
+        for m, name in by_count
+        for rank, (way, sign) in enumerate(zip(WAYS, (1, -1, 0), strict=True))
+        if (count := int((m.way == sign).sum()))
+    ]
+    columns = {"feature": str, "way": str, "rank": int, "count": int, "share": float}
+    return pd.DataFrame(lines, columns=list(columns)).astype(columns), [name for _, name in by_count]
+
+
+def row_names(index: "pd.Index[Any]") -> list[str]:
+    """Index labels of any type as texts."""
+    labels: list[Any] = list(index)
+    if isinstance(index, pd.MultiIndex):
+        return [", ".join(str(part) for part in label) for label in labels]
+    return [str(label) for label in labels]
+
+
+def save(chart: Any, path: str | Path) -> Path:
+    """Write a chart as .png, .svg, or a .html page that works offline."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in EXTENSIONS:
+        raise SettingError(f"cannot write a chart to {path.name!r}; the name must end in one of {listed(EXTENSIONS)}")
+    optional("vl_convert", "plot")
+    more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
+    chart.save(str(path), format=kind[1:], **more)
+    return path
+
+
+def to_svg(chart: Any) -> str:
+    """The chart as the text of an SVG picture."""
+    import io
+
+    optional("vl_convert", "plot")
+    buffer = io.StringIO()
+    chart.save(buffer, format="svg")
+    return buffer.getvalue()

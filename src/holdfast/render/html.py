@@ -1,0 +1,257 @@
+"""Answers as HTML: a table for notebooks, and a report in one file that needs neither network nor server."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from holdfast.errors import optional
+from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
+from holdfast.render.sentences import Ints, Moves, estimates, headings, joined, moves, sentences
+from holdfast.target import Span, Status
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals, Run
+
+MOST_ROWS = 500  # in each table of the report
+MOST_NAMES = 12
+MOST_LETTERS = 400  # of one provenance entry: a target may name a class for every row
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One change."""
+
+    feature: str
+    before: str
+    after: str
+    unit: str
+    way: str  # raised, lowered, switched: the arrow's colour
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table."""
+
+    name: str
+    answer: str  # '2 of 3' where a row has several answers
+    status: str
+    reason: str
+    outcome: str  # how sure the model is, or what it estimates
+    cells: dict[str, Cell]  # by heading, largest change first
+    cost: str = ""
+    sentence: str = ""
+
+
+def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
+    """Only what changes, as an HTML fragment: a column per feature that changes in one of the `most` first rows."""
+    shown = np.arange(min(len(cfs), most))
+    lines = _lines(cfs, shown)
+    order = headings(cfs.schema.features)
+    used = {name for line in lines for name in line.cells}
+    return render(
+        "changes.html",
+        lines=lines,
+        columns=[name for name in order if name in used],
+        several=_several(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence",
+        summary=cfs.summary(),
+        total=len(cfs),
+    )
+
+
+def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
+    """Write the whole story of a run to one self-contained HTML file; needs the `plot` extra."""
+    for module in ("altair", "vl_convert"):  # before any work
+        optional(module, "plot")
+    path = Path(path)
+    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.codes == Status.NOT_FOUND)
+    answered = _lines(cfs, found[:MOST_ROWS], words=True)
+    used = {name for line in answered for name in line.cells}
+    page = render(
+        "report.html",
+        headline=headline(cfs),
+        figures=figures(cfs),
+        several=_several(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence",
+        scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
+        bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
+        dots=min(len(found), MOST_DOTS),
+        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS,
+        most_bars=MOST_BARS,
+        found=len(found),
+        answered=answered,
+        features=[name for name in headings(cfs.schema.features) if name in used],
+        open=len(open_),
+        unanswered=_lines(cfs, open_[:MOST_ROWS]),
+        met=_some_names(cfs, np.flatnonzero(cfs.codes == Status.ALREADY_MET)),
+        provenance=provenance(cfs.run),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+# ---- what the pages say
+
+
+def headline(cfs: "Counterfactuals") -> str:
+    """One line: how many rows can get what, and by how many changes."""
+    if not len(cfs):
+        return "No rows were asked about."
+    asked, found = len(np.unique(cfs.source)), cfs.found
+    rows = len(np.unique(cfs.source[found]))
+    met = len(np.unique(cfs.source[cfs.codes == Status.ALREADY_MET]))
+    text = f"{rows:,} of {asked:,} row{'s' * (asked != 1)} can get the wanted outcome ({shortened(cfs.run.target, 60)})"
+    text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
+    if not found.any():
+        return text + "."
+    changes = float(np.median(cfs.cost("l0").to_numpy()[found]))
+    return f"{text}; half of the answers change {changes:g} feature{'s' * (changes != 1)} or fewer."
+
+
+def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
+    """(name, number, small print) at a glance."""
+    n, found = len(cfs), cfs.found
+    count = {s: int((cfs.codes == s).sum()) for s in Status}
+    kind = "answers" if _several(cfs) else "rows"
+
+    def share(status: Status) -> str:
+        return f"{count[status] / n:.0%} of {kind}" if n else ""
+
+    def over(values: "pd.Series[float]", middle: str, style: str) -> str:
+        kept = values.to_numpy()[found]
+        return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
+
+    asked = len(np.unique(cfs.source))
+    if isinstance(cfs.goal, Span):
+        kept = cfs.estimate.to_numpy()[found]
+        mean = estimates(cfs.goal, [float(kept.mean())])[0] if len(kept) else "n/a"
+        outcome = "Mean estimate", mean, "by the model, of the answers"
+    else:
+        outcome = "Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted outcome"
+    return [
+        ("Rows", f"{asked:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
+        ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
+        ("Already met", f"{count[Status.ALREADY_MET]:,}", share(Status.ALREADY_MET)),
+        ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
+        ("Median cost", over(cfs.cost("l1"), "median", ".2f"), "sum of encoded changes"),
+        ("Median changes", over(cfs.cost("l0"), "median", "g"), "features per answer"),
+        outcome,
+        ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.2g} ms per row" if n else ""),
+    ]
+
+
+def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
+    """Enough to get the answers again."""
+    entries = [
+        ("Method", run.method),
+        ("Settings", run.settings),
+        ("Target", run.target),
+        ("Seed", str(run.seed)),
+        ("Model fingerprint", run.model),
+        (about, run.schema),
+        ("Holdfast version", run.version),
+        ("Created", run.created),
+    ]
+    return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
+
+
+def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Line]:
+    """The rows numbered `at` as texts; with `words` also their cost and sentence."""
+    names, answers = row_names(cfs.after.index[at]), _answers(cfs)
+    cells = _cells(cfs, at)
+    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
+    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.1%}" for p in said]
+    cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
+    texts = sentences(cfs).to_numpy() if words else np.zeros(0)
+    rows: list[int] = at.tolist()
+    return [
+        Line(
+            name,
+            answers[i],
+            Status(int(cfs.codes[i])).words,
+            cfs.reasons[i],
+            outcome[i],
+            cells.get(i, {}),
+            f"{cost[i]:.2f}" if words else "",
+            str(texts[i]) if words else "",
+        )
+        for name, i in zip(names, rows, strict=True)
+    ]
+
+
+def _cells(cfs: "Counterfactuals", at: Ints) -> dict[int, dict[str, Cell]]:
+    """Row number -> its changes by heading, largest first."""
+    wanted = np.zeros(len(cfs), dtype=np.bool_)
+    wanted[at] = True
+    heads = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
+    ways = {1: "raised", -1: "lowered", 0: "switched"}
+    changes: list[tuple[int, float, Cell]] = []
+    for m in moves(cfs, wanted & cfs.found):
+        changes += [(i, -size, cell) for i, size, cell in _column(m, heads[m.feature.name], ways)]
+    changes.sort(key=lambda change: change[:2])
+    out: dict[int, dict[str, Cell]] = {}
+    for i, _, cell in changes:
+        out.setdefault(i, {})[cell.feature] = cell
+    return out
+
+
+def _column(m: Moves, head: str, ways: dict[int, str]) -> list[tuple[int, float, Cell]]:
+    values = zip(m.at.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
+    return [(i, size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
+
+
+def _several(cfs: "Counterfactuals") -> bool:
+    return len(np.unique(cfs.source)) < len(cfs)
+
+
+def _answers(cfs: "Counterfactuals") -> list[str]:
+    """'2 of 3' per row, or '' where every question has one answer."""
+    if not _several(cfs):
+        return [""] * len(cfs)
+    groups = pd.Series(cfs.source).groupby(cfs.source)
+    place, count = groups.cumcount() + 1, groups.transform("size")
+    return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
+
+
+def _some_names(cfs: "Counterfactuals", at: Ints) -> str:
+    """'row 3', 'rows 3 and 17', 'rows 3, 5, 7 and 9 more'."""
+    first = at[np.unique(cfs.source[at], return_index=True)[1]]  # one of each row's answers is enough
+    names = row_names(cfs.after.index[np.sort(first)[:MOST_NAMES]])
+    rest = len(first) - len(names)
+    return f"row{'s' * (len(first) > 1)} {joined([*names, *([f'{rest:,} more'] if rest else [])])}" if names else ""
+
+
+def shortened(text: str, letters: int) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+# ---- how they are made
+
+
+@cache
+def _templates() -> Environment:
+    loader = PackageLoader("holdfast.render")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def render(template: str, **values: object) -> str:
+    """A page or a part of one."""
+    return _templates().get_template(template).render(**values)
+
+
+def inline_svg(svg: str) -> Markup:
+    """A chart to put inside a page: its marks get native tooltips, and its size follows the page.
+
+    Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as text too.
+    """
+    svg = re.sub(r'(<path aria-label="([^"]*)"[^>]*?)(?:/>|></path>)', r"\1><title>\2</title></path>", svg)
+    return Markup(svg)

@@ -1,0 +1,231 @@
+"""What to do, in words: one sentence per answer, such as
+
+    Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
+
+A number that was missing is filled in: "fill in income: 4,200 (was missing)". For a regression model the sentence ends
+in what becomes of the estimate: "... : the model's estimate rises from 212,000 to 251,300."
+
+Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number to
+reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from holdfast.schema.feature import Array, Feature, Level, Mask, differ
+from holdfast.target import Span, Status
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals
+
+Ints = npt.NDArray[np.int64]
+
+DIGITS = 3  # of the feature's range; a smaller change gets more
+MOST_DECIMALS = 12  # beyond it, and from HUGE on, a number is written as Python writes it
+HUGE = 1e15
+CURRENCIES = ("$", "€", "£", "¥", "₹")
+MISSING, EMPTY = "missing", "(empty)"
+ATTACHED = ("%", "°", "‰")
+# A level that reads well without quotation marks: up to four plain words, none of which could belong to the sentence.
+PLAIN_LEVEL = re.compile(
+    r"(?!.*\b(?:and|at|by|for|from|in|of|on|or|to|with)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The answers in which one feature changes."""
+
+    feature: Feature
+    at: Ints  # (m,) row numbers
+    size: Array  # (m,) encoded change
+    way: Ints  # (m,) 1 raised, -1 lowered, 0 switched
+    gone: Mask  # (m,) numbers that were missing
+    before: list[str]
+    after: list[str]
+
+    @property
+    def unit(self) -> str:
+        """What follows the number to reach: ' months', or nothing where the numbers carry their unit."""
+        f = self.feature
+        return "" if f.is_category or f.kind == "boolean" or not f.unit or _sticks(f.unit) else f" {f.unit}"
+
+    def phrases(self) -> list[str]:
+        """One clause per answer: 'shorten the loan from 36 to 24 months'."""
+        f, unit = self.feature, self.unit
+        verb = {1: f.verbs[0], -1: f.verbs[1], 0: "change"}
+        name = label(f)
+        pairs = zip(self.before, self.after, strict=True)
+        pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
+        gone = self.gone.tolist()
+        return [
+            f"fill in {name}: {now}{unit} (was missing)" if lost else f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, lost, (was, now) in zip(self.way.tolist(), gone, pairs, strict=True)
+        ]
+
+
+def label(feature: Feature) -> str:
+    """The feature inside a sentence: its label, or its name with spaces."""
+    return feature.label or " ".join(feature.name.replace("_", " ").split()) or feature.name
+
+
+def heading(feature: Feature) -> str:
+    """The feature by itself, as above a column: 'the loan' is headed 'loan'."""
+    return re.sub(r"^the\s+(?=\S)", "", label(feature), flags=re.IGNORECASE)
+
+
+def headings(features: Sequence[Feature]) -> list[str]:
+    """One heading per feature; where two would be the same, the names tell them apart."""
+    names = [heading(f) for f in features]
+    return [h if names.count(h) == 1 else f"{h} ({f.name})" for h, f in zip(names, features, strict=True)]
+
+
+def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
+    """One sentence per row; the largest encoded change comes first."""
+    parts = moves(cfs, cfs.found)
+    lines: list[list[str]] = [[] for _ in range(len(cfs))]
+    if parts:
+        at, size = np.concatenate([m.at for m in parts]), np.concatenate([m.size for m in parts])
+        place = np.repeat(np.arange(len(parts)), [len(m.at) for m in parts])
+        phrases = [p for m in parts for p in m.phrases()]
+        rows: list[int] = at.tolist()
+        order: list[int] = np.lexsort((place, -size, at)).tolist()
+        for i in order:
+            lines[rows[i]].append(phrases[i])
+    effects = _effects(cfs)
+    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, effects, strict=True)]
+    return pd.Series(texts, index=cfs.after.index, dtype=object)
+
+
+def _effects(cfs: "Counterfactuals") -> list[str]:
+    """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
+    goal, effects = cfs.goal, [""] * len(cfs)
+    at = np.flatnonzero(cfs.found)
+    if not isinstance(goal, Span) or cfs.was is None or not len(at):
+        return effects
+    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
+    f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
+    before, after = _numbers(f, was, now)
+    for i, up, a, b in zip(at.tolist(), (now > was).tolist(), before, after, strict=True):
+        effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {a} to {b}"
+    return effects
+
+
+def estimates(goal: Span, values: Sequence[float]) -> list[str]:
+    """Numbers that a model estimates, for people: as many digits as tell them apart from the ends of the range."""
+    decimals = min(max(DIGITS - 1 - math.floor(math.log10(goal.unit)), 0), MOST_DECIMALS)
+    return [_number(v, decimals if abs(v) < HUGE else None) for v in values]
+
+
+def _sentence(code: int, reason: str, phrases: list[str], effect: str) -> str:
+    if code == Status.FOUND and phrases:
+        text = joined(phrases) + effect
+    else:
+        text = "No answer" if code == Status.NOT_FOUND else "Nothing to change"
+        text += f": {reason}" if reason else ""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def joined(parts: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
+    """What changes in the rows of the mask, feature by feature; features that never change are left out."""
+    out: list[Moves] = []
+    for f in cfs.schema.features:
+        was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
+        at = np.flatnonzero(rows & differ(was, now))
+        if not len(at):
+            continue
+        gone = np.isnan(was[at])
+        was, now = np.where(gone, f.stand_in, was[at]) if f.has_gaps else was[at], now[at]
+        switched = f.is_category or f.kind == "boolean"
+        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale + gone  # one goes, one comes
+        way = np.where(switched | gone, 0, np.sign(now - was)).astype(np.int64)
+        before, after = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
+        before = [MISSING if lost else text for lost, text in zip(gone.tolist(), before, strict=True)]
+        out.append(Moves(f, at, size, way, gone, before, after))
+    return out
+
+
+# ---- values as texts
+
+
+def _levels(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
+    names = [_level(v) for v in f.levels] + [MISSING] if f.levels else ["no", "yes"]
+    return [names[i] for i in was.astype(np.int64)], [names[i] for i in now.astype(np.int64)]
+
+
+def _level(value: Level) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value) or EMPTY
+
+
+def _quoted(was: str, now: str) -> tuple[str, str]:
+    """Levels with quotation marks, both or none, where one of them would run into the sentence."""
+    if all(v == EMPTY or PLAIN_LEVEL.fullmatch(v) for v in (was, now)):
+        return was, now
+    was, now = (v if v in (EMPTY, MISSING) else f"“{v}”" for v in (was, now))
+    return was, now
+
+
+def _sticks(unit: str) -> bool:
+    return unit in CURRENCIES or unit in ATTACHED
+
+
+def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
+    change = np.abs(now - was)
+    decimals = _decimals(f, np.where(change > 0, change, f.scale))  # a number that was missing may be its stand-in
+    plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
+    digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
+    reach = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
+    sides = was.tolist(), reach.tolist()
+    before, after = ([_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides)
+    return before, after
+
+
+def _decimals(f: Feature, change: Array) -> Ints:
+    """(m,) as many as the feature's step has, or DIGITS of its range, and at least two digits of the change:
+    with those, before and after cannot look the same."""
+    span = f.seen[1] - f.seen[0]
+    span = span if math.isfinite(span) and span > 0 else f.scale
+    usual = DIGITS - 1 - math.floor(math.log10(span))
+    if f.grid:
+        exponent = Decimal(repr(f.grid)).normalize().as_tuple().exponent
+        stepped = -int(exponent)
+        usual = stepped if stepped <= 6 else usual
+    needed = np.ceil(-np.log10(change)) + 1
+    return np.maximum(needed, min(max(usual, 0), MOST_DECIMALS)).astype(np.int64)
+
+
+def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
+    """The numbers to reach, rounded away from where they started unless that leaves the bounds."""
+    ten = 10.0**decimals
+    ticks = now * ten
+    dust = np.clip(1e-6 * np.abs(ticks), 1e-6, 1e-2)  # float32 columns hold 0.7 as 0.69999999
+    up, down = np.ceil(ticks - dust) / ten, np.floor(ticks + dust) / ten
+    away, back = np.where(now > was, up, down), np.where(now > was, down, up)
+    low, high = f.bounds
+    return np.where((away >= low) & (away <= high), away, back)
+
+
+def _number(value: float, decimals: int | None, unit: str = "") -> str:
+    """1150.0 -> '1,150'; the unit is added only where it sticks to the number."""
+    text = repr(value) if decimals is None else f"{value:,.{decimals}f}"
+    if decimals and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    text = "0" if text == "-0" else text
+    if unit in CURRENCIES:
+        return f"-{unit}{text[1:]}" if text.startswith("-") else unit + text
+    return text + unit if unit in ATTACHED else text

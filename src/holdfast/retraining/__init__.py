@@ -1,0 +1,1 @@
+"""Models made again: recipes, families of retrained models, and banks of them."""

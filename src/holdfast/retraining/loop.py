@@ -1,0 +1,307 @@
+"""The plain training loop, for one model or a stack: mini-batches, cross-entropy, Adam.
+
+With epsilon > 0 training is adversarial (Madry et al. 2018): each batch is replaced by rows of the balls around it on
+which the loss is high, min_w mean_i max_{|e| <= epsilon} loss(x_i + e). For a linear score, two classes and the linf
+ball, that maximum is exact:
+
+    max loss = log(1 + exp(-y (w.x + b) + epsilon |w|_1)),    y in {-1, +1}
+
+What retrained models differ in is written down in a `Plan`: initial weights, order of the rows, rows left
+out, weights and labels of rows, number of epochs. Weights and order have generators of their own, so a plan
+changes the one and not the other; rows that are left out drop out of an order that stays the same.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.progress import Progress
+from holdfast._core.rows import limited_threads
+from holdfast.errors import SettingError
+from holdfast.nn.stack import Adam, Members, ModuleStack, Sgd, Stack, lent_generator, stack_of
+from holdfast.retraining.attacks import Adversary, Ball
+
+CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How M models differ. Everything not given is as in the first model."""
+
+    weights: tuple[int, ...]  # M seeds of the initial weights
+    order: tuple[int, ...]  # M seeds of the order of the rows
+    kept: Tensor | None = None  # (M, n) which rows each model sees; as many for each
+    emphasis: Tensor | None = None  # (M, n) how much each row counts
+    labels: Tensor | None = None  # (M, n)
+    epochs: tuple[int, ...] | None = None
+    epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
+
+    def __post_init__(self) -> None:
+        if len(self.weights) != len(self.order):
+            raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
+        if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
+            raise SettingError("models of one plan must leave out equally many rows")
+        if self.kept is not None and not bool(self.kept.any(1).all()):
+            raise SettingError("no row is left to train on")
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __getitem__(self, models: slice) -> "Plan":
+        parts = {name: getattr(self, name) for name in [f.name for f in fields(self)]}
+        return replace(self, **{name: None if v is None else v[models] for name, v in parts.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """The settings of the loop."""
+
+    epochs: int = 50
+    batch_size: int = 64
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    adam_eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for name in ("lr", "adam_eps", "weight_decay"):
+            value, least = getattr(self, name), "at least 0" if name == "weight_decay" else "positive"
+            if not isinstance(value, Real) or not math.isfinite(value) or value < 0 or (value == 0 and least[0] == "p"):
+                raise SettingError(f"{name} must be a number and {least}, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustLoop(Loop):
+    """The loop of plain networks, whose rows may be attacked while they learn.
+
+    Args:
+        optimizer: "adam", or "sgd" (plain gradient descent).
+        epsilon: radius of the ball around each encoded row, 0 for none.
+        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score of two classes in the linf ball
+            needs neither: its worst row is known.
+        attack_steps, attack_norm: steps of "pgd", and the ball: "linf" or "l2".
+        attack_box: attacked rows keep to the range of the training rows.
+    """
+
+    optimizer: Literal["adam", "sgd"] = "adam"
+    epsilon: float = 0.0
+    attack: Literal["pgd", "fgsm"] = "pgd"
+    attack_steps: int = 10
+    attack_norm: Ball = "linf"
+    attack_box: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.optimizer not in ("adam", "sgd"):
+            raise SettingError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
+        if self.attack not in ("pgd", "fgsm"):
+            raise SettingError(f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
+        check_epsilon(self.epsilon)
+        if not isinstance(self.attack_steps, Integral):
+            raise SettingError(f"attack_steps must be a whole number of at least 1, got {self.attack_steps!r}")
+        if not isinstance(self.attack_box, bool):
+            raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
+        self.adversary()
+
+    def adversary(self) -> Adversary:
+        if self.attack == "fgsm":
+            return Adversary.fgsm(self.attack_norm)
+        return Adversary(int(self.attack_steps), self.attack_norm)
+
+
+def check_epsilon(value: Any) -> None:
+    """Raise a `SettingError` unless it is a radius."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise SettingError(f"epsilon must be a number and at least 0, got {value!r}")
+
+
+def fit_stack(
+    module: nn.Module,
+    start: Callable[[int], dict[str, Tensor]],
+    x: Tensor,
+    labels: Tensor,
+    plan: Plan,
+    loop: RobustLoop,
+    bar: Progress,
+) -> Members:
+    """Train the models of a plan.
+
+    Args:
+        module: the architecture.
+        start: seed -> named initial tensors.
+        x, labels: all rows (n, d) and their classes (n,).
+
+    Returns:
+        All M trained models. Model i is the same, up to rounding, whatever else is in the plan.
+    """
+    whole = stack_of(module, len(plan))
+    x = x.to(whole.theta.dtype)
+    check_batches(module, len(x) if plan.kept is None else int(plan.kept[0].sum()), loop.batch_size)
+    alone = isinstance(whole, ModuleStack) and whole.trains_alone(x[:2])
+    size = 1 if alone else together(module, loop.batch_size, len(plan))
+    out = {name: torch.empty_like(value) for name, value in whole.state().items()}
+    with torch.no_grad(), limited_threads(1):
+        for at in range(0, len(plan), size):
+            part = plan[at : at + size]
+            state = _fit(stack_of(module, len(part)), start, x, labels, part, loop, bar)
+            for name, value in state.items():
+                out[name][at : at + size] = value
+        whole.load(out)
+    lost = sum(not bool(value.isfinite().all()) for value in out.values())
+    if lost:
+        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
+    return whole
+
+
+def together(module: nn.Module, batch_size: int, models: int) -> int:
+    """How many models to train at once: small stacks stay in the cache, and gain most of what there is to gain."""
+    parameters = sum(p.numel() for p in module.parameters())
+    widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
+    return max(1, min(models, 50, max(8, CELLS // (batch_size * max(widths, 1) + 2 * parameters))))
+
+
+def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
+    """Raise a `SettingError` if a batch would be too small for one of the layers."""
+    single = min(n, batch_size) == 1 or n % batch_size == 1
+    if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
+        raise SettingError(
+            f"batch_size {batch_size} leaves one of {n} rows to a batch of its own, on which BatchNorm1d cannot be "
+            "trained; take another"
+        )
+
+
+def _fit(
+    models: Members,
+    start: Callable[[int], dict[str, Tensor]],
+    x: Tensor,
+    labels: Tensor,
+    plan: Plan,
+    loop: RobustLoop,
+    bar: Progress,
+) -> dict[str, Tensor]:
+    first = {seed: models.named(start(seed)) for seed in dict.fromkeys(plan.weights)}
+    models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
+    epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
+    done = {name: value.clone() for name, value in models.state().items()}
+    optimizer = optimizer_of(models.theta, loop)
+    orders, harder = Orders(plan, len(x)), Harder.of(models, x, plan, loop)
+    # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
+    with lent_generator(plan.weights[0]):
+        for epoch in range(int(epochs.max())):
+            order = orders.next()  # (M, n) or (1, n)
+            for rows in torch.split(order, loop.batch_size, 1):
+                flat = rows.reshape(-1)
+                y = labels.index_select(0, flat).view(rows.shape) if plan.labels is None else _own(plan.labels, rows)
+                w = None if plan.emphasis is None else _own(plan.emphasis, rows).to(x.dtype)
+                given = x.index_select(0, flat).view(*rows.shape, -1)
+                optimizer.step(models.gradient(harder(given, y) if harder else given, y, w))
+            models.keep((epochs == epoch + 1).nonzero().squeeze(1), done)
+            bar.step(len(plan) / int(epochs.max()))
+    return done
+
+
+def optimizer_of(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
+    if loop.optimizer == "sgd":
+        return Sgd(theta, lr=loop.lr, weight_decay=loop.weight_decay)
+    return Adam(theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
+
+
+class Harder:
+    """Batches replaced by rows that the models, as they are now, get wrong."""
+
+    def __init__(self, models: Members, x: Tensor, plan: Plan, loop: RobustLoop, radius: tuple[float, ...]) -> None:
+        self.models, self.how = models, loop.adversary()
+        exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
+        if exact and loop.attack_norm == "linf":
+            self.how = Adversary.fgsm()
+        self.radius = torch.tensor(radius, dtype=x.dtype)[:, None, None]
+        self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None
+        # Models that differ in epsilon alone start at the same points of their balls.
+        seeds = tuple(dict.fromkeys(plan.weights))
+        self.generators = [torch.Generator().manual_seed(derived(seed, 2)) for seed in seeds]
+        self.mine = torch.tensor([seeds.index(s) for s in plan.weights])
+
+    @classmethod
+    def of(cls, models: Members, x: Tensor, plan: Plan, loop: RobustLoop) -> "Harder | None":
+        """None where no model is attacked."""
+        radius = plan.epsilon or (loop.epsilon,) * len(plan)
+        return cls(models, x, plan, loop, radius) if any(radius) else None
+
+    def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
+        """(M, b, d) for batches (M, b, d) or (1, b, d) and their labels."""
+        noise = None
+        if self.how.start:
+            drawn = [torch.rand(x.shape[1:], generator=g, dtype=x.dtype) for g in self.generators]
+            noise = torch.stack(drawn).mul_(2).sub_(1)[self.mine]
+        return self.how.attack(lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box)
+
+
+def _own(values: Tensor, rows: Tensor) -> Tensor:
+    """(M, b) each model's own values for rows (M, b) or (1, b)."""
+    return values.gather(1, rows.expand(len(values), -1))
+
+
+class Orders:
+    """The order of the rows, epoch by epoch; drawn once for all models that share a seed."""
+
+    def __init__(self, plan: Plan, n: int) -> None:
+        seeds = tuple(dict.fromkeys(plan.order))
+        self.generators = [torch.Generator().manual_seed(derived(seed, 1)) for seed in seeds]
+        self.mine = torch.tensor([seeds.index(s) for s in plan.order])
+        self.kept, self.n = plan.kept, n
+
+    def next(self) -> Tensor:
+        drawn = torch.stack([torch.randperm(self.n, generator=g) for g in self.generators])
+        if self.kept is None:
+            return drawn if len(drawn) == 1 else drawn[self.mine]
+        order = drawn[self.mine]  # (M, n)
+        return order[self.kept.gather(1, order)].view(len(order), -1)
+
+
+def derived(seed: int, purpose: int) -> int:
+    """A seed for one purpose; generators seeded with neighbouring numbers would otherwise meet."""
+    return (seed * 1_000_003 + purpose * 7_919) % (1 << 62)
+
+
+def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:
+    """Glorot-uniform weights and zero biases, from a generator of their own."""
+    return glorot_tensors(module, torch.Generator().manual_seed(derived(seed, 0)))
+
+
+def glorot_tensors(module: nn.Module, generator: torch.Generator) -> dict[str, Tensor]:
+    """Glorot-uniform weights and zero biases from a generator that goes on."""
+    out = dict[str, Tensor]()
+    for name, p in module.named_parameters():
+        value = torch.zeros(p.shape, dtype=p.dtype)
+        out[name] = nn.init.xavier_uniform_(value, generator=generator) if p.ndim > 1 else value
+    return out
+
+
+def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
+    """The tensors of a module whose layers have drawn their initial weights anew, each in its own way."""
+    net = copy.deepcopy(module)
+    with lent_generator(derived(seed, 0)):
+        for layer in net.modules():
+            reset: Any = getattr(layer, "reset_parameters", getattr(layer, "_reset_parameters", None))
+            if reset is not None:
+                reset()
+            elif any(True for _ in layer.parameters(recurse=False)):
+                raise SettingError(
+                    f"cannot draw the weights of a {type(layer).__name__} anew; give it a method reset_parameters()"
+                )
+    return {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
+
+
+def initialised(net: nn.Sequential, generator: torch.Generator) -> nn.Sequential:
+    """The network with Glorot-uniform weights and zero biases."""
+    net.load_state_dict(glorot_tensors(net, generator))
+    return net

@@ -1,1 +1,0 @@
-"""Answers that survive a change of the model."""

@@ -1,0 +1,243 @@
+"""The encoding of a schema as tensors: where each feature lies, its scale, limits, grid, groups and rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import pad_rows
+from holdfast.schema.feature import Array, Feature, Rule
+from holdfast.schema.rules import Part, excess
+
+SAFE = 40.0  # logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The schema as tensors, in the dtype and on the device of the rows."""
+
+    center: Tensor  # (d,) encoded = (value - center) / scale; 0 and 1 in one-hot columns
+    scale: Tensor
+    low: Tensor  # (d,) hard limits of answers, encoded
+    high: Tensor
+    seen_low: Tensor  # (d,) range of the data, encoded
+    seen_high: Tensor
+    fixed: Tensor  # (d,) bool
+    up: Tensor
+    down: Tensor
+    missing: Tensor  # (d,) bool, says that a category or a number is missing: it may stay, never be asked for
+    stand_in: Tensor  # (d,) what the column of a number holds while it is missing
+    grid: Tensor  # (d,) distance between allowed values, encoded; 0 for any number
+    origin: Tensor  # (d,) grid values are whole multiples of `grid` minus this
+    weight: Tensor  # (d,) cost of one unit of change
+    groups: Tensor  # (categories, most levels) column numbers, padded with d
+    owner: Tensor  # (d,) which feature a column belongs to
+    rules: Tensor  # (r, d) and
+    bounds: Tensor  # (r,): rules @ z <= bounds
+    max_changes: int
+
+    @classmethod
+    def of(cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype) -> "Layout":
+        owner = np.repeat(np.arange(len(features)), [f.width for f in features])
+        d, start = len(owner), 0
+        first: dict[str, int] = {}
+        columns: dict[str, Array] = {
+            name: np.zeros(d)
+            for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid", "origin", "stand_in")
+        } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
+        groups: list[range] = []
+        for f in features:
+            s = slice(start, start + f.width)
+            first[f.name], start = start, s.stop
+            columns["weight"][s] = f.weight
+            for word in ("fixed", "up", "down"):
+                columns[word][s] = f.change == word
+            if f.is_category:
+                columns["high"][s] = f.may_become()
+                columns["missing"][s.stop - 1] = f.missing
+                groups.append(range(s.start, s.stop))
+                continue
+            if f.has_gaps:  # the column that says whether the number is missing
+                says = s.stop - 1
+                columns["missing"][says], columns["grid"][says], columns["high"][says] = 1.0, 1.0, 0.0
+                columns["up"][says], columns["down"][says] = 0.0, 0.0
+                columns["stand_in"][s.start] = (f.stand_in - f.center) / f.scale
+                s = slice(s.start, says)
+            columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
+            columns["origin"][s] = f.center % f.grid / f.scale if f.grid else 0.0
+            seen = f.inward(f.seen[0], 1), f.inward(f.seen[1], -1)
+            if f.kind in ("ordered", "boolean"):
+                seen = 0.0, max(len(f.levels) - 1.0, 1.0)
+            for name, value in zip(("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True):
+                columns[name][s] = (value - f.center) / f.scale
+        rows = np.zeros((len(rules), d))
+        bounds = np.array([r.bound for r in rules])
+        for i, rule in enumerate(rules):
+            for f in features:
+                weight = rule.weights.get(f.name, 0.0)
+                rows[i, first[f.name]] += weight * f.scale
+                bounds[i] -= weight * f.center
+        size = np.linalg.norm(rows, axis=1, keepdims=True) if len(rows) else np.ones((0, 1))
+        most = max((len(g) for g in groups), default=0)
+        padded = [[*g, *[d] * (most - len(g))] for g in groups]
+
+        def tensor(values: Any) -> Tensor:
+            return torch.as_tensor(values, dtype=dtype)
+
+        flags = {name: torch.as_tensor(columns.pop(name) > 0) for name in ("fixed", "up", "down", "missing")}
+        return cls(
+            **{name: tensor(value) for name, value in columns.items()},
+            **flags,
+            groups=torch.as_tensor(padded, dtype=torch.int64).reshape(len(groups), most),
+            owner=torch.as_tensor(owner),
+            rules=tensor(rows / size),
+            bounds=tensor(bounds / size[:, 0]),
+            max_changes=max_changes,
+        )
+
+    @cached_property
+    def one_hot(self) -> Tensor:
+        """(d,) is the column part of a category?"""
+        inside = torch.zeros(len(self.center) + 1, dtype=torch.bool, device=self.center.device)
+        inside[self.groups.flatten()] = True
+        return inside[:-1]
+
+    @cached_property
+    def numbers(self) -> Tensor:
+        """The columns that belong to no category."""
+        return (~self.one_hot).nonzero().squeeze(1)
+
+    @cached_property
+    def features(self) -> int:
+        return int(self.owner[-1]) + 1
+
+    @cached_property
+    def diagonal(self) -> float:
+        """Length of the diagonal of the data's range; an open end counts as two units."""
+        wide = (self.seen_high - self.seen_low).double()
+        return float(torch.where(wide.isfinite(), wide, 2.0).square().sum().sqrt())
+
+    @cached_property
+    def has_grid(self) -> bool:
+        return bool(self.grid.any())
+
+    @cached_property
+    def gridded(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The columns with a grid, their grid and its origin."""
+        columns = (self.grid > 0).nonzero().squeeze(1)
+        return columns, self.grid[columns], self.origin[columns]
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """First column of each category, and the one after its last."""
+        return [(int(group[0]), int(group[0]) + int((group < len(self.center)).sum())) for group in self.groups]
+
+    @cached_property
+    def used(self) -> set[str]:
+        """Which of the flags some column has."""
+        return {name for name in ("missing", "up", "down", "fixed") if bool(getattr(self, name).any())}
+
+    @cached_property
+    def gaps(self) -> tuple[Tensor, Tensor]:
+        """The columns of numbers that may be missing, and those that say so."""
+        says = (self.missing & ~self.one_hot).nonzero().squeeze(1)
+        return says - 1, says
+
+    def whole(self, z: Tensor) -> Tensor:
+        """(n, d) with every number either there or missing, and what stands for it in place of a missing one."""
+        value, says = self.gaps
+        if not says.numel():
+            return z
+        gone = z[:, says] > 0.5
+        z = z.index_copy(1, value, torch.where(gone, self.stand_in[value], z[:, value]))
+        return z.index_copy(1, says, gone.to(z.dtype))
+
+    def known(self, x: Tensor, flag: Tensor) -> Tensor:
+        """(n, d) the columns with a flag (d,), but not those of numbers that are missing in x."""
+        value, says = self.gaps
+        return flag.expand_as(x).index_copy(1, value, flag[value] & (x[:, says] <= 0.5)) if says.numel() else flag
+
+    @cached_property
+    def in_rule(self) -> Tensor:
+        """(d,) is the column part of a rule?"""
+        return (self.rules != 0).any(0)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Each rule as its columns, their weights and its bound."""
+        return [(a.nonzero().squeeze(1), a[a != 0], b) for a, b in zip(self.rules, self.bounds, strict=True)]
+
+    def excess(self, z: Tensor) -> Tensor:
+        """(n, d) rows -> (n, r) by how much each rule is over its bound; nothing is known of one about a missing
+        number, so it counts as kept."""
+        over, (value, says) = excess(z, self.parts), self.gaps
+        if not says.numel():
+            return over
+        about = (self.rules[:, value] != 0).to(z.dtype)  # (r, gaps)
+        return torch.where((z[:, says] > 0.5).to(z.dtype) @ about.T > 0, -torch.inf, over)
+
+    def per_feature(self, columns: Tensor) -> Tensor:
+        """(n, d) values per column -> (n, features) sums."""
+        return columns.new_zeros(len(columns), self.features).index_add_(1, self.owner, columns)
+
+    # ---- one-hot columns relaxed
+
+    @cached_property
+    def _together(self) -> tuple[Tensor, Tensor]:
+        """(d, d) do two columns belong to the same category, and (d,) the one-hot columns; both as numbers.
+
+        A product with the former adds up the levels of all categories at once; a number stands alone.
+        """
+        same = (self.owner[:, None] == self.owner).to(self.scale.dtype)
+        return same, self.one_hot.to(self.scale.dtype)
+
+    def _totals(self, values: Tensor) -> Tensor:
+        """(..., d) for each column the sum over the levels of its category; a row's does not depend on other rows."""
+        rows = values.reshape(-1, values.shape[-1])
+        return (pad_rows(rows) @ self._together[0])[: len(rows)].view(values.shape)
+
+    def softmax(self, z: Tensor, open_: Tensor | None = None) -> Tensor:
+        """(..., d) with a softmax over the levels of each category; number columns as they are.
+
+        Args:
+            z: rows.
+            open_: (..., d) 1 for levels that take part and 0 for others; at least one of each category must.
+        """
+        if not (self.groups.numel() and z.numel()):
+            return z
+        logits = z * self._together[1]
+        low, high = torch.aminmax(logits.detach())
+        if not (low.item() > -SAFE and high.item() < SAFE):  # exp could leave the range of float32
+            logits = logits if open_ is None else torch.where(open_ > 0, logits, -torch.inf)
+            logits = logits - self._tops(logits)
+        e = logits.exp()
+        e = e if open_ is None else e * open_
+        return torch.where(self.one_hot, e / self._totals(e), z)
+
+    def _tops(self, z: Tensor) -> Tensor:
+        """(..., d) the greatest value in the category of each column, 0 for numbers."""
+        top = torch.zeros_like(z)
+        for group in self.groups:
+            columns = group[group < len(self.center)]
+            top[..., columns] = z[..., columns].amax(-1, keepdim=True).detach()
+        return top
+
+    def hard(self, z: Tensor) -> Tensor:
+        """(..., d) with 1 in the column of each category's largest level and 0 in its others; numbers as they are."""
+        if not self.groups.numel():
+            return z
+        column = torch.stack([z[..., a:b].argmax(-1) + a for a, b in self.spans], -1)
+        return torch.where(self.one_hot, 0.0, z).scatter(-1, column, 1.0)
+
+    def softmax_pull(self, soft: Tensor, g: Tensor) -> Tensor:
+        """(..., d) the gradient by z of what has the gradient `g` by soft = softmax(z).
+
+        s_j (g_j - sum_l s_l g_l) in the columns of a category, l over its levels; g_j in those of numbers.
+        """
+        if not self.groups.numel():
+            return g
+        return torch.where(self.one_hot, soft * (g - self._totals(soft * g)), g)

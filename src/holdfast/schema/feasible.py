@@ -1,0 +1,259 @@
+"""What each person can reach: the set of encoded rows that keep to the schema, and the way back into it.
+
+    reach(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
+                      z on the grid            whole numbers, booleans, ranks, steps
+                      one level per category
+                      a missing number stays, or is filled in
+                      at most max_changes features differ from x
+                      A z <= b }               linear rules between columns, where none of them is missing
+
+`project` returns the nearest such point, batched. It is exact in every part; where parts interact (rules
+with grids or with max_changes) it returns a point that satisfies all of them, near but not always nearest.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from holdfast.schema.encoding import Layout
+from holdfast.schema.rules import into_rules
+
+MANY = 128  # from so many rows on, one category after the other is faster than all at once, padded to one length
+
+
+def stays_missing(u: Tensor, w: Tensor, x: Tensor, v: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+    """Which missing numbers stay so: of (x, 1) and (v, 0) the former is the nearer to (u, w), or nothing else is open.
+
+    (u - x)^2 + (w - 1)^2 <= (u - v)^2 + w^2, written so that it does not overflow; lo and hi are the limits of w.
+    """
+    return (lo > 0.5) | ((hi > 0.5) & ((v - x) * (2 * u - x - v) <= 2 * w - 1))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the people `x` (n, d) can reach."""
+
+    x: Tensor
+    lo: Tensor
+    hi: Tensor
+    layout: Layout
+    home: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
+
+    @classmethod
+    def of(cls, x: Tensor, layout: Layout) -> "Reach":
+        lo = torch.maximum(layout.low, torch.minimum(layout.seen_low, x))
+        hi = torch.minimum(layout.high, torch.maximum(layout.seen_high, x))
+        apart = lo > hi  # the data never visited what the bounds allow: the bounds decide
+        if apart.any():
+            lo, hi = torch.where(apart, layout.low, lo), torch.where(apart, layout.high, hi)
+        if "missing" in layout.used:
+            hi = torch.where(layout.missing, torch.maximum(hi, x), hi)
+        if "up" in layout.used:
+            lo = torch.where(layout.known(x, layout.up), torch.maximum(lo, x), lo)
+        if "down" in layout.used:
+            hi = torch.where(layout.known(x, layout.down), torch.minimum(hi, x), hi)
+        if "fixed" in layout.used:
+            lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
+        reach = cls(x, lo, hi, layout, x)
+        return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
+
+    def __getitem__(self, rows: Tensor | slice) -> "Reach":
+        return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def repeat(self, times: int) -> "Reach":
+        """Each person `times` times in a row, for methods that weigh many candidates per person."""
+        return self[torch.arange(len(self), device=self.x.device).repeat_interleave(times)]
+
+    @cached_property
+    def is_box(self) -> bool:
+        """Nothing but an interval per column: projecting is clamping."""
+        at = self.layout
+        return not (at.has_grid or at.groups.numel() or at.max_changes or len(at.rules))
+
+    @cached_property
+    def movable(self) -> Tensor:
+        """(n, d) columns that may change at all."""
+        return self.hi > self.lo
+
+    @cached_property
+    def widths(self) -> Tensor:
+        """(n, d) how far each column can go; an open interval counts as four encoded units."""
+        wide = self.hi - self.lo
+        return torch.where(wide.isfinite(), wide, 4.0)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """(n, d) cost of one unit of change, written out: broadcasting it at every step costs more."""
+        return self.layout.weight.expand_as(self.x).contiguous()
+
+    @cached_property
+    def outside(self) -> Tensor:
+        """(n, d) columns in which the person's own value may not stay."""
+        return (self.x < self.lo) | (self.x > self.hi)
+
+    def hold(self, columns: Tensor) -> "Reach":
+        """The same with some columns (n, d) held at the person's own value."""
+        return replace(self, lo=torch.where(columns, self.x, self.lo), hi=torch.where(columns, self.x, self.hi))
+
+    def clamp(self, z: Tensor) -> Tensor:
+        """Into the intervals only: the relaxed set that a search with gradients moves in."""
+        return torch.clamp(z, self.lo, self.hi)
+
+    def keeps(self, z: Tensor) -> Tensor:
+        """(n,) do rows `z` keep to the intervals, the rules and max_changes?"""
+        at = self.layout
+        kept = ((z >= self.lo) & (z <= self.hi)).all(1)
+        if len(at.rules):
+            kept &= (at.excess(z) <= 0).all(1)
+        return kept & (self._changes(z).sum(1) <= at.max_changes) if at.max_changes else kept
+
+    def project(self, z: Tensor) -> Tensor:
+        """Nearest reachable point to each row of `z` (n, d)."""
+        y = self.clamp(z)
+        if self.is_box:
+            return y
+        y = self._one_level(self._fill_in(self._snap(y), z), z)
+        free = torch.ones_like(y, dtype=torch.bool)
+        if self.layout.max_changes:
+            free = self._most_moved(y, z, self.layout.per_feature(self.outside.to(y.dtype)) > 0)
+            y = torch.where(free, y, self.x)
+        return self._keep_rules(y, z, free) if len(self.layout.rules) else y
+
+    def _snap(self, y: Tensor) -> Tensor:
+        """To the grid, or to the person's own value where that is nearer."""
+        at = self.layout
+        if not at.has_grid:
+            return y
+        columns, tick, origin = at.gridded
+        all_ = len(columns) == y.shape[1]
+        part, lo, hi, x = (v if all_ else v.index_select(1, columns) for v in (y, self.lo, self.hi, self.x))
+        near = torch.round((part + origin) / tick) * tick - origin
+        near = torch.minimum(torch.maximum(near, lo), hi)
+        own = torch.clamp(x, lo, hi)
+        stays = (part - own).abs() <= (part - near).abs() + 1e-5 * tick  # the two may differ by rounding only
+        snapped = torch.where(stays, own, near)
+        return snapped if all_ else y.scatter(1, columns.expand(len(y), -1), snapped)
+
+    def _fill_in(self, y: Tensor, z: Tensor) -> Tensor:
+        """Missing numbers stay missing, or become what they are in y, whichever is nearer to z."""
+        value, says = self.layout.gaps
+        if not says.numel():
+            return y
+        x, v, u, w = self.x[:, value], y[:, value], z[:, value], z[:, says]
+        stays = stays_missing(u, w, x, v, self.lo[:, says], self.hi[:, says])
+        return y.index_copy(1, value, torch.where(stays, x, v)).index_copy(1, says, stays.to(y.dtype))
+
+    def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
+        """The strongest level of each category that the person may take."""
+        groups = self.layout.groups
+        if not groups.numel():
+            return y
+        # Where all is open, which the least of all limits tells at once, nothing need be masked.
+        open_ = z if self.hi.numel() and self.hi.min() > 0 else torch.where(self.hi > 0, z, -torch.inf)
+        if len(z) < MANY:
+            open_ = torch.cat([open_, open_.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
+            column = groups.expand(len(z), -1, -1).gather(2, open_.argmax(2, keepdim=True)).squeeze(2)
+        else:
+            column = torch.stack([open_[:, a:b].max(1).indices + a for a, b in self.layout.spans], 1)
+        numbers = self.layout.numbers.expand(len(z), -1)
+        return torch.zeros_like(y).scatter_(1, numbers, y.gather(1, numbers)).scatter_(1, column, 1.0)
+
+    def _changes(self, z: Tensor) -> Tensor:
+        """(n, features) which features differ from the person's own."""
+        return self.layout.per_feature((z != self.x).to(z.dtype)) > 0
+
+    def _most_moved(self, y: Tensor, z: Tensor, must: Tensor) -> Tensor:
+        """(n, d) columns of the max_changes features whose change to `y` brings the row nearest to `z`; features
+        that `must` change (n, features) go first."""
+        at = self.layout
+        # (z - x)^2 - (z - y)^2, written so that it neither cancels nor overflows
+        gain = at.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
+        best = torch.where(must, torch.inf, gain).topk(min(at.max_changes, at.features), 1).indices
+        return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, at.owner]
+
+    # ---- rules
+
+    def _nearest_home(self) -> Tensor:
+        """The nearest row to each person's own that keeps the rules.
+
+        With a limit on changes it matters which features move. Those are tried that move most without the limit, and
+        then each feature of a rule in turn with the next ones.
+        """
+        at, home = self.layout, self.project(self.x)
+        if not at.max_changes:
+            return home
+        ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
+        for first in (None, *ruled):
+            lost = (~self.keeps(home)).nonzero().squeeze(1)
+            if not len(lost):
+                break
+            home[lost] = self[lost]._with_features(first)
+        return home
+
+    def _with_features(self, first: int | None) -> Tensor:
+        """The person's own row, or, where rules do not hold, that with as many features moved as may be."""
+        at = self.layout
+        loose = replace(self, layout=replace(at, max_changes=0))
+        size = at.per_feature((loose.project(self.x) - self.x).abs())
+        if first is not None:
+            size[:, first] = torch.finfo(size.dtype).max
+        must = at.per_feature(self.outside.to(size.dtype)) > 0
+        best = torch.where(must, torch.inf, size).topk(min(at.max_changes, at.features), 1).indices
+        free = (torch.zeros_like(size).scatter_(1, best, 1.0) > 0)[:, at.owner]
+        own = self._one_level(self._fill_in(self._snap(self.clamp(self.x)), self.x), self.x)
+        return self._keep_rules(torch.where(free, own, self.x), self.x, free)
+
+    def _keep_rules(self, y: Tensor, z: Tensor, free: Tensor) -> Tensor:
+        """`y`, which has all but the rules, or where those do not hold, near `z` where they do; only columns that
+        are `free` (n, d) move."""
+        broken = (self.layout.excess(y) > 0).any(1)
+        if not broken.any():
+            return y
+        out = y.clone()
+        out[broken] = self[broken]._into_rules(y[broken], z[broken], free[broken])
+        return out
+
+    def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
+        at, (value, says) = self.layout, self.layout.gaps
+        free = free.index_copy(
+            1, value, free[:, value] & (y[:, says] <= 0.5)
+        )  # what stays missing has no value to move
+        lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
+        z = into_rules(torch.where(at.in_rule, aim, y), lo, hi, at.parts)
+        on_grid = at.in_rule & (at.grid > 0)
+        if on_grid.any():
+            z = torch.where(on_grid, self._snap(z), z)
+            # Numbers off the grid make up for what rounding did.
+            z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), at.parts)
+            z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
+        lost = (at.excess(z) > 0).any(1, keepdim=True)
+        return torch.where(lost, self.retreat(y), z)
+
+    def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
+        """Where rounding broke a rule, take whole steps along the grid until it holds."""
+        at = self.layout
+        for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
+            for j, a in zip(columns, weights, strict=True):
+                over = at.excess(z)[:, r]
+                if at.grid[j] == 0 or not (over > 0).any():
+                    continue
+                ticks = (z[:, j] - over / a + at.origin[j]) / at.grid[j]
+                whole = torch.floor(ticks + 1e-4) if a > 0 else torch.ceil(ticks - 1e-4)
+                moved = torch.minimum(torch.maximum(whole * at.grid[j] - at.origin[j], lo[:, j]), hi[:, j])
+                z = z.index_copy(1, j[None], torch.where(over > 0, moved, z[:, j])[:, None])
+        return z
+
+    def retreat(self, y: Tensor) -> Tensor:
+        """`y` with the columns of all rules as they are at home."""
+        at = self.layout
+        ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
+        z = torch.where(ruled, self.home, y)
+        if not at.max_changes:
+            return z
+        must = self._changes(torch.where(ruled | self.outside, z, self.x))
+        return torch.where(self._most_moved(z, y, must), z, self.x)

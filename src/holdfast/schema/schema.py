@@ -1,0 +1,494 @@
+"""The columns of a table in order; the only place that knows how a table becomes a tensor and back."""
+
+import hashlib
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.errors import FileError, SchemaError, did_you_mean, listed
+from holdfast.schema.encoding import Layout
+from holdfast.schema.feasible import Reach
+from holdfast.schema.feature import Array, Feature, Mask, Rule, column_names, differ
+from holdfast.schema.infer import Settings, inferred
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the columns are, what a person may change, and how a row becomes numbers.
+
+    Build it from data with `Schema.infer(frame, ...)`, read it with `Schema.load("schema.toml")`, or, for
+    plain numbers, with `Schema.box(d, low, high)`.
+    """
+
+    features: tuple[Feature, ...]
+    rules: tuple[Rule, ...] = ()
+    max_changes: int = 0  # 0: any number of features may change
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise SchemaError("a schema needs at least one feature")
+        if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:
+            raise SchemaError(f"max_changes must be a whole number, 0 (no limit) or more, got {self.max_changes!r}")
+        if self.max_changes >= 2**63:  # no tensor can be compared with it
+            raise SchemaError("max_changes is more than 2**63, which cannot be counted; 0 is no limit")
+        names = self.names
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise SchemaError(f"duplicate feature name(s) {listed(twice)}; rename one of them")
+        for rule in self.rules:
+            for name in rule.weights:
+                if name not in names:
+                    raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}")
+                if self[name].kind in ("category", "ordered"):
+                    raise SchemaError(f"rule {rule.text!r}: column {name!r} holds levels, not numbers")
+
+    # ---- making one
+
+    @staticmethod
+    def infer(frame: pd.DataFrame, **settings: Unpack[Settings]) -> "Schema":
+        """Read kinds, levels, ranges and scaling off a table; say what may change.
+
+        Args:
+            frame: the rows the model was trained on.
+            fixed, up, down: columns that may not change, only rise, only fall.
+            bounds: lowest and highest value an answer may have.
+            integers: columns of whole numbers that the table holds as floats.
+            categories: columns of numbers that are really codes.
+            ordered: levels of ordered categories, lowest first (ordered pandas categories need no mention).
+            allowed: levels an answer may have.
+            steps: answers in this column are multiples of it.
+            weights: cost of one encoded unit of change.
+            words: `label`, `unit` and `verbs` for sentences, per column.
+            rules: linear rules such as "open_accounts <= total_accounts".
+            max_changes: at most this many features may change; 0 for no limit.
+            scaling: "standard" (zero mean, unit variance), "minmax" (to [0, 1]) or "none".
+        """
+        return Schema(*inferred(frame, **settings))
+
+    @staticmethod
+    def box(columns: int | Sequence[str], low: float = -math.inf, high: float = math.inf) -> "Schema":
+        """Plain real columns with common bounds and no scaling."""
+        names = [f"x{i}" for i in range(columns)] if isinstance(columns, int) else list(columns)
+        return Schema(tuple(Feature(n, bounds=(low, high), seen=(low, high)) for n in names))
+
+    def change(self, **changes: Mapping[str, Any]) -> "Schema":
+        """A copy with other fields for some features: `schema.change(age={"change": "fixed"})`."""
+        for name, entry in changes.items():
+            self[name]
+            _check_fields(name, entry)
+        return replace(self, features=tuple(replace(f, **changes.get(f.name, {})) for f in self.features))
+
+    def without_gaps(self, names: Iterable[str]) -> "Schema":
+        """A copy in which numbers of these columns may not be missing."""
+        return self.change(**{name: {"missing": False} for name in names})
+
+    # ---- reading it
+
+    @property
+    def names(self) -> list[str]:
+        return [f.name for f in self.features]
+
+    def __getitem__(self, name: str) -> Feature:
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise SchemaError(f"unknown feature {name!r}; {did_you_mean(name, self.names)}")
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """The encoded columns of each feature."""
+        ends = np.cumsum([f.width for f in self.features]).tolist()
+        return [slice(end - f.width, end) for f, end in zip(self.features, ends, strict=True)]
+
+    @property
+    def width(self) -> int:
+        """How many encoded columns a row has."""
+        return self.slices[-1].stop
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """A name for each encoded column."""
+        out: list[str] = []
+        for f in self.features:
+            gone = ["(missing)"] * f.missing
+            out += [] if f.is_category else [f.name]
+            out += [f"{f.name}={level}" for level in ([*f.levels, *gone] if f.is_category else gone)]
+        return out
+
+    # ---- table <-> tensor
+
+    def check_columns(self, frame: pd.DataFrame) -> None:
+        """The table has each column of the schema once, and no other."""
+        have = column_names(frame)
+        gone = [n for n in self.names if n not in have]
+        extra = [c for c in have if c not in self.names]
+        if gone:
+            hint = f" ({did_you_mean(gone[0], extra)})" if extra else ""
+            raise SchemaError(f"the table lacks {len(gone)} column(s) of the schema: {listed(gone)}{hint}")
+        if extra:
+            raise SchemaError(
+                f"the table has {len(extra)} column(s) the schema does not know: {listed(extra)}; "
+                "drop them, or infer the schema from a table that has them"
+            )
+
+    def read(self, frame: pd.DataFrame) -> Array:
+        """The table as numbers (n, features): values, 0/1, ranks, level positions, NaN for a missing number. Anything
+        that does not fit is an error that names the column and the fix."""
+        self.check_columns(frame)
+        if self._all_floats(frame):
+            values = frame[self.names].to_numpy()
+            if np.isfinite(values).all():  # else the way below says which column is wrong
+                return values
+        columns = [f.numbers(frame[f.name]) for f in self.features]
+        return np.stack(columns, axis=1) if len(frame) else np.zeros((0, len(columns)))
+
+    def write(self, numbers: Array, like: pd.DataFrame, changed: Mask) -> pd.DataFrame:
+        """`like` with the numbers of the `changed` cells (n, features): same index, column order and dtypes, and
+        every other cell as it was to the last bit."""
+        if self._all_floats(like):
+            order = [self.names.index(name) for name in like.columns]
+            cells = np.where(changed[:, order], numbers[:, order], like.to_numpy())
+            return pd.DataFrame(cells, index=like.index, columns=like.columns)
+        out: dict[str, Any] = {}
+        for name in like.columns:
+            i = self.names.index(name)
+            rows = np.flatnonzero(changed[:, i])
+            out[name] = self.features[i].replaced(like[name], rows, numbers[rows, i]) if len(rows) else like[name]
+        return pd.DataFrame(out, index=like.index, columns=like.columns)
+
+    def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
+        """n rows -> (n, width)."""
+        return self.encode_numbers(self.read(frame), dtype)
+
+    def encode_numbers(self, numbers: Array, dtype: torch.dtype = torch.float32) -> Tensor:
+        """(n, features) numbers -> (n, width)."""
+        at = self._places
+        out = np.zeros((len(numbers), self.width))
+        values = numbers[:, at.number]
+        if len(at.gap):
+            out[:, at.says] = np.isnan(numbers[:, at.gap])
+            values = np.where(np.isnan(values), at.stand_in, values)
+        out[:, at.column] = (values - at.center) / at.scale
+        np.put_along_axis(out, numbers[:, at.category].astype(np.int64) + at.first, 1.0, axis=1)
+        return torch.tensor(out, dtype=dtype)
+
+    def decode_numbers(self, z: Tensor) -> Array:
+        """(n, width) -> (n, features) numbers, whole where they must be."""
+        if z.ndim != 2 or z.shape[1] != self.width:
+            raise SchemaError(f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}")
+        at, rows = self._places, z.detach().double().numpy()
+        out = np.empty((len(rows), len(self.features)))
+        values = rows[:, at.column] * at.scale + at.center
+        out[:, at.number] = np.where(at.whole, np.clip(np.round(values), *at.holds), values)
+        for i in at.category:
+            out[:, i] = rows[:, self.slices[i]].argmax(1)
+        if len(at.gap):
+            out[:, at.gap] = np.where(rows[:, at.says] > 0.5, np.nan, out[:, at.gap])
+        return out
+
+    def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
+        """(n, width) -> n rows. With `like`, its index, column order and dtypes, and its values in every cell
+        that did not change, to the last bit."""
+        numbers = self.decode_numbers(z)
+        if like is None and all(f.kind == "real" and f.dtype in ("", "float64") for f in self.features):
+            return pd.DataFrame(numbers, columns=self.names)
+        if like is None:
+            return self.table(numbers)
+        x = self.encode(like, z.dtype)
+        self._check_rows(z, x)
+        return self.write(numbers, like, self._moved(z, x))
+
+    def table(self, numbers: Array) -> pd.DataFrame:
+        """(n, features) numbers -> n rows, with the dtypes of the table that the schema was read off."""
+        return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
+
+    def with_levels(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with texts, and categories of other levels, as the categories that the schema was read off."""
+        features = [f for f in self.features if f.has_levels_of_pandas]
+        return frame.assign(**{f.name: f.held(frame[f.name]) for f in features}) if features else frame
+
+    def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
+        """The rows that people starting from `before` would hand in to get to `z`."""
+        numbers, changed = self.settle(z, self.read(before))
+        return self.write(numbers, before, changed)
+
+    def settle(self, z: Tensor, kept: Array) -> tuple[Array, Mask]:
+        """Rows z for people whose rows are `kept` (n, features), with every limit and rule kept exactly in the
+        user's units, not just to rounding: the numbers, and which cells change."""
+        x = self.encode_numbers(kept, torch.float64)
+        self._check_rows(z, x)
+        same = z.double() == x.to(z.dtype).double()
+        asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
+        reach, z = self.reach(x), torch.where(same, x, z.double())
+        y = reach.hold(same & ~reach.outside).project(z)  # move nothing else, if that is enough
+        if self.rules or self.max_changes:
+            y = torch.where(reach.keeps(y)[:, None], y, reach.project(z))
+        numbers = self._exact(y, x, kept)
+        lost = np.zeros(len(kept), dtype=bool)
+        for rule in self.rules:
+            lost |= self._over(rule, numbers) > 0
+        if lost.any():
+            rows = torch.as_tensor(lost)
+            numbers[lost] = self._exact(reach[rows].retreat(y[rows]), x[rows], kept[lost])
+        return numbers, differ(numbers, kept) & asked[:, None]
+
+    def room(self, kept: Array) -> tuple[Array, Array]:
+        """(n, features) the lowest and the highest number each person may hand in; of numbers, not categories."""
+        low, high = (np.tile([f.limits[end] for f in self.features], (len(kept), 1)) for end in (0, 1))
+        fixed, up, down = (np.array([f.change == word for f in self.features]) for word in ("fixed", "up", "down"))
+        # What is missing is no limit: fmax and fmin pass it over.
+        low = np.where(fixed, kept, np.where(up, np.fmax(low, kept), low))
+        return low, np.where(fixed, kept, np.where(down, np.fmin(high, kept), high))
+
+    def _exact(self, y: Tensor, x: Tensor, kept: Array) -> Array:
+        """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
+        moved, numbers = self._moved(y, x), self.decode_numbers(y)
+        low, high = self.room(kept)
+        for i, f in enumerate(self.features):
+            if f.grid or f.storage != np.float64:
+                numbers[:, i] = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
+        at = self._places.number
+        numbers[:, at] = np.minimum(np.maximum(numbers[:, at], low[:, at]), high[:, at])
+        numbers = np.where(moved, numbers, kept)
+        self._mend(numbers, kept, low, high)
+        return numbers
+
+    def _mend(self, numbers: Array, kept: Array, low: Array, high: Array) -> None:
+        """What rounding leaves a rule over its bound, take off one of its columns that has room, in place: best
+        one that changes anyway and whose move breaks no other rule."""
+        most = self.max_changes or len(self.features)
+        for rule in self.rules * 3:  # more than once: mending one rule may break another
+            # Some last digits more than the excess: adding up the rule again rounds too.
+            tries = product((True, False), (True, False), rule.weights.items(), (0, 1, 2, 8))
+            for harmless, changed_only, (name, weight), nudge in tries:
+                rows = np.flatnonzero(self._over(rule, numbers) > 0)
+                if not len(rows):
+                    break
+                i, f, sign = self.names.index(name), self[name], int(math.copysign(1, weight))
+                part = numbers[rows]
+                terms = [np.abs(w * part[:, self.names.index(n)]) for n, w in rule.weights.items()]
+                digit = f.grid or np.maximum(f.digit(part[:, i]), np.spacing(np.max(terms, 0)) / abs(weight))
+                value = part[:, i] - self._over(rule, part) / weight - nudge * digit * sign
+                value = f.stored(f.multiples(value, -sign) if f.grid else value)
+                changed, new = differ(part, kept[rows]), part.copy()
+                new[:, i] = value
+                fits = changed[:, i] | ((changed.sum(1) < most) & (not changed_only))
+                fits &= (value >= low[rows, i]) & (value <= high[rows, i])
+                for other in self.rules if harmless else ():
+                    fits &= self._over(other, new) <= np.maximum(self._over(other, part), 0)
+                numbers[rows[fits], i] = value[fits]
+
+    def _over(self, rule: Rule, numbers: Array) -> Array:
+        """(n,) by how much the rule is over its bound."""
+        total = np.zeros(len(numbers))
+        for name, weight in rule.weights.items():
+            total = total + weight * numbers[:, self.names.index(name)]
+        return total - rule.bound
+
+    def _moved(self, z: Tensor, x: Tensor) -> Mask:
+        """(n, features) which features differ between encoded rows."""
+        different: Mask = (z != x).numpy()
+        return np.stack([different[:, s].any(1) for s in self.slices], axis=1)
+
+    def _check_rows(self, z: Tensor, x: Tensor) -> None:
+        if z.shape != x.shape:
+            raise SchemaError(
+                f"expected encoded rows of shape {tuple(x.shape)}, one for each row, got {tuple(z.shape)}"
+            )
+
+    def _all_floats(self, frame: pd.DataFrame) -> bool:
+        """Nothing but real numbers in double precision: such tables are read and written in one go."""
+        return all(f.kind == "real" for f in self.features) and bool((frame.dtypes == np.float64).all())
+
+    @cached_property
+    def _places(self) -> "_Places":
+        return _Places.of(self)
+
+    # ---- what a person may do
+
+    def layout(self, dtype: torch.dtype = torch.float32) -> Layout:
+        """The schema as tensors."""
+        cache = cast(dict[torch.dtype, Layout], self.__dict__.setdefault("_layouts", {}))
+        if dtype not in cache:
+            cache[dtype] = Layout.of(self.features, self.rules, self.max_changes, dtype)
+        return cache[dtype]
+
+    def reach(self, x: Tensor) -> Reach:
+        """What the people `x` (n, width) can reach; see `holdfast.schema.feasible`."""
+        return Reach.of(x, self.layout(x.dtype))
+
+    def project(self, z: Tensor, x: Tensor) -> Tensor:
+        """Nearest to `z` among the points that `x` can reach, row by row."""
+        return self.reach(x).project(z)
+
+    # ---- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, fields at their defaults left out; what the TOML file holds."""
+        out: dict[str, Any] = {}
+        if self.max_changes:
+            out["max_changes"] = self.max_changes
+        if self.rules:
+            out["rules"] = [r.text for r in self.rules]
+        out["feature"] = [_plain(f) for f in self.features]
+        return out
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
+        if not isinstance(content, Mapping):
+            raise SchemaError(f"a schema is a table of settings, got {content!r}")
+        unknown = [k for k in content if k not in ("feature", "rules", "max_changes")]
+        if unknown:
+            hint = did_you_mean(unknown[0], ("feature", "rules", "max_changes"))
+            raise SchemaError(f"unknown setting {unknown[0]!r} in the schema; {hint}")
+        entries = content.get("feature", [])
+        if not isinstance(entries, list) or not all(isinstance(e, Mapping) for e in cast(list[Any], entries)):
+            raise SchemaError("a schema file holds a list of [[feature]] tables")
+        rules = content.get("rules", [])
+        if not isinstance(rules, list) or not all(isinstance(r, str) for r in cast(list[Any], rules)):
+            raise SchemaError(f"`rules` must be a list of texts, got {rules!r}")
+        features = tuple(_feature(cast(Mapping[str, Any], e)) for e in cast(list[Any], entries))
+        return cls(features, tuple(Rule.parse(r) for r in cast(list[str], rules)), content.get("max_changes", 0))
+
+    def save(self, path: str | Path) -> None:
+        """Write as TOML."""
+        import tomli_w
+
+        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Schema":
+        """Read a TOML file written by `save` or by hand."""
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileError(f"no schema file at {str(path)!r}") from None
+        except (OSError, ValueError, RecursionError) as error:  # also numbers of too many digits
+            raise FileError(f"cannot read schema {str(path)!r} as TOML: {error}") from None
+        return cls.from_dict(content)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of everything above, for provenance."""
+        return hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:16]
+
+    @cached_property
+    def encoding(self) -> str:
+        """A short hash of how rows become numbers, whatever may change in them."""
+        parts = [(f.name, f.kind, f.levels, f.missing, f.center, f.scale) for f in self.features]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    @cached_property
+    def probe(self) -> Tensor:
+        """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
+        at = self.layout(torch.float64)
+        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        rows = at.whole(low + spread * (high - low))
+        return self.reach(rows).project(rows)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where features sit among the encoded columns, and how the number-like ones are scaled."""
+
+    number: Any  # which features are number-like, and
+    column: Any  # their encoded columns
+    category: Any  # which features are categories, and
+    first: Any  # their first encoded columns
+    center: Array
+    scale: Array
+    whole: Mask
+    holds: tuple[Array, Array]
+    stand_in: Array  # what stands for a missing number
+    gap: Any  # which features are numbers that may be missing, and
+    says: Any  # the encoded columns that say so
+
+    @classmethod
+    def of(cls, schema: Schema) -> "_Places":
+        number = [i for i, f in enumerate(schema.features) if not f.is_category]
+        category = [i for i, f in enumerate(schema.features) if f.is_category]
+        plain = [schema.features[i] for i in number]
+        return cls(
+            number=np.array(number, dtype=np.int64),
+            column=np.array([schema.slices[i].start for i in number], dtype=np.int64),
+            category=np.array(category, dtype=np.int64),
+            first=np.array([schema.slices[i].start for i in category], dtype=np.int64),
+            center=np.array([f.center for f in plain]),
+            scale=np.array([f.scale for f in plain]),
+            whole=np.array([f.kind != "real" for f in plain], dtype=bool),
+            holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
+            stand_in=np.array([f.stand_in if f.has_gaps else np.nan for f in plain]),
+            gap=np.array([i for i in number if schema.features[i].has_gaps], dtype=np.int64),
+            says=np.array([schema.slices[i].stop - 1 for i in number if schema.features[i].has_gaps], dtype=np.int64),
+        )
+
+
+def _plain(feature: Feature) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for spec in fields(feature):
+        value: Any = getattr(feature, spec.name)
+        if spec.default is MISSING or value != spec.default:
+            out[spec.name] = [*value] if isinstance(value, tuple) else value
+    return out
+
+
+def _check_fields(name: object, entry: Mapping[str, Any]) -> None:
+    known = [spec.name for spec in fields(Feature)]
+    for key in entry:
+        if key not in known:
+            raise SchemaError(f"feature {name!r}: unknown field {key!r}; {did_you_mean(key, known)}")
+
+
+def _feature(entry: Mapping[str, Any]) -> Feature:
+    name = entry.get("name")
+    _check_fields(name, entry)
+    if not isinstance(name, str):
+        raise SchemaError(f"a feature needs a name, got {dict(entry)!r}")
+    values: dict[str, Any] = {}
+    for spec in fields(Feature):
+        if spec.name not in entry:
+            continue
+        value, default = entry[spec.name], "" if spec.default is MISSING else spec.default
+        if not _fits(value, default):
+            raise SchemaError(f"feature {name!r}: {spec.name} = {value!r} is of the wrong type")
+        values[spec.name] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
+    try:
+        for key in ("bounds", "seen"):
+            values |= {key: tuple(map(float, values[key]))} if key in values else {}
+        for key in ("step", "center", "scale", "weight"):
+            values |= {key: float(values[key])} if key in values else {}  # TOML has whole numbers without limit
+        feature = Feature(**values)
+        numbers = np.arange(max(len(feature.levels), 1.0))
+        fits = feature.numbers(feature.values(numbers, None)) == numbers
+    except SchemaError:
+        raise
+    except Exception as error:
+        raise SchemaError(f"feature {name!r}: {error}") from None
+    if not fits.all():
+        raise SchemaError(f"feature {name!r}: dtype {feature.dtype!r} cannot hold its values")
+    return feature
+
+
+def _fits(value: object, default: object) -> bool:
+    if isinstance(default, tuple):
+        if not isinstance(value, list):
+            return False
+        items = cast(list[object], value)
+        if not default:
+            return all(isinstance(v, str | int | float | bool) for v in items)
+        kind = str if isinstance(default[0], str) else int | float
+        return len(items) == 2 and all(isinstance(v, kind) and not isinstance(v, bool) for v in items)
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, type(default))

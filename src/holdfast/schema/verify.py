@@ -1,0 +1,91 @@
+"""What a schema promises, checked in the user's units on the tables themselves.
+
+`violations` shares no code with the projection: a mistake there cannot hide itself here.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from holdfast.errors import listed
+from holdfast.schema.feature import Array, differ
+from holdfast.schema.schema import Schema
+
+_MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
+
+
+def blocked(schema: Schema, numbers: Array) -> Any:
+    """(n, features) rows of people -> for each why nothing can be reached at all, or ''."""
+    fixed = all(f.change == "fixed" for f in schema.features)
+    reason = np.full(len(numbers), "every column is fixed, so nothing may change" if fixed else "", dtype=object)
+    forced = np.zeros(len(numbers), dtype=np.int64)
+    low, high = schema.room(numbers)
+    for i, f in enumerate(schema.features):
+        value = numbers[:, i]
+        if f.is_category:
+            outside = ~f.may_become()[value.astype(np.int64)] & (value < len(f.levels))
+            stuck = outside & (f.change == "fixed")
+        else:
+            outside = (value < f.limits[0]) | (value > f.limits[1])
+            stuck = outside & ((low[:, i] > high[:, i]) | (f.change == "fixed"))
+        forced += outside
+        stuck &= reason == ""
+        if stuck.any():
+            why = f"which the schema does not allow, and {_MOVES[f.change]}"
+            reason[stuck] = [f"{f.label or f.name} is {v}, {why}" for v in f.values(value[stuck], None)]
+    most = f" with at most {schema.max_changes} change(s)" if schema.max_changes else ""
+    if schema.max_changes:
+        many = (forced > schema.max_changes) & (reason == "")
+        reason[many] = [f"{k} values are not allowed by the schema, too many to change{most}" for k in forced[many]]
+    for rule in schema.rules:
+        best: Any = 0.0
+        for name, weight in rule.weights.items():
+            i = schema.names.index(name)
+            least = np.minimum(weight * low[:, i], weight * high[:, i])
+            best = best + np.where(np.isnan(numbers[:, i]), np.nan, least)  # a missing number can stay, and breaks none
+        reason[(best > rule.bound) & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
+    if schema.rules:
+        # What no number of changes can do is blocked; which of them a limit leaves is for the search to find out.
+        free = replace(schema, max_changes=0)
+        reach = free.reach(schema.encode_numbers(numbers, torch.float64))
+        lost = ~reach.keeps(reach.home).numpy() & (reason == "")
+        rules = listed(rule.text for rule in schema.rules)
+        reason[lost] = f"rule(s) {rules} cannot be kept from here"
+    return reason
+
+
+def violations(schema: Schema, before: Array, after: Array) -> Any:
+    """(n, features) rows before and after -> for each answer the first promise it breaks, or ''."""
+    broken = np.full(len(after), "", dtype=object)
+
+    def note(bad: Any, what: str) -> None:
+        broken[bad & (broken == "")] = what
+
+    moved = differ(before, after)
+    for i, f in enumerate(schema.features):
+        was, now = before[:, i], after[:, i]
+        if f.levels:
+            refused = np.array([bool(f.allowed) and level not in f.allowed for level in f.levels] + [False])
+            note(refused[now.astype(np.int64)], f"{f.name}: a level that is not allowed")
+            note(moved[:, i] & (now >= len(f.levels)), f"{f.name}: became missing")
+        else:
+            note(moved[:, i] & np.isnan(now), f"{f.name}: became missing")
+            low, high = f.bounds
+            note((now < low) | (now > high), f"{f.name}: outside {low:g} to {high:g}")
+        if f.grid:
+            off = np.abs(now - np.round(now / f.grid) * f.grid)
+            note(moved[:, i] & (off > 1e-9 * f.grid + f.digit(now)), f"{f.name}: between steps of {f.grid:g}")
+        if f.change == "fixed":
+            note(moved[:, i], f"{f.name}: fixed, but changed")
+        elif f.change == "up":
+            note(now < was, f"{f.name}: may only rise, but fell")
+        elif f.change == "down":
+            note(now > was, f"{f.name}: may only fall, but rose")
+    if schema.max_changes:
+        note(moved.sum(1) > schema.max_changes, f"more than {schema.max_changes} changes")
+    for rule in schema.rules:
+        total = sum(w * after[:, schema.names.index(n)] for n, w in rule.weights.items())
+        note(np.asarray(total > rule.bound), f"rule {rule.text!r} broken")
+    return broken

@@ -1,0 +1,1 @@
+"""Models that give better answers: adversarial training, kernel machines, counterfactual training."""

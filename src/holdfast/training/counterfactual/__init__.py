@@ -1,0 +1,1 @@
+"""Counterfactual training: a network that learns from the counterfactuals it gives while it learns."""

@@ -1,0 +1,115 @@
+"""Where counterfactuals may go while a network learns from them; rows are in the last axis, as in `holdfast.nn.stack`."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from holdfast.schema.encoding import Layout
+
+RUNS = 8  # slices, which cost less than numbers of columns as long as they are few
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Limits (d, 1) of all columns, and the numbers of those that may not change, only rise, or only fall."""
+
+    low: Tensor
+    high: Tensor
+    fixed: Tensor
+    up: Tensor
+    down: Tensor
+    layout: Layout | None = None  # of categories that have one level at every step, not a mixture
+
+    @classmethod
+    def of(cls, x: Tensor, layout: Layout | None = None, *, spread: float = 2.0, categories: bool = False) -> "Domain":
+        """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
+
+        Args:
+            categories: respect them; else the columns of a category are numbers like all others.
+        """
+        mean, sd = x.mean(0), x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
+        low, high = torch.minimum(mean - spread * sd, x.amin(0)), torch.maximum(mean + spread * sd, x.amax(0))
+        if layout is None:
+            none = torch.zeros(0, dtype=torch.int64)
+            return cls(low[:, None], high[:, None], none, none, none)
+        bounds = layout.low.to(x.dtype), layout.high.to(x.dtype)
+        low = torch.where(layout.one_hot | bounds[0].isinf(), low, bounds[0])
+        high = torch.where(layout.one_hot | bounds[1].isinf(), high, bounds[1])
+        ways = [flag.nonzero().squeeze(1) for flag in (layout.fixed, layout.up, layout.down)]
+        return cls(low[:, None], high[:, None], *ways, layout=layout if categories else None)
+
+    @cached_property
+    def box(self) -> tuple[float, float] | None:
+        """The limits, if all columns have the same: clamping is then one pass instead of two."""
+        same = bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all())
+        return (float(self.low[0]), float(self.high[0])) if same else None
+
+    @cached_property
+    def size(self) -> float:
+        """No column inside the limits is further from 0."""
+        return max(float(self.low.abs().max()), float(self.high.abs().max()))
+
+    @cached_property
+    def binds(self) -> bool:
+        """Is there a column that may not change freely?"""
+        return bool(len(self.fixed) + len(self.up) + len(self.down))
+
+    @cached_property
+    def _held(self) -> tuple[list[slice | Tensor], list[slice | Tensor], list[slice | Tensor]]:
+        """Columns that are fixed, may only rise, or may only fall, for indexing."""
+        return runs(self.fixed), runs(self.up), runs(self.down)
+
+    @cached_property
+    def _either(self) -> Tensor:
+        """Columns, outside categories, that have two values and none between."""
+        at = self.layout
+        if at is None:
+            return torch.zeros(0, dtype=torch.int64)
+        return ((at.grid > 0) & ((at.high - at.low - at.grid).abs() < 1e-4 * at.grid)).nonzero().squeeze(1)
+
+    def clamp_(self, x: Tensor) -> Tensor:
+        """Into the limits, in place."""
+        if self.box is not None:
+            return x.clamp_(*self.box)
+        return torch.maximum(torch.minimum(x, self.high, out=x), self.low, out=x)
+
+    def step_(self, to: Tensor, x: Tensor) -> Tensor:
+        """Where a step from x to `to` may lead, in its place."""
+        self._hold_(self.clamp_(to), x)
+        return to
+
+    def shown(self, x: Tensor) -> Tensor:
+        """The rows that networks see: the same, but that categories have their largest level, if they are respected."""
+        if self.layout is None:
+            return x
+        out, either = self.layout.hard(x.mT).mT.contiguous(), self._either
+        if len(either):
+            low, high = self.low[either], self.high[either]
+            out[:, either] = torch.where(2 * out[:, either] < low + high, low, high)
+        return out
+
+    def spare_(self, positive: Tensor, mature: Tensor) -> None:
+        """Edit real rows x+ beside counterfactuals x', in place, so that a contrast of the two does not count columns
+        for what cannot change in them:
+
+            x+_d := x'_d    where d is fixed,  may only fall and x+_d > x'_d,  or may only rise and x+_d < x'_d
+        """
+        self._hold_(positive, mature)
+
+    def _hold_(self, to: Tensor, x: Tensor) -> None:
+        """Let rows, in place, be at least, at most or exactly at x where columns may not go elsewhere."""
+        fixed, up, down = self._held
+        for at in fixed:
+            to[:, at] = x[:, at]
+        for at in up:
+            to[:, at] = torch.maximum(to[:, at], x[:, at])
+        for at in down:
+            to[:, at] = torch.minimum(to[:, at], x[:, at])
+
+
+def runs(columns: Tensor) -> list[slice | Tensor]:
+    """Columns (c,) in rising order as a few slices, or as they are if there would be many."""
+    parts = columns.tensor_split((columns.diff() != 1).nonzero()[:, 0] + 1) if len(columns) else ()
+    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts] if len(parts) <= RUNS else [columns]
