@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench bench-black2022 bench-guo2023 bench-krishna2024 bench-altmeyer2025 bench-hoeltgen2021 clean
+.PHONY: demo test lint types layers tests format bench reproduce-black2022 reproduce-guo2023 reproduce-krishna2024 reproduce-altmeyer2025 reproduce-hoeltgen2021 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -30,34 +30,34 @@ format: $(VENV)/.dev
 
 # Ratios measured in one run; needs HOLDFAST_DATA and an otherwise idle machine.
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/engine.py bench_results/engine.json
-	$(BIN)/python benchmarks/retraining.py bench_results/retraining.json
-	$(BIN)/python benchmarks/shift.py bench_results/shift.json
-	$(BIN)/python benchmarks/hardening.py bench_results/hardening.json
-	$(BIN)/python benchmarks/teaching.py bench_results/teaching.json
-	$(BIN)/python benchmarks/images.py bench_results/images.json
-	$(BIN)/python benchmarks/trees.py bench_results/trees.json
+	$(BIN)/python benchmarks/engine.py benchmarks/results/engine.json
+	$(BIN)/python benchmarks/retraining.py benchmarks/results/retraining.json
+	$(BIN)/python benchmarks/shift.py benchmarks/results/shift.json
+	$(BIN)/python benchmarks/hardening.py benchmarks/results/hardening.json
+	$(BIN)/python benchmarks/teaching.py benchmarks/results/teaching.json
+	$(BIN)/python benchmarks/images.py benchmarks/results/images.json
+	$(BIN)/python benchmarks/trees.py benchmarks/results/trees.json
 
 # Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
-bench-black2022: $(VENV)/.dev
-	$(BIN)/holdfast bench black2022
+reproduce-black2022: $(VENV)/.dev
+	$(BIN)/python -m experiments black2022
 
 # Tables 2, 3, 6 to 11 and the curves of Guo et al. 2023, some hours, most of them for the loans; goes on where it was
 # stopped.
-bench-guo2023: $(VENV)/.dev
-	$(BIN)/holdfast bench guo2023
+reproduce-guo2023: $(VENV)/.dev
+	$(BIN)/python -m experiments guo2023
 
 # The figures of Krishna et al. 2024 and a verdict on each of its claims, about half an hour; goes on where it was stopped.
-bench-krishna2024: $(VENV)/.dev
-	$(BIN)/holdfast bench krishna2024
+reproduce-krishna2024: $(VENV)/.dev
+	$(BIN)/python -m experiments krishna2024
 
 # The tables of Altmeyer et al. 2025, about an hour; goes on where it was stopped.
-bench-altmeyer2025: $(VENV)/.dev
-	$(BIN)/holdfast bench altmeyer2025
+reproduce-altmeyer2025: $(VENV)/.dev
+	$(BIN)/python -m experiments altmeyer2025
 
 # The tables of Höltgen et al. 2021 on MNIST, some hours on two cores; goes on where it was stopped.
-bench-hoeltgen2021: $(VENV)/.dev
-	$(BIN)/holdfast bench hoeltgen2021
+reproduce-hoeltgen2021: $(VENV)/.dev
+	$(BIN)/python -m experiments hoeltgen2021
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""`holdfast bench`: the experiments of a paper, run again."""
+"""`python -m experiments black2022 --quick`: the experiments of a paper, run again."""
 
 import json
 import sys
@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.main import run_app
 
-def bench(
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
@@ -29,7 +34,7 @@ def bench(
     seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
     out: Annotated[
         Path, typer.Option("--out", help="Directory of the results; those of a part go to `partial` in it.")
-    ] = Path("bench_results"),
+    ] = Path("experiments/results"),
     work: Annotated[
         Path, typer.Option("--work", help="Directory of what is done so far; a run that was stopped goes on there.")
     ] = Path(".holdfast-bench"),
@@ -53,3 +58,7 @@ def bench(
         typer.echo((out / paper / "README.md").read_text(encoding="utf-8"))
     else:
         typer.echo(json.dumps(results, indent=1, allow_nan=False))
+
+
+if __name__ == "__main__":
+    sys.exit(run_app(app, "python -m experiments"))

@@ -52,7 +52,7 @@ def tables() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def images() -> Iterator[tuple[str, Callable[[], str]]]:
-    import test_image_laws as laws
+    from images import test_laws as laws
 
     for method, model in laws.CASES:
 
@@ -64,7 +64,7 @@ def images() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def banks() -> Iterator[tuple[str, Callable[[], str]]]:
-    from methods import OUTCOME, SCHEMA, TABLE
+    from support.law_table import OUTCOME, SCHEMA, TABLE
 
     recipes = {
         "networks": (
@@ -91,7 +91,7 @@ def papers() -> Iterator[tuple[str, Callable[[], str]]]:
 
         def figures(name: str = name) -> str:
             with tempfile.TemporaryDirectory() as room:
-                call = [sys.executable, "-m", "holdfast", "bench", name, "--quick", "--out", room]
+                call = [sys.executable, "-m", "experiments", name, "--quick", "--out", room]
                 call += ["--work", f"{room}/work"]
                 done = subprocess.run(call, capture_output=True, text=True, check=True)
             results = json.loads(done.stdout)

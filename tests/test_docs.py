@@ -65,7 +65,7 @@ def test_every_method_is_in_the_readme_with_its_own_words() -> None:
 
 
 def test_the_peer_table_is_what_was_measured() -> None:
-    results = json.loads((ROOT / "bench_results/peers/heloc.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results/peers/heloc.json").read_text())
     methods = {m["method"]: m for m in results["methods"]}
     for name, label in results["readme"].items():
         m = methods[name]
@@ -74,7 +74,7 @@ def test_the_peer_table_is_what_was_measured() -> None:
 
 
 def test_the_tables_of_trees_are_what_was_measured() -> None:
-    results = json.loads((ROOT / "bench_results/trees.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results/trees.json").read_text())
     for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
         for method, m in results["search"][name]["methods"].items():
             figures = [
@@ -93,13 +93,13 @@ def test_the_tables_of_trees_are_what_was_measured() -> None:
 
 @pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening", "teaching", "images"])
 def test_the_speed_tables_are_what_was_measured(file: str) -> None:
-    results = json.loads((ROOT / f"bench_results/{file}.json").read_text())
+    results = json.loads((ROOT / f"benchmarks/results/{file}.json").read_text())
     for name, limit in results["limits"].items():
         assert table_row([name, f"{results['figures'][name]:.3g}", f"{limit:g}"]) in README
 
 
 def test_the_table_of_what_holds_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/black2022").glob("*.json")]
+    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/black2022").glob("*.json")]
     for name, row in black2022.means(results).items():
         figures = [f"{row['LOO']:.4f}", f"{row['RS']:.4f}", f"{row['rise']:.3f}", f"{row['times']:.2f}"]
         assert table_row([name, *figures]) in README
@@ -107,7 +107,7 @@ def test_the_table_of_what_holds_is_what_was_measured() -> None:
 
 def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
     results = {
-        name: json.loads((ROOT / f"bench_results/guo2023/{name}.json").read_text())
+        name: json.loads((ROOT / f"experiments/results/guo2023/{name}.json").read_text())
         for name in ("sba_loan", "german_credit", "student")
     }
     for label in ("RoCourseNet", "CounterNet", "VanillaCF", "ROAR-LIME", "RBR"):
@@ -119,14 +119,14 @@ def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
 
 
 def test_the_table_of_claims_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/krishna2024").glob("*.json")]
+    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/krishna2024").glob("*.json")]
     assert len(results) == 4
     for claim, share in krishna2024_claims.tally(results).items():
         assert table_row([claim, share]) in README
 
 
 def test_the_table_of_taught_networks_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "bench_results/altmeyer2025").glob("*.json")]
+    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/altmeyer2025").glob("*.json")]
     assert len(results) == 9
     for r in results:
         assert table_row(altmeyer2025.brief(r)) in README

@@ -21,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import holdfast as hf
-from conftest import seeded
 from holdfast.errors import ModelError, SchemaError
 from holdfast.methods._candidate_projection import Space
 from holdfast.models.black_box import BlackBox
@@ -29,6 +28,7 @@ from holdfast.nn.architecture import mlp
 from holdfast.schema.feature import Feature, differ
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import Status
+from support.tables import seeded
 
 torch.set_num_threads(1)
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import holdfast as hf
-from conftest import seeded
 from holdfast.nn.architecture import mlp
 from holdfast.target import Goal, Status
+from support.tables import seeded
 
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
 

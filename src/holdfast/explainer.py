@@ -23,7 +23,6 @@ from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
 from holdfast.problem import Clock, Query
-from holdfast.registry import for_regression, without_gradients
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
@@ -143,8 +142,8 @@ class Explainer(Settings, ABC):
         self.check_kind(model)
         if self.needs_grad and not model.has_grad:
             raise ModelError(
-                f"{name} follows gradients, and this model has none; methods that work on it: "
-                + ", ".join(without_gradients(regression=model.is_regression))
+                f"{name} follows gradients, and this model has none; methods that work on it are listed by "
+                f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
             )
         for key, value in self.get_params(deep=False).items():
             if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
@@ -157,8 +156,8 @@ class Explainer(Settings, ABC):
         """Raise an error if the model estimates a number and this method is about classes."""
         if model.is_regression and not self.regression:
             raise ModelError(
-                f"{type(self).__name__} is about classes, and this model estimates a number; methods that work on it: "
-                + ", ".join(for_regression(gradients=model.has_grad))
+                f"{type(self).__name__} is about classes, and this is a regression model; methods that work on it are "
+                f"listed by hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
             )
 
     def _search(

@@ -90,16 +90,6 @@ def list_image_methods() -> "dict[str, type[ImageExplainer]]":
     return {name: image_method_class(name) for name in IMAGE_METHODS}
 
 
-def without_gradients(*, regression: bool = False) -> list[str]:
-    """Names of the classes that work on any model, or on any that estimates a number."""
-    return [cls.__name__ for cls in list_methods(gradients=False, regression=regression or None).values()]
-
-
-def for_regression(*, gradients: bool) -> list[str]:
-    """Names of the classes that work on models that estimate a number, with or without gradients."""
-    return [cls.__name__ for cls in list_methods(gradients=None if gradients else False, regression=True).values()]
-
-
 def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
     """A method by name with settings such as 'steps=200', read as the field's type says."""
     explainer = method_class(method)()

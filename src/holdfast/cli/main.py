@@ -1,4 +1,4 @@
-"""The command line: `holdfast demo`, `train`, `inspect`, `explain`, `audit`, `tradeoff`, `bench`, `methods` and
+"""The command line: `holdfast demo`, `train`, `inspect`, `explain`, `audit`, `tradeoff`, `methods` and
 `datasets`.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from experiments.__main__ import bench
 from holdfast import __version__
 from holdfast.cli import images as cli_images
 from holdfast.cli.audit import audit
@@ -57,13 +56,18 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; no error gets past here."""
+    return run_app(app, "holdfast", argv)
+
+
+def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
+    """Run the commands of an app, whose errors become one line and an exit code."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
             for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter gets its code instead
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(errors="backslashreplace")
-            typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name="holdfast")
+            typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name=name)
         except SystemExit as done:  # how typer ends, also after a usage error
             if done.code == INTERRUPTED:
                 say("interrupted")
@@ -511,4 +515,3 @@ app.command("train")(train)
 app.command("inspect")(inspect)
 app.command("audit")(audit)
 app.command("tradeoff")(tradeoff)
-app.command("bench")(bench)

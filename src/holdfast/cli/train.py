@@ -1,6 +1,6 @@
 """`holdfast train`: a model for `holdfast explain` and `audit`, with a recourse network if wanted.
 
-What only `holdfast train counterfactual` has is in `holdfast.cli.train_counterfactual`, and `holdfast train images` is in
+What only `holdfast train counterfactual` has is in `cli.train_counterfactual`, and `holdfast train images` is in
 `holdfast.cli.images`.
 """
 

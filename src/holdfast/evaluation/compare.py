@@ -1,6 +1,6 @@
 """Models side by side: whose explanations are more plausible, cheaper, and lean less on what is protected.
 
-Rounds of counterfactuals (`holdfast.evaluation._rounds`) are searched for with every weight of the energy, and once more with the
+Rounds of counterfactuals (`_rounds`) are searched for with every weight of the energy, and once more with the
 protected columns held as they are. Figures of a round are means over its valid counterfactuals, argmax M(x') = y+:
 
     implausibility    l1 distance to data rows of the class y+, mean            IP in the paper
@@ -177,7 +177,7 @@ class Comparison:
         return pd.DataFrame(lines)
 
     def sensitivity(self, *, rounds: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
-        """How much each model leans on the protected features (`holdfast.evaluation.attribution`): the median over rounds, and
+        """How much each model leans on the protected features (`evaluation.attribution`): the median over rounds, and
         the interval that holds 95 % of them."""
         if not self.protected:
             raise SettingError("no feature is protected here; call compare(..., protected=[...])")

@@ -2,7 +2,7 @@
 
     bank = hf.attack_by_shift(model, cfs, X, y, epsilon=0.1);    hf.audit(cfs, bank).survival()
 
-Virtual Data Shift (`holdfast.methods.amortized.virtual_shift`; Guo et al., "RoCourseNet", CIKM 2023) on any torch model and the answers of
+Virtual Data Shift (`virtual_shift`; Guo et al., "RoCourseNet", CIKM 2023) on any torch model and the answers of
 any method:
 
     delta* = argmax_{|delta_i| <= eps}  sum_j L( f(x_cf_j; theta'(delta)), t_j )

@@ -239,7 +239,7 @@ class ImageModel:
         z, raw = self._forward(padded(x))
         if z is None:
             raise ModelError(
-                "which layer has the features? Wrap the module with hf.images.ImageModel.of(module, size, features=NAME)"
+                "which layer has the features? Wrap the module: hf.images.ImageModel.of(module, size, features=NAME)"
             )
         return z[: len(x)], to_scores(raw, self.outputs)[: len(x)]
 

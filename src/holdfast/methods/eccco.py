@@ -2,7 +2,7 @@
 
     minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
 
-    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T; phi: `holdfast.methods._energy`
+    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T; phi: `methods._energy`
     Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
 
 Altmeyer, Farmanbar, van Deursen and Liem 2024 (ECCCo), in the variant of "Counterfactual Training" (Altmeyer et al.

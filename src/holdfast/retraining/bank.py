@@ -95,7 +95,7 @@ class ModelBank:
         Args:
             recipe: a `Recipe`, or a torch module or estimator to take one from.
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
-            families: how many models of each family, see `holdfast.retraining.families`; range(25, 50) makes just those.
+            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
             workers: processes for estimators.
             progress: show a bar on stderr.

@@ -4,7 +4,7 @@
     generator    maximise  E D(G(z))
 
 Arjovsky et al. 2017 (Wasserstein GAN); Miyato et al. 2018 (spectral normalisation). The networks are those with which
-Höltgen et al. 2021 score how real counterfactual images look (`holdfast.images.anogan.anogan`); they trained for about 380,000
+Höltgen et al. 2021 score how real counterfactual images look (`anogan.anogan`); they trained for about 380,000
 updates. Adam without momentum, betas (0, 0.9), gets recognisable digits in a few thousand. What is kept is a running
 mean of the generator's weights, as the weights themselves keep circling.
 """

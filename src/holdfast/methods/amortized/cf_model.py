@@ -3,7 +3,7 @@
     e = hf.CFModel().fit(X, model);                          cfs = e.explain(model, X_denied)
     e = hf.robustify(hf.CFModel(), model, X, y)        the same, against the worst small shift of the data
 
-`holdfast.methods.amortized._generator_loop` has networks, losses and training. Both learn from all rows, in both directions. What a
+`amortized._generator_loop` has networks, losses and training. Both learn from all rows, in both directions. What a
 network proposes is projected to what the person can reach: the largest level of each category, bounds, fixed columns
 and rules, as with every method.
 

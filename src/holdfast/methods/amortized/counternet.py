@@ -3,7 +3,7 @@
     net = RoCourseNet(seed=0).fit(X, y, schema=schema)
     net.predict(X);  net.recourse(X_denied);  net.save("net.safetensors")
 
-`holdfast.methods.amortized._joint_loop` has the algorithm. The two differ in one step: RoCourseNet's generator is trained against the
+`amortized._joint_loop` has the algorithm. The two differ in one step: RoCourseNet's generator is trained against the
 model that Virtual Data Shift makes of the present one.
 """
 

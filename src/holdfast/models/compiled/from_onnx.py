@@ -1,4 +1,4 @@
-"""The trees of an ONNX graph that is nothing else, as `holdfast.models.formats.onnx.runtime` has read and checked them."""
+"""The trees of an ONNX graph that is nothing else, as `onnx.runtime` has read and checked them."""
 
 from functools import partial
 from typing import Any, cast

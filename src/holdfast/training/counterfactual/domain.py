@@ -1,4 +1,4 @@
-"""Where counterfactuals may go while a network learns from them; rows are in the last axis, as in `holdfast.nn.stack`."""
+"""Where counterfactuals may go while a network learns from them; rows are in the last axis, as in `nn.stack`."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,7 +7,7 @@
 
 B is a mini-batch of rows x and classes y; the n counterfactuals that are assigned to it come from other rows x_i with
 the true classes y_i: y+_i is drawn among the classes that the network does not give to x_i, x'_i is the mature
-counterfactual, x~_i the nascent one (`holdfast.training.counterfactual.search`), and x+_i a random row of true class y+_i. What never
+counterfactual, x~_i the nascent one (`counterfactual.search`), and x+_i a random row of true class y+_i. What never
 matured has x' := x+, so that it has no part in the divergence; the ridge counts it. Columns that may not change, or
 not that way, are edited out of x+ (`Domain.spare_`). All three are constants: no gradient goes through the search.
 

@@ -1,7 +1,7 @@
 """Counterfactuals in the making: the search inside Counterfactual Training, for all networks of a stack at once.
 
     x_k = P( x_{k-1} - lr g_k ),   k = 1 .. T,   from x_0 = x
-    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `holdfast.methods._energy`
+    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `methods._energy`
 
     mature     the first x_k with S_t >= tau, S = softmax(M(x_k)); a row stops there
     nascent    the last x_k, up to there, with |x_k - x_0|_inf <= epsilon; x_0 is one
@@ -13,7 +13,7 @@ all that is kept to.
 Altmeyer et al., "Counterfactual Training", 2025. The step size setting of the authors' code is never read: lr is 0.1.
 
 Rows do not depend on each other, so those that have stopped leave the batch once they are half of it, and large
-batches are worked off in parts that stay in the cache. Tensors are (networks, columns, rows), see `holdfast.nn.stack`; in
+batches are worked off in parts that stay in the cache. Tensors are (networks, columns, rows), see `nn.stack`; in
 memory a row of many columns is in one piece.
 """
 

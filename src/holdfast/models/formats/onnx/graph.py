@@ -1,7 +1,7 @@
 """The graph in an ONNX file: operators in order, constants, inputs and outputs, as plain values.
 
 Only the parts of the format that a classifier needs: no subgraphs, no functions of the file's own, no data in other
-files. See `holdfast.models.formats.onnx.protobuf` for how it is read and `holdfast.models.formats.onnx.runtime` for how it is run.
+files. See `onnx.protobuf` for how it is read and `onnx.runtime` for how it is run.
 """
 
 import math

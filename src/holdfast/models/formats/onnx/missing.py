@@ -5,7 +5,7 @@ it is missing, for where an imputer fills it in, that is the straight line
 
     value + says (fill - stand-in)            says = 1 while it is missing, and the value is the stand-in then,
 
-the same as in the copy of a pipeline (`holdfast.models.compiled.differentiable`): a search sees which way filling it in would lead.
+the same as in the copy of a pipeline (`compiled.differentiable`): a search sees which way filling it in would lead.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `holdfast.models.formats.onnx.ops_ml`.
+"""The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `onnx.ops_ml`.
 
 Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of them. Whatever
 could make something large out of little asks `room` first. What is not in `OPERATORS` is not run.

@@ -1,6 +1,6 @@
 """ONNX models, run as torch operations by an interpreter of our own, with gradients.
 
-A file is data: its graph is read (`holdfast.models.formats.onnx.graph`), the operators that lead to the scores are looked up among
+A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked up among
 those that are known (`operators`, `learnt`), and nothing else of it is used. Two kinds of models are understood:
 
     over encoded rows    one input as wide as the schema's encoding, as exported from torch
@@ -254,7 +254,7 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
 class FlatGraph:
     """A graph without gradients, as a function of encoded rows.
 
-    If it is nothing but trees over columns of the table, they are there for `holdfast.models.compiled` to find thresholds in.
+    If it is nothing but trees over columns of the table, they are there for `models.compiled` to find thresholds in.
     """
 
     def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:

@@ -1,7 +1,7 @@
 """The types that a skops file may hold, and the loader that belongs to each.
 
 A type is on the list only if (1) making it runs no code of the file, and (2) whatever compiled code follows its arrays
-without looking is given arrays that `holdfast.models.formats.skops.estimators` has checked. A function is on the list only if it can
+without looking is given arrays that `skops.estimators` has checked. A function is on the list only if it can
 be called with anything and does no harm.
 """
 

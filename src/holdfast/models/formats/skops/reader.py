@@ -1,7 +1,7 @@
 """skops files: scikit-learn estimators as data, of types on a short list, checked before and after they are made.
 
 Three steps, each of which refuses: (1) `schema.json` names every type in the file; all of them must be on the list
-(`holdfast.models.formats.skops.allowed`), with the loader they belong to, before skops sees the file; (2) skops loads it in a child
+(`skops.allowed`), with the loader they belong to, before skops sees the file; (2) skops loads it in a child
 process with limits on time and memory, where a crash harms nobody; (3) the estimator is made here, and whatever
 compiled code would follow without looking is checked (`holdfast.models.formats.skops.estimators`).
 

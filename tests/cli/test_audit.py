@@ -1,0 +1,169 @@
+"""`holdfast audit` from the outside."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import holdfast as hf
+from holdfast.cli import main as cli
+from holdfast.cli.audit import percent
+
+RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
+
+
+@pytest.fixture(scope="module")
+def lender(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lender's files: training rows, recipe, answers."""
+    here = tmp_path_factory.mktemp("lender")
+    data = hf.datasets.german_credit()
+    train, test = data.split()
+    (here / "recipe.toml").write_text(RECIPE)
+    model = hf.Recipe.load(here / "recipe.toml").fit(train.X, train.y, data.schema, classes=["denied", "approved"])
+    model.save(here / "model.safetensors")
+    train.X.to_csv(here / "rows.csv", index=False)
+    train.X.assign(outcome="perhaps").to_csv(here / "odd.csv", index=False)
+    train.X.assign(outcome=train.y).to_csv(here / "train.csv", index=False)
+    refused = test.X[(model.predict(test.X) == "denied").to_numpy()].head(12)
+    refused.to_csv(here / "people.csv", index=False)
+    hf.MinCost(norm=2).explain(model, refused, "approved").save(here / "answers.parquet")
+    return here
+
+
+@pytest.fixture
+def run(lender: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(lender)
+
+    def call(*words: str) -> SimpleNamespace:
+        code = cli.main(words)
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return call
+
+
+EXPLAIN = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved")
+EXPLAIN += ("--method", "stable-neighbor-search")
+AUDIT = ("audit", "answers.parquet", "--data", "train.csv", "--recipe", "recipe.toml")
+BANK = ("audit", "answers.parquet", "--bank", "nothing.safetensors")
+
+
+def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
+    ran = run(*AUDIT, "--families", "seed=4,leave_one_out=3", "--save-bank", "bank.safetensors", "--seed", "5")
+    assert ran.code == 0, ran.err
+    told = json.loads(ran.out)
+    bank = hf.ModelBank.load(lender / "bank.safetensors")
+    assert bank.families == {"seed": 4, "leave_one_out": 3}
+    audit = hf.audit(hf.Counterfactuals.load(lender / "answers.parquet"), bank)
+    assert [a["survival"] for a in told["answers"]] == audit.survival().tolist()
+    assert told["bank"] == bank.fingerprint()
+    assert "needs at least 59 models" in ran.err
+    again = run(*AUDIT, "--families", "seed=4,leave_one_out=3", "--seed", "5", "--quiet")
+    assert again.out == ran.out
+    assert again.err == ""
+
+
+def test_audit_writes_table_and_picture(run: Any, lender: Path) -> None:
+    ran = run(*AUDIT, "--families", "seed=3", "--out", "held.csv", "--plot", "held.svg")
+    assert ran.code == 0, ran.err
+    table = pd.read_csv(lender / "held.csv")
+    assert {"status", "survival", "low", "high", "models", "certified"} <= set(table.columns)
+    assert (table["models"] == 3).all()
+    assert (lender / "held.svg").read_text().startswith("<svg")
+
+
+def test_other_tables_are_families_of_their_own(run: Any, lender: Path) -> None:
+    whole = pd.read_csv(lender / "train.csv", keep_default_na=False)
+    whole.head(400).to_csv(lender / "old.csv", index=False)
+    whole.tail(300).to_csv(lender / "new.csv", index=False)
+    words = (
+        "audit",
+        "answers.parquet",
+        "--recipe",
+        "recipe.toml",
+        "--table",
+        "2007=old.csv",
+        "--table",
+        "2008=new.csv",
+    )
+    told = json.loads(run(*words, "--quiet").out)
+    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 2, "2007": 1, "2008": 1}
+    told = json.loads(run(*words, "--data", "train.csv", "--families", "seed=2", "--quiet").out)
+    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 4, "seed": 2, "2007": 1, "2008": 1}
+
+
+def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Any]()
+
+    def retrain(*_: Any, families: Any, **__: Any) -> None:
+        asked.append(families)
+        raise hf.HoldfastError("enough")
+
+    monkeypatch.setattr(hf.ModelBank, "retrain", retrain)
+    assert run(*AUDIT).err.endswith("enough\n")
+    assert asked == [{"seed": 100, "leave_one_out": 100}]
+    assert "default seed=100,leave_one_out=100" in " ".join(run("audit", "--help").out.replace("│", " ").split())
+
+
+def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
+    ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
+    assert "at least 99.5% of retrained models accept them, with 99.9% confidence" in ran.err
+    assert [percent(v) for v in (0.95, 0.07, 0.29, 0.9999)] == ["95%", "7%", "29%", "99.99%"]
+
+
+def test_strict_tells_that_something_is_not_certified(run: Any) -> None:
+    assert run(*AUDIT, "--families", "seed=3", "--strict").code == 3
+
+
+def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
+    assert run(*AUDIT, "--families", "seed=4", "--seed", "9", "--save-bank", "guide.safetensors").code == 0
+    words = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved", "--data", "rows.csv")
+    words += ("--method", "stable-neighbor-search", "--set", "bank=guide.safetensors", "--set", "steps=20")
+    assert run(*words, "--set", "start=descent", "--set", "start__steps=100", "--out", "moved.parquet").code == 0
+    ran = run("audit", "moved.parquet", "--bank", "guide.safetensors")
+    assert ran.code == 2
+    assert "4 of the bank's 4 models guided the search" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("audit", "answers.parquet"), "give --data FILE and --recipe FILE"),
+        (("audit", "nothing.parquet", "--bank", "b"), "no file"),
+        (("audit", "answers.parquet", "--bank", "nothing.safetensors"), "bank"),
+        (("audit", "answers.parquet", "--bank", "train.csv"), "no readable bank"),
+        ((*AUDIT, "--families", "seed"), "NAME=COUNT"),
+        ((*AUDIT, "--families", "seed=2", "--table", "2007"), "NAME=FILE"),
+        ((*AUDIT, "--families", ""), "NAME=COUNT"),
+        ((*AUDIT, "--families", "seed=3,seed=2"), "--families names 'seed' twice"),
+        ((*AUDIT, "--families", "seed=3, seed =2"), "--families names 'seed' twice"),
+        ((*AUDIT, "--table", "y1=train.csv", "--table", "y1=odd.csv"), "--table names 'y1' twice"),
+        ((*BANK, "--data", "train.csv"), "with --bank FILE nothing is retrained, so --data cannot"),
+        ((*BANK, "--recipe", "recipe.toml"), "so --recipe cannot be heeded"),
+        ((*BANK, "--table", "y1=train.csv"), "so --table cannot be heeded"),
+        ((*BANK, "--families", "seed=100,leave_one_out=100"), "so --families cannot be heeded"),
+        ((*AUDIT, "--families", "sed=3"), "did you mean 'seed'"),
+        ((*AUDIT, "--families", "seed=0"), "at least one model"),
+        ((*AUDIT, "--families", "seed=2", "--outcome", "y"), "no column 'y'"),
+        ((*AUDIT, "--families", "seed=2", "--outcome", "duration"), "is a feature"),
+        (("audit", "answers.parquet", "--data", "odd.csv", "--recipe", "recipe.toml"), "the model's classes are"),
+        ((*AUDIT, "--families", "seed=2", "--at-least", "1.5"), "at_least must lie between 0 and 1"),
+        ((*AUDIT, "--families", "seed=2", "--confidence", "0"), "confidence must lie between 0 and 1"),
+        ((*AUDIT, "--families", "seed=2", "--plot", "x.gif"), "extension"),
+        ((*AUDIT, "--families", "seed=2", "--out", "x.txt"), "extension"),
+        (("audit", "answers.parquet", "--data", "people.csv", "--recipe", "recipe.toml"), "--outcome COLUMN"),
+        (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "nothing.toml"), "cannot read"),
+        (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "train.csv"), "no TOML"),
+        ((*EXPLAIN, "--set", "start__steps=3"), "give --set start=METHOD first"),
+        ((*EXPLAIN, "--set", "start=descnt"), "did you mean 'descent'"),
+        ((*EXPLAIN, "--set", "bank=nothing.safetensors"), "bank"),
+    ],
+)
+def test_bad_input_is_one_sentence(run: Any, words: tuple[str, ...], told: str) -> None:
+    ran = run(*words)
+    assert ran.code == 2, ran
+    assert told in ran.err
+    assert "Traceback" not in ran.err

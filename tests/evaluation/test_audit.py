@@ -1,0 +1,479 @@
+"""Audits: binomial statements against scipy, tables done by hand, and what may not be certified."""
+
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import binomtest
+from torch import nn
+
+import holdfast as hf
+from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.evaluation.audit import Audit, audit, exact_interval, lower_bound, models_needed, r_squared
+from holdfast.methods.stable_neighbor_search import StableNeighborSearch
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import stack_of
+from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.recipe import Recipe
+from holdfast.target import Status
+from support.tables import seeded
+
+PGD = hf.MinEpsilonPGD(radius=4.0, rungs=8, steps=10)
+
+
+def network(outputs: int = 2, seed: int = 0, d: int = 3, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    module = mlp(d, (8,), outputs).to(dtype)
+    seeded(module, seed)
+    return module
+
+
+def bank_of(modules: Sequence[nn.Module], like: hf.Model, family: str = "seed") -> ModelBank:
+    stack = stack_of(modules[0], len(modules))
+    states = [stack.named(dict(m.state_dict())) for m in modules]
+    stack.load({name: torch.stack([s[name] for s in states]) for name in states[0]})
+    return ModelBank((Shelf(family, stack),), like.schema, like.classes, Recipe(), 0)
+
+
+def answered(n: int, model: hf.Model | None = None, target: object = None) -> hf.Counterfactuals:
+    model = model or hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    x = torch.randn(n, 3, generator=torch.Generator().manual_seed(1), dtype=model.dtype)
+    return PGD.explain(model, x, target)
+
+
+def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Sequence[int] | None = None) -> Audit:
+    """An audit with this table of models and answers; all answers found unless `codes` says otherwise."""
+    held = np.asarray(held, dtype=bool)
+    cfs = answered(held.shape[1])
+    assert cfs.found.all()
+    cfs = cfs if codes is None else replace(cfs, codes=np.array(codes, dtype=np.int64))
+    return Audit(cfs, held, np.array(family or ["seed"] * len(held), dtype=object), "0" * 16)
+
+
+# ---- binomial statements
+
+
+@pytest.mark.parametrize("models", [1, 2, 7, 59, 200])
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+def test_intervals_are_those_of_clopper_and_pearson(models: int, confidence: float) -> None:
+    kept = np.unique(np.linspace(0, models, 12).astype(int))
+    low, high = exact_interval(kept, models, confidence)
+    sure = lower_bound(kept, models, confidence)
+    for i, k in enumerate(kept.tolist()):
+        known = binomtest(k, models).proportion_ci(confidence, method="exact")
+        assert (low[i], high[i]) == pytest.approx((known.low, known.high), abs=1e-10)
+        one_sided = binomtest(k, models, alternative="greater").proportion_ci(confidence, method="exact")
+        assert sure[i] == pytest.approx(one_sided.low, abs=1e-10)
+
+
+@pytest.mark.parametrize("models", [20, 59, 100, 250])
+@pytest.mark.parametrize("asked", [0.7, 0.9, 0.95])
+def test_certificates_are_wrong_at_most_as_often_as_said(models: int, asked: float) -> None:
+    """1,000 audits of 25 answers each, all just below what is asked for: every certificate is a mistake."""
+    rng = np.random.default_rng(models)
+    base, wrong = audit_of(np.ones((1, 25))), 0
+    kept = rng.binomial(models, asked - 1e-6, (1000, 25))
+    for row in kept[:40]:  # through the whole audit: which models they are makes no difference
+        held = rng.permuted(np.arange(models)[:, None] < row, axis=0)
+        some = replace(base, held=held, family=np.full(models, "seed", dtype=object))
+        sure = some.certified(at_least=asked, confidence=0.95)
+        assert sure.tolist() == (lower_bound(row, models, 0.95) >= asked).tolist()
+    wrong = (lower_bound(kept, models, 0.95) >= asked).mean()
+    assert kept.size >= 20_000
+    assert wrong <= 0.05
+    if models >= 250:
+        assert wrong > 0.01  # and not by refusing everything
+
+
+def test_certificates_are_given_where_they_are_deserved() -> None:
+    rng = np.random.default_rng(0)
+    held = rng.random((250, 40)) < 0.99
+    assert audit_of(held).certified(at_least=0.9).mean() > 0.95
+
+
+def test_smallest_bank_that_can_certify() -> None:
+    assert models_needed(0.95, 0.95) == 59
+    assert models_needed(0.99, 0.95) == 299
+    for at_least, confidence in [(0.95, 0.95), (0.9, 0.99), (0.5, 0.75), (0.8, 0.5)]:
+        m = models_needed(at_least, confidence)
+        settings = {"at_least": at_least, "confidence": confidence}
+        assert audit_of(np.ones((m, 4))).certified(**settings).all()
+        if m > 1:
+            assert not audit_of(np.ones((m - 1, 4))).certified(**settings).any()
+    short = np.ones((59, 2))
+    short[0, 1] = 0
+    assert audit_of(short).certified().tolist() == [True, False]
+
+
+def test_shares_out_of_range_are_refused() -> None:
+    some = audit_of(np.ones((3, 2)))
+    for call in (
+        lambda: some.certified(at_least=1.0),
+        lambda: some.certified(confidence=0.0),
+        lambda: some.interval(confidence=1.5),
+        lambda: models_needed(0.0, 0.5),
+    ):
+        with pytest.raises(SettingError, match="between 0 and 1"):
+            call()
+    with pytest.raises(SettingError, match=r"no family 'sed'.*seed"):
+        some.survival("sed")
+
+
+# ---- by hand
+
+
+TABLE = [[1, 1, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]]  # three models, four answers
+
+
+def test_table_by_hand() -> None:
+    some = audit_of(np.array(TABLE), ["seed", "seed", "drop"])
+    assert some.survival().tolist() == [1.0, 2 / 3, 1 / 3, 1.0]
+    assert some.survival("seed").tolist() == [1.0, 0.5, 0.0, 1.0]
+    assert some.survival("drop").tolist() == [1.0] * 4
+    # The models lose 1, 2 and 0 of 4.
+    lost = some.invalidation()
+    assert lost == {"seed": (pytest.approx(0.375), pytest.approx(0.125)), "drop": (0.0, 0.0)}
+    summary = some.summary()
+    assert list(summary.index) == ["all", "seed", "drop"]
+    assert summary["survival"].tolist() == pytest.approx([0.75, 0.625, 1.0])
+    assert summary["worst model"].tolist() == [0.5, 0.5, 1.0]
+    assert summary["models"].tolist() == [3, 2, 1]
+    assert summary["coverage"].tolist() == summary["base validity"].tolist() == [1.0] * 3
+    assert summary["end to end"].tolist() == pytest.approx([0.75, 0.625, 1.0])
+    assert summary["spread"].tolist() == pytest.approx([np.std([0.75, 0.5, 1.0]), 0.125, 0.0])
+    table = some.table()
+    assert list(table.columns) == ["status", "survival", "low", "high", "models", "seed", "drop"]
+    known = binomtest(2, 3).proportion_ci(method="exact")
+    assert (table["low"].iloc[1], table["high"].iloc[1]) == pytest.approx((known.low, known.high))
+    assert "3 models (seed: 2, drop: 1)" in repr(some)
+    assert "<table" in some._repr_html_()
+
+
+def test_failed_rows_and_rows_without_need_by_hand() -> None:
+    """Answer 0 was met from the start, answer 2 failed: of three that asked, two have an answer."""
+    codes = [Status.ALREADY_MET, Status.FOUND, Status.NOT_FOUND, Status.FOUND]
+    some = audit_of(np.array(TABLE), codes=codes)
+    survival = some.survival()
+    assert survival.isna().tolist() == [True, False, True, False]
+    assert survival.iloc[[1, 3]].tolist() == [2 / 3, 1.0]
+    assert some.interval().isna().any(axis=1).tolist() == [True, False, True, False]
+    # Of answers 1 and 3 the models keep 2, 1 and 2.
+    line = some.summary().loc["all"]
+    assert line["coverage"] == 1.0  # the failed row has an attempt
+    assert line["base validity"] == pytest.approx(2 / 3)
+    assert line["survival"] == pytest.approx(5 / 6)
+    assert line["worst model"] == 0.5
+    assert line["end to end"] == pytest.approx(5 / 9)
+    assert some.invalidation()["seed"] == (pytest.approx(1 / 6), pytest.approx(np.std([0, 0.5, 0])))
+    assert not some.certified(at_least=0.1, confidence=0.1).iloc[[0, 2]].any()
+    still = replace(some, cfs=replace(some.cfs, x_cf=torch.where(torch.tensor(codes)[:, None] == 2, some.cfs.x, 9.0)))
+    assert still.summary().loc["all", "coverage"] == pytest.approx(2 / 3)
+    assert still.summary().loc["all", "base validity"] == 1.0
+
+
+def test_no_answer_at_all() -> None:
+    some = audit_of(np.array(TABLE), codes=[Status.NOT_FOUND] * 3 + [Status.ALREADY_MET])
+    assert some.survival().isna().all()
+    line = some.summary().loc["all"]
+    assert np.isnan(line["survival"])
+    assert line["end to end"] == 0.0
+    assert np.isnan(some.invalidation()["seed"]).all()
+    assert not some.certified().any()
+    json.loads(some.to_json(), parse_constant=pytest.fail)
+    with pytest.raises(SettingError, match="no audit has an answer"):
+        invalidation({"none": some})
+    assert r_squared({"none": some}) == 0.0
+
+
+def test_json_has_everything_and_no_nan() -> None:
+    codes = [Status.ALREADY_MET, Status.FOUND, Status.NOT_FOUND, Status.FOUND]
+    some = audit_of(np.array(TABLE), ["seed", "seed", "drop"], codes)
+    content = json.loads(some.to_json(at_least=0.3, confidence=0.6), parse_constant=pytest.fail)
+    assert [a["status"] for a in content["answers"]] == ["already met", "found", "not found", "found"]
+    assert [a["survival"] for a in content["answers"]] == [None, 2 / 3, None, 1.0]
+    certified = some.certified(at_least=0.3, confidence=0.6)
+    assert [a["certified"] for a in content["answers"]] == certified.tolist()
+    assert content["certified"] == {"at_least": 0.3, "confidence": 0.6, "answers": int(certified.sum())}
+    assert set(content["summary"]) == {"all", "seed", "drop"}
+    assert content["summary"]["drop"]["spread"] == 0.0
+    assert content["bank"] == some.bank
+    assert "MinEpsilonPGD" in content["method"]
+
+
+def test_r_squared_is_that_of_the_least_squares_line() -> None:
+    rng = np.random.default_rng(3)
+    audits = {name: audit_of(rng.random((9, 12)) < share) for name, share in (("a", 0.5), ("b", 0.9))}
+    codes = audits["b"].cfs.codes.copy()
+    codes[4] = Status.NOT_FOUND
+    audits["b"] = replace(audits["b"], cfs=replace(audits["b"].cfs, codes=codes))
+    for norm in ("l1", "l2"):
+        cost = np.concatenate([a.cfs.cost(norm)[a.cfs.found] for a in audits.values()])
+        lost = np.concatenate([1 - a.held.mean(0)[a.cfs.found] for a in audits.values()])
+        assert len(cost) == 23
+        rest = lost - np.polyval(np.polyfit(cost, lost, 1), cost)
+        assert r_squared(audits, norm) == pytest.approx(1 - (rest**2).sum() / ((lost - lost.mean()) ** 2).sum())
+    assert r_squared({"flat": audit_of(np.ones((3, 5)))}) == 0.0
+    with pytest.raises(SettingError, match="at least one"):
+        r_squared({})
+
+
+# ---- real models
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_model_itself_loses_nothing_and_its_opposite_everything(outputs: int) -> None:
+    module, opposite = network(outputs), network(outputs)
+    with torch.no_grad():
+        opposite[-1].weight.neg_()
+        opposite[-1].bias.neg_()
+    model = hf.Model.of(module, hf.Schema.box(3), classes=["no", "yes"])
+    cfs = answered(60, model)
+    assert cfs.found.all()
+    both = audit(cfs, bank_of([module], model, "same").join(bank_of([opposite], model, "opposite")))
+    assert both.invalidation() == {"same": (0.0, 0.0), "opposite": (1.0, 0.0)}
+    assert (both.survival() == 0.5).all()
+    assert both.families == ["same", "opposite"]
+
+
+def fixed_scores(*scores: float) -> nn.Sequential:
+    """A model that gives every row the same scores."""
+    module = network(len(scores))
+    with torch.no_grad():
+        module[-1].weight.zero_()
+        module[-1].bias.copy_(torch.tensor(scores))
+    return module
+
+
+def test_any_other_class_is_as_good_as_another() -> None:
+    """Three classes and no target: an answer is lost only where a model returns it to the class it left."""
+    model = hf.Model.of(network(3, 2), hf.Schema.box(3), classes=["a", "b", "c"])
+    cfs = answered(80, model)
+    left = cfs.goal.label.numpy()
+    assert set(left[cfs.found].tolist()) == {0, 1, 2}
+    modules = [fixed_scores(1, 0, 0), fixed_scores(0, 1, 0), fixed_scores(0, 0, 1), fixed_scores(0, 1, 1)]
+    held = audit(cfs, bank_of(modules, model)).held
+    for m in range(3):
+        assert (held[m] == (left != m)).all()
+    assert (held[3][left == 0]).all()
+    assert not held[3][left != 0].any()  # a tie is no lead
+    wanted = answered(80, model, "b")
+    held = audit(wanted, bank_of(modules, model)).held
+    assert held.all(1).tolist() == [False, True, False, False]
+    assert held.any(1).tolist() == [False, True, False, False]
+
+
+def test_probability_asked_of_the_model_is_not_asked_of_the_bank() -> None:
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    cfs = answered(40, model, hf.Target("yes", probability=0.7))
+    assert cfs.found.any()
+    barely = audit(cfs, bank_of([fixed_scores(0.0, 0.1)], model))
+    assert barely.held.all()
+
+
+def test_failed_rows_enter_neither_survival_nor_cost() -> None:
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
+    cfs = hf.MinEpsilonPGD(radius=0.2, rungs=4, steps=10).explain(model, x, "yes")
+    kinds = [int((cfs.codes == s).sum()) for s in Status]
+    assert min(kinds) > 0
+    some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
+    assert (some.survival().notna() == cfs.found).all()
+    assert cfs.cost("l2")[cfs.codes == Status.NOT_FOUND].isna().all()
+    expected = some.held[:, cfs.found].mean()
+    assert some.summary().loc["all", "survival"] == pytest.approx(expected)
+    end = expected * kinds[Status.FOUND] / (kinds[Status.FOUND] + kinds[Status.NOT_FOUND])
+    assert some.summary().loc["all", "end to end"] == pytest.approx(end)
+
+
+def test_rows_with_several_answers() -> None:
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    data = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
+    cfs = hf.NearestNeighbor(answers=3).fit(data, model).explain(model, data[:5])
+    some = audit(cfs, bank_of([network(seed=s) for s in range(4)], model))
+    table = some.table()
+    assert len(table) == len(cfs) == 15
+    assert table["survival"].tolist() == some.held.mean(0).tolist()
+    low, high = exact_interval(some.held.sum(0), 4)
+    assert np.array_equal(table[["low", "high"]].to_numpy(), np.stack([low, high], 1))
+    assert len(json.loads(some.to_json())["answers"]) == 15
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_answers_and_bank_in_other_precision(dtype: torch.dtype) -> None:
+    model = hf.Model.of(network(dtype=dtype), hf.Schema.box(3), classes=["no", "yes"])
+    cfs = answered(30, model)
+    for kind in (torch.float32, torch.float64):
+        modules = [network(seed=s).to(kind) for s in range(3)]
+        bank = bank_of(modules, model)
+        with torch.no_grad():
+            says = torch.stack([m(cfs.x_cf.to(kind)).argmax(1) for m in modules])
+        held = audit(cfs, bank).held
+        assert (held == (says != cfs.goal.label).numpy()).all()
+
+
+def test_bank_that_guided_the_search_is_refused() -> None:
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    modules = [network(seed=s) for s in range(6)]
+    sns = StableNeighborSearch(PGD, radius=0.2, steps=3, bank=bank_of(modules[:3], model))
+    cfs = sns.explain(model, torch.randn(5, 3, generator=torch.Generator().manual_seed(1)))
+    with pytest.raises(SettingError, match="2 of the bank's 4 models guided the search"):
+        audit(cfs, bank_of(modules[1:5], model))
+    assert len(audit(cfs, bank_of(modules[3:], model)).held) == 3
+
+
+def test_banks_that_do_not_fit_are_refused() -> None:
+    cfs = answered(4)
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    bank = bank_of([network()], model)
+    with pytest.raises(ModelError, match="classes"):
+        audit(cfs, replace(bank, classes=("bad", "good")))
+    with pytest.raises(SchemaError, match="schema"):
+        audit(cfs, replace(bank, schema=hf.Schema.box(["a", "b", "c"])))
+    # What may change is no matter of the models: only how rows become numbers is.
+    assert len(audit(cfs, replace(bank, schema=hf.Schema.box(3, -1, 1))).held) == 1
+    for wrong in ((cfs, model), (bank, cfs), (cfs, None)):
+        with pytest.raises(SettingError, match="audit takes answers and a ModelBank"):
+            audit(*wrong)
+
+
+TABLE_X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["x0", "x1", "x2"])
+TABLE_Y = pd.Series(np.where(TABLE_X["x0"] + TABLE_X["x1"] > 0, "yes", "no"))
+
+
+def guided(guide: ModelBank, model: hf.Model) -> hf.Counterfactuals:
+    refused = TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(6)
+    return StableNeighborSearch(PGD, radius=1.0, steps=5, bank=guide).explain(model, refused, "yes")
+
+
+def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
+    schema = hf.Schema.infer(TABLE_X)
+    layers = nn.Sequential(OrderedDict(first=nn.Linear(3, 6), bend=nn.ReLU(), last=nn.Linear(6, 2)))
+    module = Recipe(module=layers, epochs=3)
+    module.save(tmp_path / "recipe.toml")
+    pairs = [
+        (Recipe(hidden=(6,), epochs=3, weight_decay=0), Recipe(hidden=(6,), epochs=3, weight_decay=0.0), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, lr=np.float64(0.01)), Recipe(hidden=(6,), epochs=3, lr=0.01), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=512), 0, 0),
+        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=256), 0, 1),
+        (module, Recipe.load(tmp_path / "recipe.toml"), 0, 0),
+    ]
+    for one, other, seed, new_seed in pairs:
+        model = one.fit(TABLE_X, TABLE_Y, schema)
+        guide = ModelBank.retrain(one, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=seed)
+        again = ModelBank.retrain(other, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=new_seed)
+        with pytest.raises(SettingError, match="guided the search"):
+            audit(guided(guide, model), again)
+    guide.save(tmp_path / "bank.safetensors")
+    bare = ModelBank.load(tmp_path / "bank.safetensors")
+    stripped = replace(bare, shelves=tuple(replace(shelf, origins=()) for shelf in bare.shelves))
+    with pytest.raises(SettingError, match="4 of the bank's 4 models guided the search"):
+        audit(guided(guide, model), stripped)
+
+
+def test_a_model_that_is_there_twice_counts_once() -> None:
+    schema, recipe = hf.Schema.infer(TABLE_X), Recipe(hidden=(6,), epochs=2)
+    model = recipe.fit(TABLE_X, TABLE_Y, schema)
+    cfs = PGD.explain(model, TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(6), "yes")
+    bank = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"seed": 5})
+    once = audit(cfs, bank)
+    with pytest.warns(UserWarning, match="5 models of the bank are copies"):
+        twice = audit(cfs, bank.join(bank))
+    assert np.array_equal(once.held, twice.held)
+    few = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"epochs": 40})  # only 3 different lengths
+    with pytest.warns(UserWarning, match="37 models"):
+        assert len(audit(cfs, few).held) == 3
+
+
+def test_rows_count_once_however_many_answers_they_have() -> None:
+    """Two answers per row; a row holds where any of its answers does."""
+    some = audit_of(np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]))
+    some = replace(some, cfs=replace(some.cfs, source=np.array([0, 0, 1, 1])))
+    assert some.summary().loc["all", "end to end"] == pytest.approx((1 + 2 + 0) / 6)
+    assert some.summary().loc["all", "survival"] == pytest.approx(3 / 12)
+
+
+# ---- pictures
+
+
+def data_of(chart: dict, marker: str) -> pd.DataFrame:
+    """The only dataset of a chart with this column."""
+    found = [rows for rows in chart["datasets"].values() if rows and marker in rows[0]]
+    assert len(found) == 1
+    return pd.DataFrame(found[0])
+
+
+def test_survival_against_cost() -> None:
+    held = np.ones((80, 4))
+    held[:30, 2] = 0
+    some = audit_of(held, codes=[Status.FOUND, Status.NOT_FOUND, Status.FOUND, Status.FOUND])
+    for chart in (survival_cost(some), some.plot()):
+        content = chart.to_dict()
+        dots = data_of(content, "verdict")
+        assert dots["survival"].tolist() == [1.0, 0.625, 1.0]
+        assert dots["cost"].tolist() == some.cfs.cost("l2").iloc[[0, 2, 3]].tolist()
+        sure = "certified: at least 95% of models, 95% sure"
+        assert dots["verdict"].tolist() == [sure, "not certified", sure]
+        assert data_of(content, "level")["level"].tolist() == [0.95]
+    words = data_of(some.plot(at_least=0.5, confidence=0.995).to_dict(), "verdict")["verdict"]
+    assert words.tolist()[0] == "certified: at least 50% of models, 99.5% sure"
+
+
+def test_invalidation_bars() -> None:
+    one = audit_of(np.array(TABLE), ["seed", "seed", "drop"])
+    none = audit_of(np.ones((2, 4)), codes=[Status.NOT_FOUND] * 4)
+    content = invalidation({"first": one, "second": audit_of(np.ones((2, 4))), "empty": none}).to_dict()
+    bars = data_of(content, "mean")
+    assert bars[["method", "family"]].to_numpy().tolist() == [["first", "seed"], ["first", "drop"], ["second", "seed"]]
+    assert bars["mean"].tolist() == pytest.approx([0.375, 0.0, 0.0])
+    assert bars["low"].tolist() == pytest.approx([0.25, 0.0, 0.0])
+    assert bars["high"].tolist() == pytest.approx([0.5, 0.0, 0.0])
+
+
+def side(column: int, level: float) -> nn.Module:
+    """yes where a column exceeds a level."""
+    module = nn.Linear(2, 1)
+    with torch.no_grad():
+        module.weight.copy_(torch.eye(2)[column][None])
+        module.bias.fill_(-level)
+    return module
+
+
+def test_map_of_two_models() -> None:
+    """x0 > 0.2 against x0 > 0.7 on [0, 1]: they disagree between the two levels and nowhere else."""
+    schema = hf.Schema.box(2)
+    models = [hf.Model.of(side(0, level), schema, classes=["no", "yes"]) for level in (0.2, 0.7)]
+    X = pd.DataFrame({"x0": [0.0, 1.0, 0.5], "x1": [0.0, 1.0, 2.0]})
+    steps = pd.DataFrame({"x": [0.0], "y": [0.0], "x_cf": [0.9], "y_cf": [0.5]})
+    content = disagreement(*models, X, pd.Series(["no", "yes", "yes"]), steps=steps).to_dict()
+    cells = data_of(content, "left")
+    middle = (cells["left"] + cells["right"]) / 2
+    expected = np.where(middle > 0.7, "yes", np.where(middle > 0.2, "the models disagree", "no"))
+    assert (cells["region"] == expected).all()
+    assert cells["left"].min() == pytest.approx(-0.1)
+    assert cells["right"].max() == pytest.approx(1.1)
+    assert cells["top"].max() == pytest.approx(2.2)
+    assert data_of(content, "a")[["a", "b", "region"]].to_numpy().tolist() == [
+        [0.0, 0.0, "no"],
+        [1.0, 1.0, "yes"],
+        [0.5, 2.0, "yes"],
+    ]
+    assert data_of(content, "x_cf").to_dict("list") == steps.to_dict("list")
+    many = pd.DataFrame(np.random.default_rng(0).random((7000, 2)), columns=["x0", "x1"])
+    crossed = [models[0], hf.Model.of(side(1, 0.7), schema, classes=["no", "yes"])]
+    content = disagreement(*crossed, many, pd.Series(["no"] * 7000)).to_dict()
+    cells = data_of(content, "left")
+    area = ((cells["right"] - cells["left"]) * (cells["top"] - cells["bottom"])).groupby(cells["region"]).sum()
+    # On [-0.1, 1.1]^2: 0.9 x 0.4 where both say yes, 0.3 x 0.8 where neither does.
+    assert area["yes"] == pytest.approx(0.36, abs=0.02)
+    assert area["no"] == pytest.approx(0.24, abs=0.02)
+    assert area.sum() == pytest.approx(1.44, abs=0.01)
+    assert len(data_of(content, "a")) <= 5000
+    three = hf.Model.of(network(), hf.Schema.box(3))
+    with pytest.raises(SettingError, match="exactly two numeric features"):
+        disagreement(three, three, X, pd.Series(["no", "yes", "yes"]))

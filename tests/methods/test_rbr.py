@@ -1,0 +1,249 @@
+"""RBR: the inner problems against brute force and the paper's loop, the odds, the ball, the boundary."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import conftest
+import holdfast as hf
+from holdfast.methods.rbr import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
+from holdfast.nn.architecture import mlp
+from support.tables import N, mixed_schema, mixed_table, query_of, seeded
+
+D = 4
+torch.set_num_threads(1)
+BOX = hf.Schema.box(D)
+C = torch.tensor([0.0, 0.1, 0.5, 0.9, 1.5, 3.0, 10.0]).double()
+SETTINGS = [(e, s, p) for e in (0.0, 0.5, 1.0) for s in (0.5, 1.0) for p in (1, 2, 20)]
+
+
+def points(n: int, seed: int = 0) -> Tensor:
+    return conftest.points(n, D, seed)
+
+
+@pytest.fixture(scope="module")
+def model() -> hf.Model:
+    return hf.Model.of(seeded(mlp(D, (16,), 1), 5), BOX)
+
+
+def refused(model: hf.Model, n: int) -> Tensor:
+    x = points(6 * n, 1)
+    with model.borrowed():
+        return x[model(x).argmax(1) == 0][:n]
+
+
+# ---- the inner problems
+
+
+@pytest.mark.parametrize(("e", "s", "p"), SETTINGS)
+def test_inner_problems_are_those_of_brute_force(e: float, s: float, p: int) -> None:
+    side = torch.linspace(0, 1, 301).double()
+    a, b = torch.cartesian_prod(side, side).unbind(1)
+    inside = a.square() + b.square() <= 1 + 1e-12
+    a, b = a[inside], b[inside]
+    op, pe = optimistic(C, e, s, p), pessimistic(C, e, s, p)
+    rough_op = f_op(C[:, None], e * a, e * b, s, p).amin(1)
+    rough_pe = f_pe(C[:, None], e / math.sqrt(p) * a, e / math.sqrt(p) * b, s, p, e).amin(1)
+    for exact, rough in ((op.value, rough_op), (pe.value, rough_pe)):
+        assert (exact <= rough + 1e-9).all()
+        assert (rough - exact <= 0.02 * (1 + exact.abs())).all()
+
+
+@pytest.mark.parametrize("e", [0.5, 1.0])
+def test_the_papers_projected_gradient_does_no_better(e: float) -> None:
+    s, p = 1.0, 3
+    for size, f, exact in (
+        (e, lambda v: f_op(C, v[:, 0], v[:, 1], s, p), optimistic(C, e, s, p)),
+        (e / math.sqrt(p), lambda u: f_pe(C, u[:, 0], u[:, 1], s, p, e), pessimistic(C, e, s, p)),
+    ):
+        v = torch.zeros(len(C), 2).double()
+        best = f(v)
+        for _ in range(1000):
+            v.requires_grad_()
+            (g,) = torch.autograd.grad(f(v).sum(), v)
+            v = (v.detach() - g / math.sqrt(1000)).clamp_min(0)
+            v = v * (size / v.norm(dim=1, keepdim=True).clamp_min(1e-12)).clamp_max(1.0)
+            best = torch.minimum(best, f(v))
+        assert (exact.value <= best + 1e-9).all()
+        assert (best - exact.value).median() < 0.02  # and mostly comes close
+
+
+def test_values_by_hand() -> None:
+    c = torch.tensor([2.0]).double()
+    # e = 0: log s + c^2 / (2 s^2) + (p - 1) log s
+    assert float(optimistic(c, 0.0, 1.0, 3).value) == pytest.approx(2.0)
+    assert float(optimistic(c, 0.0, 2.0, 3).value) == pytest.approx(3 * math.log(2) + 0.5)
+    assert float(pessimistic(c, 0.0, 1.0, 3).value) == pytest.approx(-2 - 2 * math.log(1 + math.sqrt(5e-7)))
+    assert float(pessimistic(c, 0.0, 2.0, 1).value) == pytest.approx(-math.log(2) - 0.5)
+    # c <= e: v_1 = c makes the distance vanish, and v_2 = 0 is best
+    near = optimistic(torch.tensor([0.0, 0.3, 0.5]).double(), 0.5, 1.0, 4)
+    assert torch.allclose(near.value, torch.zeros(3).double(), atol=1e-9)
+    assert torch.allclose(near.slope, torch.zeros(3).double(), atol=1e-6)
+    # c = 1.5, e = 0.5, s = 1, v_2 = 0: v_1 = 0.5 leaves 1 / 2, and no v_2 > 0 does better
+    assert float(optimistic(torch.tensor([1.5]).double(), 0.5, 1.0, 4).value) == pytest.approx(0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(("e", "s", "p"), SETTINGS)
+def test_between_the_nodes_values_and_slopes_are_exact(e: float, s: float, p: int) -> None:
+    c = s * torch.rand(200, generator=torch.Generator().manual_seed(0)).double() * 12
+    h = 1e-4
+    curves = kernels(e, e, s, p, torch.float64)
+    for curve, solve in ((curves.op, optimistic), (curves.pe, pessimistic)):
+        value, slope = curve(c)
+        exact = solve(c, e, s, p)
+        assert torch.allclose(value, exact.value, atol=2e-4)
+        assert (slope - exact.slope).abs().median() < 1e-4
+        assert (slope - exact.slope).abs().max() < 0.05
+        assert torch.allclose((curve(c + h)[0] - curve(c - h)[0]) / (2 * h), slope, atol=2e-2)
+    assert curves.op(torch.tensor([1e4]).double())[0].isfinite().all()
+
+
+# ---- the odds
+
+
+def test_without_doubt_the_odds_are_those_of_two_kernel_density_estimates() -> None:
+    n, m, s = N, 30, 0.7
+    z, samples = points(n).double(), points(n * m, 2).double().reshape(n, m, D)
+    pos = samples[..., 0] > 0
+    J, _ = odds(z, samples, pos, kernels(0.0, 0.0, s, D, torch.float64))
+    log_density = torch.distributions.MultivariateNormal(torch.zeros(D).double(), s * s * torch.eye(D).double())
+    logs = log_density.log_prob(z[:, None] - samples)
+    kde = torch.logsumexp(logs.masked_fill(pos, -math.inf), 1) - torch.logsumexp(logs.masked_fill(~pos, -math.inf), 1)
+    # The constants of the densities cancel, but for the 1e-6 by which F_pe keeps its root away from 0.
+    extra = (D - 1) * math.log((s + math.sqrt(1e-6 / (D - 1))) / s)
+    assert torch.allclose(J, kde + extra, atol=1e-6)
+
+
+@pytest.mark.parametrize(("op", "pe"), [(0.0, 0.0), (0.5, 1.0), (1.0, 0.5)])
+def test_gradient_of_the_odds(op: float, pe: float) -> None:
+    z, samples = points(N).double(), points(N * 30, 2).double().reshape(N, 30, D)
+    pos, kernel, way = samples[..., 0] > 0, kernels(op, pe, 1.0, D, torch.float64), points(N, 3).double()
+    _, g = odds(z, samples, pos, kernel)
+    h = 1e-5
+    slope = (odds(z + h * way, samples, pos, kernel)[0] - odds(z - h * way, samples, pos, kernel)[0]) / (2 * h)
+    assert torch.allclose(slope, (g * way).sum(1), atol=1e-6)
+
+
+def test_odds_with_samples_of_one_kind_only() -> None:
+    z, samples, kernel = points(2), points(10, 2).reshape(2, 5, D), kernels(0.5, 0.5, 1.0, D, torch.float32)
+    pos = torch.tensor([[True] * 5, [False] * 5])
+    J, g = odds(z, samples, pos, kernel)
+    assert J.isfinite().all()
+    assert g.isfinite().all()
+
+
+# ---- the ball, the samples and the boundary
+
+
+def test_the_nearest_point_of_the_l1_ball() -> None:
+    x, z = points(200).double(), points(200, 1).double() * 2
+    radius = torch.rand(200, generator=torch.Generator().manual_seed(0)).double() * 3
+    y = into_ball(z, x, radius)
+    far = (z - x).abs().sum(1)
+    assert torch.allclose((y - x).abs().sum(1), torch.minimum(far, radius))
+    assert torch.allclose(y[far <= radius], z[far <= radius])
+    # Optimal if no point of the ball lies ahead: (z - y).(q - y) <= 0 at every corner q.
+    corners = x[:, None] + radius[:, None, None] * torch.cat([torch.eye(D), -torch.eye(D)]).double()
+    assert (((z - y)[:, None] * (corners - y[:, None])).sum(2) <= 1e-9).all()
+    assert torch.allclose(into_ball(z, x, torch.zeros(200).double()), x)
+
+
+def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
+    x = points(20)
+    with model.borrowed():
+        samples = around(query_of(model, x), x, 0.2, 500)
+    r = (samples - x[:, None]).norm(dim=2) / 0.2
+    assert r.max() <= 1 + 1e-5
+    assert abs(float((r**D).mean()) - 0.5) < 0.02  # r^d is uniform
+    assert (samples.mean(1) - x).abs().max() < 0.03
+
+
+@pytest.mark.parametrize("scan", [1, 7, 100])
+def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan: int) -> None:
+    data, x = points(60, 2), refused(model, 8)
+    e = hf.RBR(neighbors=15, scan=scan).fit(data, model)
+    with model.borrowed():
+        query = query_of(model, x)
+        edge = e._boundary(query)
+        wanted = data[model(data).argmax(1) == 1]
+        for i in range(8):
+            near = wanted[(wanted - x[i]).abs().sum(1).argsort()[:15]]
+            t = torch.arange(1, scan + 1) / scan
+            tried = (x[i] + t[:, None, None] * (near - x[i])).flatten(0, 1)
+            far = (tried - x[i]).abs().sum(1)[model(tried).argmax(1) == 1]
+            assert float((edge[i] - x[i]).abs().sum()) == pytest.approx(float(far.min()), rel=1e-5)
+        assert query.met(edge).all()
+
+
+# ---- the search
+
+
+@pytest.mark.parametrize("delta_plus", [0.0, 0.2, 1.0])
+def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
+    data, x = points(300, 2), refused(model, 40)
+    e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(data, model)
+    cfs = e.explain(model, x, 1)
+    with model.borrowed():
+        r0 = (e._boundary(query_of(model, x)) - x).abs().sum(1)
+    assert ((cfs.x_cf - x).abs().sum(1) <= r0 + delta_plus + 1e-4).all()
+    if delta_plus:
+        assert cfs.found.mean() > 0.9
+
+
+def test_farther_answers_have_better_odds(model: hf.Model) -> None:
+    """More room lets the answers go deeper into the wanted class."""
+    data, x = points(300, 2), refused(model, 40)
+    gaps = list[float]()
+    for delta_plus in (0.2, 1.0):
+        e = hf.RBR(e_op=0.0, e_pe=0.0, neighbors=50, delta_plus=delta_plus).fit(data, model)
+        cfs = e.explain(model, x, 1)
+        with model.borrowed():
+            gaps.append(float(model(cfs.x_cf)[:, 1].mean()))
+    assert gaps[1] > gaps[0] > 0
+
+
+def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
+    table = mixed_table(300)
+    schema = mixed_schema(table)
+    net = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"])
+    rows = table[((net.predict(table) == "no") & (table["job"] != "c")).to_numpy()].head(20)
+    x = schema.encode(rows, net.dtype)
+    found = list[float]()
+    far = list[Tensor]()
+    for relaxed in (False, True):
+        e = hf.RBR(neighbors=30, scan=20, steps=50, relaxed=relaxed).fit(table, net)
+        cfs = e.explain(net, rows, "yes")
+        found.append(cfs.found.mean())
+        with net.borrowed():
+            query = query_of(net, x, "yes")
+            edge = e._boundary(query)
+            far.append((edge - x).abs().sum(1))
+            if not relaxed:
+                assert torch.equal(query.reach.project(edge), edge)
+    assert found[0] >= found[1]
+    assert far[1].mean() < far[0].mean()
+
+
+def test_a_class_that_no_data_row_has_is_not_found(model: hf.Model) -> None:
+    x = refused(model, 10)
+    cfs = hf.RBR().fit(x, model).explain(model, x, 1)
+    assert not cfs.found.any()
+    assert torch.equal(cfs.x_cf, x)
+
+
+def test_wrong_settings_are_named(model: hf.Model) -> None:
+    x = points(4)
+    for wrong in (
+        {"e_op": -1.0}, {"e_pe": -1.0}, {"delta_plus": -1.0}, {"sigma": 0.0}, {"radius": 0.0}, {"samples": 0},
+        {"neighbors": 0}, {"scan": 0}, {"steps": 0},
+    ):  # fmt: skip
+        with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
+            hf.RBR(**wrong).fit(x, model).explain(model, x, 1)
+    with pytest.raises(hf.HoldfastError, match="at least one data row"):
+        hf.RBR().fit(x[:0], model)
+    other = hf.Model.of(nn.Linear(3, 1), hf.Schema.box(3))
+    with pytest.raises(hf.HoldfastError, match=r"4 columns, the model takes 3"):
+        hf.RBR().fit(x, model).explain(other, x[:, :3], np.int64(1))

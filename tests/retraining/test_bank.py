@@ -1,0 +1,649 @@
+"""Banks of retrained models: every family is what it says, and a bank is the sum of its models."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.errors import FileError, ModelError, SchemaError, SettingError
+from holdfast.nn.architecture import mlp
+from holdfast.nn.stack import Stack
+from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, Given, family
+from holdfast.retraining.loop import glorot, redrawn
+from holdfast.retraining.recipe import Recipe
+from support.tables import mixed_schema, mixed_table
+
+N = 61
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.normal(size=(N, 4)), columns=list("abcd"), index=[f"p{i}" for i in range(N)])
+Y = pd.Series(np.where(X.a + X.b * X.c > 0, 2, np.where(X.d > 0, 1, 0)), index=X.index)
+SCHEMA = hf.Schema.infer(X)
+D = SCHEMA.width
+RECIPE = Recipe(hidden=(6, 5), epochs=4, batch_size=16, lr=0.01)
+
+
+def tanh() -> nn.Sequential:
+    return nn.Sequential(nn.Sequential(nn.Linear(D, 5), nn.Tanh()), nn.Linear(5, 3))
+
+
+def norm() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(D, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3))
+
+
+RECIPES = {
+    "relu": RECIPE,
+    "tanh": Recipe(module=tanh(), epochs=4, batch_size=16),
+    "norm": Recipe(module=norm(), epochs=3, batch_size=16),
+}
+
+
+def bank(recipe: Any = RECIPE, outcome: Any = Y, table: Any = X, **settings: Any) -> ModelBank:
+    return ModelBank.retrain(recipe, table, outcome, SCHEMA, **({"classes": [0, 1, 2], "seed": 7} | settings))
+
+
+def tensors(made: ModelBank) -> list[list[Tensor]]:
+    """The tensors of every model."""
+    return [
+        [v[i] for v in shelf.networks.state().values()]
+        for shelf in made.shelves
+        for i in range(len(shelf))
+        if shelf.networks is not None
+    ]
+
+
+def same(a: list[Tensor], b: list[Tensor]) -> bool:
+    return all(torch.equal(v, w) for v, w in zip(a, b, strict=True))
+
+
+def near(a: list[Tensor], b: list[Tensor]) -> bool:
+    return all(torch.allclose(v, w, rtol=0, atol=1e-5) for v, w in zip(a, b, strict=True))
+
+
+def weights(model: hf.Model) -> list[Tensor]:
+    return list(model.module.state_dict().values())
+
+
+def base(recipe: Recipe = RECIPE, outcome: Any = Y, table: Any = X, seed: int = 7) -> list[Tensor]:
+    return weights(recipe.fit(table, outcome, SCHEMA, classes=[0, 1, 2], seed=seed))
+
+
+def plan_of(name: str, models: range, recipe: Recipe = RECIPE) -> Any:
+    """The one group of a family and its plan."""
+    given = Given(recipe, torch.tensor(Y.to_numpy()), 3, 7, torch.arange(N))
+    (group,) = family(name)(given, models)
+    return group.plan
+
+
+# ---- stacked and alone
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_together_equals_alone(name: str) -> None:
+    whole = tensors(bank(RECIPES[name], families={"seed": 4}))
+    assert len(whole) == 4
+    for i in range(4):
+        (one,) = tensors(bank(RECIPES[name], families={"seed": range(i, i + 1)}))
+        assert near(one, whole[i])
+    assert not any(near(whole[0], other) for other in whole[1:])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_range_makes_the_same_models_as_a_count(name: str) -> None:
+    many, few = bank(families={name: 6}), bank(families={name: range(2, 5)})
+    assert len(many) == 6
+    assert len(few) == 3
+    left = tensors(many)
+    for one in tensors(few):
+        hits = [i for i, other in enumerate(left) if [v.shape for v in one] == [v.shape for v in other]]
+        assert any(near(one, left[i]) for i in hits)
+    assert few.members() <= many.members()
+    assert many.members().isdisjoint(bank(families={name: 6}, seed=40).members())
+    if name != "epochs":  # four epochs have few lengths between half and one and a half times
+        assert len(many.members()) == 6
+        assert few.members().isdisjoint(bank(families={name: range(5, 6)}).members())
+
+
+def test_several_families_are_those_of_each() -> None:
+    whole = bank(families={"bootstrap": 2, "seed": 3, "width": 5})
+    assert whole.families == {"bootstrap": 2, "seed": 3, "width": 5}
+    assert whole.family.tolist() == ["bootstrap"] * 2 + ["seed"] * 3 + ["width"] * 5
+    parts = [one for name, count in whole.families.items() for one in tensors(bank(families={name: count}))]
+    assert all(near(a, b) for a, b in zip(tensors(whole), parts, strict=True))
+
+
+# ---- what each family says
+
+
+def test_seed_changes_weights_and_not_the_order() -> None:
+    plan = plan_of("seed", range(3))
+    assert len(set(plan.weights) | {7}) == 4
+    assert set(plan.order) == {7}
+    assert plan.kept is plan.emphasis is plan.labels is plan.epochs is None
+    for i, one in enumerate(tensors(bank(families={"seed": 3}))):
+        assert not near(one, base())
+        assert plan.weights[i] not in plan.weights[:i]
+    both = plan_of("seed_and_order", range(3))
+    assert both.weights == plan.weights
+    assert len(set(both.order) | {7}) == 4
+    a, b = tensors(bank(families={"seed": 3})), tensors(bank(families={"seed_and_order": 3}))
+    assert not any(near(v, w) for v, w in zip(a, b, strict=True))
+    # With a start and an order of its own, a model is simply the fit with that seed.
+    assert near(b[1], base(seed=both.weights[1]))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_leave_one_out_never_sees_its_row(name: str) -> None:
+    pool = [50, 3, 17]
+    made = tensors(bank(RECIPES[name], families={"leave_one_out": 3}, pool=pool))
+    for i, row in enumerate(pool):
+        table, outcome = X.copy(), Y.copy()
+        table.iloc[row] = [5.0, -5.0, 4.0, 3.0]
+        outcome.iloc[row] = (outcome.iloc[row] + 1) % 3
+        other = tensors(bank(RECIPES[name], outcome, table, families={"leave_one_out": 3}, pool=pool))
+        assert [same(a, b) for a, b in zip(made, other, strict=True)] == [j == i for j in range(3)]
+        assert not near(base(RECIPES[name]), base(RECIPES[name], outcome, table))
+
+
+def test_leave_one_out_shares_start_and_order_with_the_base() -> None:
+    plan = plan_of("leave_one_out", range(2, 6))
+    assert set(plan.weights) == set(plan.order) == {7}
+    assert (~plan.kept).nonzero().tolist() == [[0, 2], [1, 3], [2, 4], [3, 5]]
+    # A row that weighs nothing at all in the base's loss: with one batch per epoch only the mean's divisor differs.
+    big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01, adam_eps=1e-12)
+    (without,) = tensors(bank(big, families={"leave_one_out": 1}, pool=[4]))
+    table, outcome = X.drop(index="p4"), Y.drop("p4")
+    start = glorot(mlp(D, (6,), 3), 7)
+    assert near(without, base(big, outcome, table))  # all rows in one batch: the order is no matter
+    assert not near(without, list(start.values()))
+
+
+def test_pool() -> None:
+    drawn = bank(families={"leave_one_out": 4})
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(7))[:4].tolist()
+    assert all(
+        near(a, b)
+        for a, b in zip(tensors(drawn), tensors(bank(families={"leave_one_out": 4}, pool=order)), strict=True)
+    )
+    turned = tensors(bank(families={"leave_one_out": 4}, pool=order[::-1]))
+    assert all(near(a, b) for a, b in zip(tensors(drawn), turned[::-1], strict=True))
+    for count in (3, range(2, 3)):
+        with pytest.raises(SettingError, match=r"leave_one_out up to 3 .* there are 2"):
+            bank(families={"leave_one_out": count}, pool=[1, 2])
+    with pytest.raises(SettingError, match=f"there are {N}"):
+        bank(families={"leave_one_out": N + 1})
+    for pool in ([1, 1], [-1], [N]):
+        with pytest.raises(SettingError, match=f"between 0 and {N - 1}"):
+            bank(families={"leave_one_out": 1}, pool=pool)
+
+
+def test_leave_share_out_lacks_a_tenth() -> None:
+    plan = plan_of("leave_share_out", range(5))
+    assert (~plan.kept).sum(1).tolist() == [6] * 5
+    assert len({tuple(row) for row in plan.kept.tolist()}) == 5
+    assert set(plan.weights) == set(plan.order) == {7}
+    gone = int((~plan.kept[0]).nonzero()[0])
+    outcome = Y.copy()
+    outcome.iloc[gone] = (outcome.iloc[gone] + 1) % 3
+    a, b = (tensors(bank(outcome=o, families={"leave_share_out": 5})) for o in (Y, outcome))
+    assert [same(v, w) for v, w in zip(a, b, strict=True)] == (plan.kept[:, gone] == 0).tolist()
+
+
+def test_bootstrap_weights_add_up() -> None:
+    plan = plan_of("bootstrap", range(5))
+    assert plan.emphasis.sum(1).tolist() == [N] * 5
+    assert (plan.emphasis == plan.emphasis.round()).all()
+    assert 0.2 < float((plan.emphasis == 0).float().mean()) < 0.5  # 1/e of the rows are never drawn
+    assert len({tuple(row) for row in plan.emphasis.tolist()}) == 5
+    assert set(plan.weights) == set(plan.order) == {7}
+    # Drawn twice is there twice: one batch that holds every row as often as it was drawn.
+    big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01)
+    for i, one in enumerate(tensors(bank(big, families={"bootstrap": 2}))):
+        rows = np.repeat(np.arange(N), plan.emphasis[i].long().numpy())
+        assert near(one, base(big, Y.iloc[rows], X.iloc[rows]))
+
+
+def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
+    given = Given(RECIPE, torch.tensor(np.tile(Y.to_numpy(), 10)), 3, 7, torch.arange(10 * N))
+    (group,) = family("label_noise")(given, range(6))
+    assert group.plan.labels is not None
+    wrong = group.plan.labels != given.labels
+    assert wrong.sum(1).tolist() == [round(0.02 * 10 * N)] * 6
+    assert set(group.plan.labels.unique().tolist()) == {0, 1, 2}
+    steps = (group.plan.labels - given.labels)[wrong] % 3
+    assert set(steps.tolist()) == {1, 2}
+    assert len({tuple(row) for row in wrong.tolist()}) == 6
+    plan = plan_of("label_noise", range(2))
+    assert set(plan.weights) == set(plan.order) == {7}
+    for i, one in enumerate(tensors(bank(families={"label_noise": 2}))):
+        assert near(one, base(outcome=pd.Series(plan.labels[i].numpy(), index=Y.index)))
+
+
+def test_epochs_last_from_half_to_one_and_a_half_times() -> None:
+    lengths = plan_of("epochs", range(200), Recipe(epochs=100)).epochs
+    assert min(lengths) >= 50
+    assert max(lengths) <= 150
+    assert min(lengths) < 55
+    assert max(lengths) > 145
+    assert 95 < sum(lengths) / 200 < 105
+    plan = plan_of("epochs", range(3))
+    assert len(set(plan.epochs)) > 1
+    for name in ("relu", "norm"):
+        recipe = RECIPES[name]
+        lengths = plan_of("epochs", range(3), recipe).epochs
+        for i, one in enumerate(tensors(bank(recipe, families={"epochs": 3}))):
+            expected = base(Recipe.of(recipe, epochs=lengths[i]))
+            if name == "relu":
+                assert near(one, expected)
+            else:
+                names = bank(recipe, families={"epochs": range(i, i + 1)}).shelves[0].networks.state()
+                order = [list(norm().state_dict()).index(n) for n in names]
+                assert near(one, [expected[j] for j in order])
+
+
+def test_width_of_hidden_layers() -> None:
+    made = bank(families={"width": 8})
+    sizes = [shelf.networks.sizes[1:-1] for shelf in made.shelves if isinstance(shelf.networks, Stack)]
+    assert sizes == [(3, 2), (9, 8), (4, 4), (12, 10)]
+    assert [len(shelf) for shelf in made.shelves] == [2, 2, 2, 2]
+    assert made.families == {"width": 8}
+    wide = bank(Recipe(hidden=(9, 8), epochs=4, batch_size=16, lr=0.01), families={"seed": range(1, 2)})
+    assert near(tensors(wide)[0], tensors(bank(families={"width": range(1, 2)}))[0])
+    own = bank(RECIPES["tanh"], families={"width": 4})
+    assert [shelf.networks.module(0)[0].out_features for shelf in own.shelves] == [2, 8, 4, 10]
+    assert own.scores(X).isfinite().all()
+
+
+@pytest.mark.parametrize("module", [None, mlp(D, (6, 5), 3), mlp(D, (6, 5), 3).double()])
+def test_last_layer_keeps_all_others(module: nn.Module | None) -> None:
+    recipe = RECIPE if module is None else Recipe.of(RECIPE, module=module)
+    made = tensors(bank(recipe, families={"last_layer": 3}))
+    below = base(recipe)
+    for one in made:
+        assert same(one[:-2], below[:-2])
+        assert not near(one[-2:], below[-2:])
+        assert one[0].dtype == below[0].dtype
+    assert not near(made[0], made[1])
+    # The head starts as the recipe draws it: an epoch of tiny steps leaves it there.
+    still = Recipe.of(recipe, epochs=1, lr=1e-12)
+    (one,) = tensors(bank(still, families={"last_layer": range(1, 2)}))
+    head = nn.Sequential(nn.Linear(5, 3, dtype=below[0].dtype))
+    drawn = (glorot if module is None else redrawn)(head, 7 + 2)
+    assert near(one[-2:], list(drawn.values()))
+
+
+def test_families_that_cannot_be() -> None:
+    with pytest.raises(SettingError, match=r"unknown family 'leave_one_ot'; did you mean 'leave_one_out'\?"):
+        bank(families={"leave_one_ot": 2})
+    for none in (0, -2, range(0), range(3, 3), range(-1, 2), range(0, 4, 2)):
+        with pytest.raises(SettingError, match="'seed' needs at least one model"):
+            bank(families={"seed": none})
+    for odd in (2.5, "3", None):
+        with pytest.raises(SettingError, match="'seed' needs a number or a range"):
+            bank(families={"seed": odd})
+    with pytest.raises(SettingError, match="at least one family"):
+        bank(families={})
+    assert len(bank(families={"seed": np.int64(2)})) == 2
+    for recipe in (RECIPES["tanh"], Recipe(hidden=(), epochs=1)):
+        with pytest.raises(SettingError, match=r"'last_layer' needs a network of Linear and ReLU"):
+            bank(recipe, families={"last_layer": 1})
+    with pytest.raises(SettingError, match="all in Linear"):
+        bank(RECIPES["norm"], families={"width": 1})
+    with pytest.raises(ModelError, match="2 classes, but 3 names"):
+        bank(nn.Linear(D, 2), families={"seed": 1})
+    with pytest.raises(SettingError, match="ends in Softmax"):
+        bank(nn.Sequential(nn.Linear(D, 3), nn.Softmax(1)), families={"seed": 1})
+
+
+# ---- the bank
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_scores_are_those_of_each_model(name: str) -> None:
+    families = {"seed": 3, "leave_one_out": 2} | ({"width": 4} if name == "relu" else {})
+    made = bank(RECIPES[name], families=families)
+    scores = made.scores(X)
+    assert scores.shape == (len(made), N, 3)
+    assert torch.equal(made.scores(SCHEMA.encode(X)), scores)
+    for n in (1, 5, 8, 9, 33):
+        assert torch.equal(made.scores(X[:n]), scores[:, :n])
+    assert made.scores(X[:0]).shape == (len(made), 0, 3)
+    for i in range(len(made)):
+        model = made.model(i)
+        with model.borrowed():
+            assert torch.allclose(model.judge(X), scores[i], atol=1e-5)
+        assert model.classes == made.classes == (0, 1, 2)
+    assert (made.predict(X) == scores.argmax(2).numpy()).all()
+    with made.model(-1).borrowed():
+        assert torch.allclose(made.model(-1).judge(X), scores[-1], atol=1e-5)
+    for i in (len(made), -len(made) - 1):
+        with pytest.raises(SettingError, match=f"no model {i}"):
+            made.model(i)
+
+
+def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bank(families={"seed": 3})
+    whole = made.scores(X)
+    monkeypatch.setattr("holdfast.retraining.bank.CELLS", 1)
+    assert torch.equal(made.scores(X), whole)
+
+
+def test_one_logit_and_class_names() -> None:
+    outcome = pd.Series(np.where(X.a > 0, "yes", "no"), index=X.index)
+    module = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 1))
+    made = bank(Recipe(module=module, epochs=30, lr=0.05), outcome, families={"seed": 2}, classes=None)
+    assert made.classes == ("no", "yes")
+    assert made.scores(X).shape == (2, N, 2)
+    assert (made.scores(X)[..., 0] == 0).all()
+    assert (made.predict(X) == outcome.to_numpy()).mean() > 0.9
+
+
+def test_join_rename_and_repr() -> None:
+    a, b = bank(families={"seed": 2}), bank(families={"bootstrap": 1, "epochs": 1})
+    both = a.join(b, b.renamed("again"))
+    assert both.families == {"seed": 2, "bootstrap": 1, "epochs": 1, "again": 2}
+    assert len(both) == 6
+    assert torch.equal(both.scores(X), torch.cat([a.scores(X), b.scores(X), b.scores(X)]))
+    assert repr(both) == "ModelBank(6 models; seed: 2, bootstrap: 1, epochs: 1, again: 2)"
+    assert b.families == {"bootstrap": 1, "epochs": 1}
+    assert a.join().fingerprint() == a.fingerprint()
+    two = bank(outcome=Y.clip(0, 1), families={"seed": 1}, classes=[0, 1])
+    with pytest.raises(ModelError, match=r"classes \[0, 1, 2\], not \[0, 1\]"):
+        a.join(two)
+    other = ModelBank.retrain(RECIPE, X, Y, hf.Schema.infer(X, scaling="none"), families={"seed": 1})
+    with pytest.raises(SchemaError, match="another schema"):
+        a.join(other)
+
+
+def test_from_tables() -> None:
+    tables = {"2020": (X[:40], Y[:40]), 2021: (X[20:], Y[20:])}
+    made = ModelBank.from_tables(RECIPE, tables, SCHEMA, models=2, seed=7)
+    assert made.families == {"2020": 2, "2021": 2}
+    assert made.classes == (0, 1, 2)
+    first = ModelBank.retrain(RECIPE, X[:40], Y[:40], SCHEMA, families={"seed": 2}, classes=[0, 1, 2], seed=7)
+    assert torch.equal(made.scores(X)[:2], first.scores(X))
+    # A class that one table lacks is still a class.
+    rare = {"a": (X[Y < 2], Y[Y < 2]), "b": (X, Y)}
+    assert ModelBank.from_tables(RECIPE, rare, SCHEMA).scores(X).shape == (2, N, 3)
+    with pytest.raises(SettingError, match="at least one table"):
+        ModelBank.from_tables(RECIPE, {}, SCHEMA)
+
+
+def test_fingerprint_knows_every_weight() -> None:
+    made = bank(RECIPES["norm"], families={"seed": 2})
+    first = made.fingerprint()
+    assert bank(RECIPES["norm"], families={"seed": 2}).fingerprint() == first
+    seen = {first}
+    for value in made.shelves[0].networks.state().values():
+        for i in range(2):
+            kept = value[i].clone()
+            value[i].view(-1)[-1:] += 1
+            seen.add(made.fingerprint())
+            value[i].copy_(kept)
+    assert len(seen) == 1 + 2 * len(made.shelves[0].networks.state())
+    assert made.fingerprint() == first
+    assert made.renamed("x").fingerprint() != first
+
+
+def test_members_find_models_that_two_banks_share(tmp_path: Path) -> None:
+    a = bank(families={"seed": 4, "leave_one_out": 2}, pool=[3, 4])
+    assert len(a.members()) == 6
+    shared = a.members() & bank(families={"leave_one_out": 3}, pool=[9, 4, 8]).renamed("other").members()
+    assert len(shared) == 1  # the model that lacks row 4, whatever its number and the name of its family
+    assert a.members().isdisjoint(bank(families={"seed": range(4, 9)}).members())
+    assert len(a.members() & bank(families={"seed": range(3, 9)}).members()) == 1
+    for other in (
+        bank(outcome=(Y + 1) % 3, families={"seed": 4}),
+        bank(table=X + 1e-3, families={"seed": 4}),
+        bank(Recipe.of(RECIPE, lr=0.02), families={"seed": 4}),
+        bank(Recipe.of(RECIPE, epochs=5), families={"seed": 4}),
+        bank(Recipe.of(RECIPE, hidden=(6, 4)), families={"seed": 4}),
+    ):
+        assert a.members().isdisjoint(other.members())
+    # The seeds of a head agree here, the layers below do not.
+    heads = [bank(families={"last_layer": range(i, i + 1)}, seed=s) for i, s in ((1, 7), (0, 8))]
+    assert heads[0].members().isdisjoint(heads[1].members())
+    a.save(tmp_path / "a.safetensors")
+    assert ModelBank.load(tmp_path / "a.safetensors").members() == a.members()
+    # Models that nobody saw being made are told by their weights.
+    bare = [Shelf("bare", shelf.networks) for shelf in a.shelves]
+    assert len(ModelBank(tuple(bare), SCHEMA, (0, 1, 2), RECIPE, 7).members()) == 6
+
+
+def test_callers_state_is_untouched() -> None:
+    for name in ("relu", "tanh", "norm"):
+        module = RECIPES[name].module
+        before = copy.deepcopy(module)
+        if module is not None:
+            module.train()
+        state, legacy, threads = torch.get_rng_state(), np.random.get_state(), torch.get_num_threads()
+        table, outcome = X.copy(), Y.copy()
+        made = bank(RECIPES[name], families={"seed": 2, "label_noise": 1, "bootstrap": 1})
+        made.scores(X)
+        made.model(0)
+        assert torch.equal(state, torch.get_rng_state())
+        assert all(np.array_equal(a, b) for a, b in zip(legacy, np.random.get_state(), strict=True))
+        assert torch.get_num_threads() == threads
+        pd.testing.assert_frame_equal(X, table)
+        pd.testing.assert_series_equal(Y, outcome)
+        if module is not None and before is not None:
+            assert all(m.training for m in module.modules())
+            assert same(list(module.state_dict().values()), list(before.state_dict().values()))
+
+
+# ---- files
+
+
+@pytest.mark.parametrize(
+    "recipe", [*RECIPES.values(), Recipe(module=norm().double(), epochs=1, batch_size=16), Recipe(hidden=(), epochs=1)]
+)
+def test_files_round_trip(recipe: Recipe, tmp_path: Path) -> None:
+    made = bank(recipe, families={"seed": 2, "epochs": 1}).join(bank(recipe, families={"bootstrap": 2}))
+    made.save(tmp_path / "b.safetensors")
+    state = torch.get_rng_state()
+    back = ModelBank.load(tmp_path / "b.safetensors")
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(same(a, b) for a, b in zip(tensors(made), tensors(back), strict=True))
+    assert [v.dtype for v in tensors(back)[0]] == [v.dtype for v in tensors(made)[0]]
+    assert torch.equal(made.scores(X), back.scores(X))
+    assert back.fingerprint() == made.fingerprint()
+    assert back.members() == made.members()
+    assert (back.families, back.classes, back.seed) == (made.families, made.classes, made.seed)
+    assert back.schema.fingerprint == made.schema.fingerprint
+    assert back.recipe.to_dict() == made.recipe.to_dict()
+    more = bank(back.recipe, families={"seed": 2})
+    assert torch.allclose(more.scores(X), made.scores(X)[:2], atol=1e-5)
+
+
+def test_class_names_survive_a_file(tmp_path: Path) -> None:
+    for outcome in (Y > 0, Y.clip(0, 1).astype("int8"), Y.map({0: "a", 1: "b", 2: "c"})):
+        made = bank(outcome=outcome, families={"seed": 1}, classes=None)
+        made.save(tmp_path / "b.safetensors")
+        back = ModelBank.load(tmp_path / "b.safetensors").classes
+        assert back == made.classes
+        assert [type(c) for c in back] == [type(c) for c in made.classes]
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("bomb_went_off"),))
+
+
+def test_files_that_are_no_bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, bad = tmp_path / "b.safetensors", tmp_path / "bad.safetensors"
+    bank(families={"seed": 2}).save(path)
+    whole = path.read_bytes()
+    size = 8 + int.from_bytes(whole[:8], "little")
+    for part in (b"", whole[:4], whole[:100], whole[: size - 1], whole[:size], whole[:-1], whole[: len(whole) // 2]):
+        bad.write_bytes(part)
+        with pytest.raises(FileError, match="no readable bank"):
+            ModelBank.load(bad)
+    bad.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(FileError):
+        ModelBank.load(bad)
+    torch.save(Bomb(), bad)
+    with pytest.raises(FileError):
+        ModelBank.load(bad)
+    assert not Path("bomb_went_off").exists()
+    with pytest.raises(FileError, match="no bank at"):
+        ModelBank.load(tmp_path / "none")
+    with pytest.raises(FileError):
+        ModelBank.load(tmp_path)
+    RECIPE.fit(X, Y, SCHEMA).save(bad)
+    with pytest.raises(FileError, match="holdfast_bank"):
+        ModelBank.load(bad)
+    with pytest.raises(FileError, match="cannot write"):
+        bank(families={"seed": 1}).save(tmp_path / "no" / "b.safetensors")
+
+
+def test_files_that_contradict_themselves(tmp_path: Path) -> None:
+    from safetensors import safe_open
+
+    path, bad = tmp_path / "b.safetensors", tmp_path / "bad.safetensors"
+    bank(families={"seed": 2}).save(path)
+    with safe_open(path, framework="pt") as file:
+        content = json.loads(file.metadata()["holdfast_bank"])
+        kept = {name: file.get_tensor(name) for name in list(file.keys())}
+
+    def written(change: Any, given: dict[str, Tensor] = kept) -> Path:
+        text = copy.deepcopy(content)
+        change(text)
+        save_file(given, bad, metadata={"holdfast_bank": json.dumps(text)})
+        return bad
+
+    assert len(ModelBank.load(written(lambda c: None))) == 2
+    for change in (
+        lambda c: c.pop("schema"),
+        lambda c: c.update(classes=["a", "b"]),
+        lambda c: c.update(classes=3),
+        lambda c: c.update(seed="x"),
+        lambda c: c.update(shelves=[]),
+        lambda c: c["shelves"][0].update(models=3),
+        lambda c: c["shelves"][0].update(models=0),
+        lambda c: c["shelves"][0].update(origins=["only one"]),
+        lambda c: c["shelves"][0].update(architecture=[{"layer": "Exec"}]),
+        lambda c: c["shelves"][0]["architecture"][0].update(out_features=10**12),
+        lambda c: c.update(recipe={"estimator": "os.system"}),
+        lambda c: c.update(recipe={"strange": 1}),
+        lambda c: c["shelves"].append(c["shelves"][0]),
+    ):
+        with pytest.raises(FileError, match="no readable bank"):
+            ModelBank.load(written(change))
+    for name in kept:
+        with pytest.raises(FileError, match="does not fit its architecture"):
+            ModelBank.load(written(lambda c: None, {k: v for k, v in kept.items() if k != name}))
+    mixed = kept | {"0/0.weight": kept["0/0.weight"].double()}
+    with pytest.raises(FileError, match="mixes kinds of numbers"):
+        ModelBank.load(written(lambda c: None, mixed))
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Linear(D, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sin(self.a(x))
+
+    with pytest.raises(ModelError, match="cannot write down a Odd layer"):
+        bank(Recipe(module=Odd(), epochs=1), families={"seed": 1}).save(tmp_path / "b")
+    with pytest.raises(ModelError, match="a bank of estimators cannot be saved"):
+        bank(LogisticRegression(), families={"seed": 1}).save(tmp_path / "b")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- estimators
+
+
+@pytest.mark.parametrize("inputs", ["frame", "encoded"])
+def test_estimators(inputs: Any) -> None:
+    original = Pipeline([("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=4))])
+    families = {name: 2 for name in FOR_ESTIMATORS}
+    state, legacy = torch.get_rng_state(), np.random.get_state()
+    made = bank(Recipe(estimator=original, inputs=inputs), families=families)
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(np.array_equal(a, b) for a, b in zip(legacy, np.random.get_state(), strict=True))
+    assert not hasattr(original["forest"], "classes_")
+    assert original["forest"].random_state is None
+    assert made.families == families
+    scores = made.scores(X)
+    assert scores.shape == (10, N, 3)
+    for i in range(10):
+        assert torch.equal(made.model(i).judge(X), scores[i])
+    seeds = [made.model(i).wrapped["forest"].random_state for i in range(10)]
+    assert seeds == [8, 9] + [7] * 8
+    assert len(made.members()) == 10
+    ranged = bank(Recipe(estimator=original, inputs=inputs), families={"bootstrap": range(1, 2)})
+    assert torch.equal(ranged.scores(X)[0], scores[made.family.tolist().index("bootstrap") + 1])
+    assert ranged.members() < made.members()
+
+
+def test_estimators_get_the_rows_of_their_family() -> None:
+    nearest = KNeighborsClassifier(1)
+    rows = plan_of("bootstrap", range(1)).emphasis[0].long().numpy()
+    gone = (~plan_of("leave_share_out", range(1)).kept[0]).nonzero().flatten().tolist()
+    labels = plan_of("label_noise", range(1)).labels[0].numpy()
+    pool = list(range(N))
+    made = bank(
+        nearest, families=dict.fromkeys(("leave_one_out", "leave_share_out", "bootstrap", "label_noise"), 1), pool=pool
+    )
+    fits = [made.model(i).wrapped for i in range(4)]
+    values = X.to_numpy()
+    assert np.array_equal(fits[0]._fit_X, values[1:])
+    assert np.array_equal(fits[1]._fit_X, np.delete(values, gone, 0))
+    assert np.array_equal(fits[2]._fit_X, np.repeat(values, rows, 0))
+    assert np.array_equal(fits[3].classes_[fits[3]._y], labels)
+
+
+def test_workers_make_no_difference() -> None:
+    forest = RandomForestClassifier(n_estimators=3)
+    one, two = (bank(forest, families={"seed": 2, "leave_one_out": 2}, workers=w) for w in (1, 2))
+    assert torch.equal(one.scores(X), two.scores(X))
+    assert one.fingerprint() == two.fingerprint()
+    with pytest.raises(SettingError, match="workers must be at least 1, got 0"):
+        bank(forest, families={"seed": 1}, workers=0)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_ESTIMATORS])
+def test_families_that_need_a_network(name: str) -> None:
+    with pytest.raises(SettingError, match=f"family '{name}' needs a network; for estimators there are 'seed'"):
+        bank(LogisticRegression(), families={name: 1})
+
+
+def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
+    table = mixed_table(60)
+    schema = mixed_schema(table)
+    outcome = pd.Series(np.where(table.income > 3000, "good", "bad"), index=table.index)
+    nets = ModelBank.retrain(RECIPE, table, outcome, schema, families={"seed": 2})
+    trees = ModelBank.retrain(
+        Recipe(estimator=RandomForestClassifier(3), inputs="encoded"), table, outcome, schema, families={"seed": 2}
+    )
+    both = nets.join(trees)
+    scores = both.scores(table)
+    assert scores.shape == (4, 60, 2)
+    for i in range(4):
+        with both.model(i).borrowed():
+            assert torch.allclose(both.model(i).judge(table).double(), scores[i].double(), atol=1e-5)
+    assert torch.equal(scores[2:], trees.scores(table))
+    for shelf, part in zip(both.shelves, scores.split(2), strict=True):  # rows in either precision
+        for dtype in (torch.float32, torch.float64):
+            assert torch.allclose(shelf.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
+    assert set(both.predict(table).flatten()) <= {"good", "bad"}
+    with pytest.raises(ModelError, match="cannot be saved"):
+        both.save("nowhere")
