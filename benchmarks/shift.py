@@ -25,7 +25,7 @@ from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from holdfast.schema.encoding import Layout
 from holdfast.target import Target
 
@@ -146,7 +146,7 @@ def epochs(layout: Layout, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict[s
 
 def asked(model: hf.Model, x: Tensor) -> Query:
     goal = Target.of(None).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
@@ -180,7 +180,7 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     with model.borrowed():
         query = asked(model, x[:64])
         shares = lime.shares_of(x, model.schema.layout(model.dtype))
-        draw = lime.Neighbors.of(query.reach.layout, shares, 0.1)
+        draw = lime.Neighbors.of(query.feasible.layout, shares, 0.1)
         room = torch.empty(8, 5000, x.shape[1])
         draw.draw(query[torch.arange(8)], room)
         portions = room.flatten(0, 1).split(lime.rows_at_once(x.shape[1]))

@@ -22,7 +22,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
@@ -98,7 +98,7 @@ class Explainer(Settings, ABC):
         Returns:
             n rows (n x k for methods with k answers), each with its status and, if not found, the reason.
         """
-        clock = Clock(time_budget, Progress(progress, type(self).__name__))
+        clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         self.check_call(model)
         _check_limits(seed, batch_size, time_budget)
         before = _as_frame(model, X)
@@ -161,7 +161,7 @@ class Explainer(Settings, ABC):
             )
 
     def _search(
-        self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: Clock
+        self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: TimeBudget
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
         have no answer."""
@@ -185,7 +185,7 @@ class Explainer(Settings, ABC):
         return found, late, none
 
     def _reasons(
-        self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, none: Any, clock: Clock
+        self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, none: Any, clock: TimeBudget
     ) -> list[str]:
         out = np.full(len(status), "", dtype=object)
         out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"

@@ -20,7 +20,7 @@ SLACK = 1e-5
 
 
 @dataclass
-class Clock:
+class TimeBudget:
     """The time a call may take, and the bar that shows how far it is."""
 
     budget: float | None
@@ -49,9 +49,9 @@ class Query:
     model: Model
     x: Tensor  # (n, d)
     goal: Goal
-    reach: Reach
-    random: RowRandom
-    clock: Clock
+    feasible: Reach
+    rng: RowRandom
+    budget: TimeBudget
     hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all
 
     def __len__(self) -> int:
@@ -59,10 +59,10 @@ class Query:
 
     def __getitem__(self, rows: Tensor) -> "Query":
         """The questions of some of the people: how finished rows leave the working batch."""
-        return Query(self.model, self.x[rows], self.goal[rows], self.reach[rows], self.random[rows], self.clock)
+        return Query(self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget)
 
     def steps(self, count: int) -> Iterator[int]:
-        return self.clock.steps(count)
+        return self.budget.steps(count)
 
     @property
     def level(self) -> float:

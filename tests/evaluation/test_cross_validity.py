@@ -34,7 +34,7 @@ class Flip(hf.Explainer):
     def search(self, query: hf.Query) -> Tensor:
         z = query.x.clone()
         z[:, self.feature] = 1 - z[:, self.feature]
-        return query.reach.project(z)
+        return query.feasible.project(z)
 
 
 def reads(feature: int, sign: float = 1.0) -> nn.Module:

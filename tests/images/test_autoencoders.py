@@ -31,11 +31,11 @@ from holdfast.images.autoencoders import (
     divergence,
 )
 from holdfast.images.classifier import SpectralResNet
-from holdfast.images.explainer import ImageQuery
+from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.model import MARK, ImageModel
 from holdfast.images.prototype import VLK, Hinge, prototypes, pull_of, shrunk
 from holdfast.images.revise import REVISE, Look, Slots, correction
-from holdfast.problem import Clock
+from holdfast.problem import TimeBudget
 from holdfast.target import Goal
 from support.tables import seeded
 
@@ -79,10 +79,10 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def query_of(net: ImageModel, x: Tensor, wanted: Tensor, *, free: Tensor | None = None, chunk: int = 8) -> ImageQuery:
+def query_of(net: ImageModel, x: Tensor, wanted: Tensor, *, free: Tensor | None = None, chunk: int = 8) -> ImageSearchProblem:
     goal = Goal(wanted, 1.0, 0.0, False, len(net.classes))
     free = torch.ones_like(x, dtype=torch.bool) if free is None else free
-    return ImageQuery(net, x, goal, free, RowRandom.of(0, x), Clock(None, Progress(False, "")), chunk)
+    return ImageSearchProblem(net, x, goal, free, RowRandom.of(0, x), TimeBudget(None, Progress(False, "")), chunk)
 
 
 def params(net: nn.Module) -> int:

@@ -11,11 +11,11 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.images.deduce import DeDUCE
-from holdfast.images.explainer import ImageQuery
+from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.greedy import GreedyPixels, Slots
 from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel
-from holdfast.problem import Clock
+from holdfast.problem import TimeBudget
 from holdfast.target import Goal, Status
 from support.images import Scripted, cnn, digits, linear
 
@@ -400,7 +400,7 @@ def test_locked_pixels_keep_every_bit() -> None:
 
 
 @dataclass
-class Rope(Clock):
+class Rope(TimeBudget):
     """A clock that runs out after some looks at it."""
 
     looks: int = 0
@@ -421,7 +421,7 @@ def test_time_that_runs_out() -> None:
     goal = Goal(torch.tensor(target), 1.0, 0.0, True, 10)
     clock = Rope(1.0, Progress(False, ""), looks=2)
     free = torch.ones_like(x, dtype=torch.bool)
-    query = ImageQuery(model, x, goal, free, RowRandom.of(0, x), clock, 3)
+    query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), clock, 3)
     with model.borrowed():
         found = JSMA(shortcut=False).search(query)
     two = JSMA(shortcut=False, max_iter=2).explain(model, x[:3], target[:3])
@@ -437,7 +437,7 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
     free = torch.ones_like(x, dtype=torch.bool)
     free[0] = False  # stuck at once
     goal = Goal(torch.tensor(target), 1.0, 0.0, True, 10)
-    query = ImageQuery(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
+    query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
     with model.borrowed():
         found = JSMA().search(query)
     assert found.late is not None

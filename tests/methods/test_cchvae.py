@@ -53,7 +53,7 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
         start = net.encode(asked)
         first = torch.full((len(asked),), math.inf)
         for ring in range(12):
-            moves = e._moves(query.random, ring, start)
+            moves = e._moves(query.rng, ring, start)
             length = row_norm(moves, p)
             assert (length >= 0.3 * ring - 1e-5).all()
             assert (length <= 0.3 * (ring + 1) + 1e-5).all()

@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.methods._energy import decay
 from holdfast.methods.eccco import EnergyWalk, set_size
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
@@ -28,7 +28,7 @@ def points(n: int, d: int = D, seed: int = 0) -> Tensor:
 def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
     """The query that `explain` would make, to follow a search step by step."""
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def linear(k: int, seed: int = 0) -> nn.Sequential:
@@ -288,8 +288,8 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
             query = asked(model, x, target)
             walk = EnergyWalk(hf.ECCCo(lr=1.0, tau=0.99), query)
             for t in range(50):
-                walk.step(query, walk.row(query.reach), t)
-                z = walk.row(query.reach)
+                walk.step(query, walk.row(query.feasible), t)
+                z = walk.row(query.feasible)
                 assert torch.equal(z[:, 0], x[:, 0])
                 assert (z[:, 1] >= x[:, 1]).all()
                 assert (z[:, 2] <= x[:, 2]).all()
@@ -306,8 +306,8 @@ def test_categories_are_whole_at_every_step() -> None:
         query = asked(model, x, 1)
         walk = EnergyWalk(hf.ECCCo(lr=0.5), query)
         for t in range(10):
-            p = walk.row(query.reach)
-            for a, b in query.reach.layout.spans:
+            p = walk.row(query.feasible)
+            for a, b in query.feasible.layout.spans:
                 assert (p[:, a:b].sum(1) == 1).all()
                 assert ((p[:, a:b] == 0) | (p[:, a:b] == 1)).all()
             walk.step(query, p, t)

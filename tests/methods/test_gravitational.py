@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.gravitational import GravityWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 4
@@ -40,7 +40,7 @@ def first_column() -> hf.Model:
 
 def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- Gravitational

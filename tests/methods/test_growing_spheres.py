@@ -16,7 +16,7 @@ from holdfast.methods import growing_spheres as spheres
 from holdfast.methods._candidate_projection import Space
 from holdfast.methods._candidates import Crowd, Memory, column_sum
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
@@ -25,7 +25,7 @@ TABLE = mixed_table(60, seed=3)
 
 def query_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> Query:
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 def points(n: int, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:

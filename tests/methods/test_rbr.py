@@ -222,7 +222,7 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
             edge = e._boundary(query)
             far.append((edge - x).abs().sum(1))
             if not relaxed:
-                assert torch.equal(query.reach.project(edge), edge)
+                assert torch.equal(query.feasible.project(edge), edge)
     assert found[0] >= found[1]
     assert far[1].mean() < far[0].mean()
 

@@ -13,7 +13,7 @@ from holdfast._core.rows import row_norm
 from holdfast.methods._autoencoder import Autoencoder, autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from support.tables import Latent, mixed_schema, mixed_table, points, seeded
 
 D = 5
@@ -55,12 +55,12 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     how = hf.Descent(norm=norm, lam=0.3, optimizer="sgd", lr=1.0, steps=3)
     with model.borrowed():
         goal = hf.Target(1).bind(model, model(x))
-        query = Query(model, x, goal, schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+        query = Query(model, x, goal, schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
         walk = LatentWalk(how, query, net)
         start = walk.z.clone()
         p, u = walk.advance(query, 0)
         assert torch.equal(u.squeeze(1) < 0, query.met(p))
-        assert torch.allclose(p, query.reach.project(net.decode(start, x)))
+        assert torch.allclose(p, query.feasible.project(net.decode(start, x)))
         leaf = start.clone().requires_grad_()
         with torch.enable_grad():
             y = net.decode(leaf, x)

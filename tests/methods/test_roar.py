@@ -18,7 +18,7 @@ from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
 from holdfast.methods.roar import worst_shift
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from holdfast.target import Target
 from support.tables import N, mixed_table, seeded
 
@@ -47,7 +47,7 @@ def refused(n: int = 40) -> Tensor:
 def ask(model: hf.Model, x: Tensor, target: object = 1) -> Query:
     with model.borrowed():
         goal = Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the inner maximum
@@ -197,7 +197,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     with model.borrowed():
         plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
         z = torch.empty(N, samples, d).double()
-        r2 = Neighbors.of(query.reach.layout, shares, 0.1).draw(query, z)
+        r2 = Neighbors.of(query.feasible.layout, shares, 0.1).draw(query, z)
         logit = model(z.flatten(0, 1))[:, 1].clamp(-math.log(999999), math.log(999999)).reshape(N, samples)
     assert torch.allclose(r2, (z - query.x[:, None]).square().sum(2))
     k = torch.sqrt(torch.exp(-r2 / (0.75 * math.sqrt(d)) ** 2))

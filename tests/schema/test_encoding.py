@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.methods.descent import SoftWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 from holdfast.schema.encoding import Layout
 from holdfast.target import Target
 from support.tables import mixed_schema, mixed_table, seeded
@@ -39,7 +39,7 @@ def question(model: hf.Model, frame: pd.DataFrame) -> Query:
     with model.borrowed():
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.judge(frame, x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the map
@@ -110,14 +110,14 @@ def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> 
     module = seeded(mlp(schema.width, (8,), 1)).double()
     model = hf.Model.of(module, schema, classes=["no", "yes"])
     query = question(model, TABLE.head(20))
-    at = query.reach.layout
+    at = query.feasible.layout
     with model.borrowed():
         walk = SoftWalk(hf.Descent.vanilla(), query, 0.5)
         walk.level = 0.0  # without the little to spare
         walk.z = walk.z + 0.3 * torch.randn(walk.z.shape, generator=torch.Generator().manual_seed(3)).double()
         mine = walk.slope(query)
     z = walk.z.clone().requires_grad_()
-    logits = torch.where(at.one_hot & (query.reach.hi <= 0), -math.inf, z)
+    logits = torch.where(at.one_hot & (query.feasible.hi <= 0), -math.inf, z)
     parts = list(z.unbind(1))
     for columns in groups(at):
         soft = torch.softmax(logits[:, columns], 1)

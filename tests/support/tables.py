@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.nn.architecture import mlp
-from holdfast.problem import Clock, Query
+from holdfast.problem import TimeBudget, Query
 
 N = 7
 
@@ -67,7 +67,7 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
 def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> Query:
     """What a search is asked, for encoded rows."""
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), Clock(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 @dataclass(frozen=True)

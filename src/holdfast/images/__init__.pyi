@@ -9,7 +9,7 @@ from holdfast.images.classifier import SpectralResNet as SpectralResNet
 from holdfast.images.deduce import DeDUCE as DeDUCE
 from holdfast.images.ensemble import Ensemble as Ensemble
 from holdfast.images.explainer import ImageExplainer as ImageExplainer
-from holdfast.images.explainer import ImageQuery as ImageQuery
+from holdfast.images.explainer import ImageSearchProblem as ImageSearchProblem
 from holdfast.images.greedy import GreedyPixels as GreedyPixels
 from holdfast.images.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
 from holdfast.images.jsma import JSMA as JSMA

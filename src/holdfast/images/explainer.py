@@ -26,12 +26,12 @@ from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError
 from holdfast.images.model import ImageModel, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import Clock, need
+from holdfast.problem import TimeBudget, need
 from holdfast.target import Goal, Status, Target
 
 
 @dataclass(frozen=True)
-class ImageQuery:
+class ImageSearchProblem:
     """The questions of n pairs of an image and a wanted class to one model."""
 
     model: ImageModel
@@ -39,15 +39,15 @@ class ImageQuery:
     goal: Goal
     free: Tensor  # (n, c, h, w) which values may change
     random: RowRandom
-    clock: Clock
+    clock: TimeBudget
     chunk: int  # how many pairs may be worked on at once
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: Tensor) -> "ImageQuery":
+    def __getitem__(self, rows: Tensor) -> "ImageSearchProblem":
         parts = self.x[rows], self.goal[rows], self.free[rows], self.random[rows]
-        return ImageQuery(self.model, *parts, self.clock, self.chunk)
+        return ImageSearchProblem(self.model, *parts, self.clock, self.chunk)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ImageExplainer(Settings, ABC):
     confidence: float | None = None  # how likely the wanted class must become; None: likelier than any other
 
     @abstractmethod
-    def search(self, query: ImageQuery) -> Found:
+    def search(self, query: ImageSearchProblem) -> Found:
         """Images with the wanted class, where some were found; only values that are free may differ."""
 
     def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
@@ -121,7 +121,7 @@ class ImageExplainer(Settings, ABC):
         """
         net = ImageModel.of(model)
         self._check_call(net, seed, chunk, time_budget)
-        clock = Clock(time_budget, Progress(progress, type(self).__name__))
+        clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         asked = as_images(images, net.size)
         with net.borrowed(), limited_threads(threads), clock.bar:
             now = net.scores(asked)
@@ -132,7 +132,7 @@ class ImageExplainer(Settings, ABC):
             done = goal.met(now)
             rows = (~done).nonzero().squeeze(1)
             clock.bar.total(max(1, len(rows)))
-            query = ImageQuery(net, x, goal, free, RowRandom.of(seed, x), clock, chunk)
+            query = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, chunk)
             x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
             late = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):
@@ -187,7 +187,7 @@ class ImageExplainer(Settings, ABC):
         p = wish.probability or 0.5
         return Goal(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
 
-    def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: Clock) -> list[str]:
+    def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: TimeBudget) -> list[str]:
         def why(code: int, p: float, open_still: bool) -> str:
             if code == Status.FOUND:
                 return ""

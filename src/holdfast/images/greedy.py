@@ -27,7 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.problem import need
 from holdfast.target import Goal
@@ -50,7 +50,7 @@ class Slots:
     count: Tensor  # (s,) k
 
     @classmethod
-    def of(cls, query: ImageQuery, pair: Tensor, momentum: bool) -> "Slots":
+    def of(cls, query: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
         x = query.x[pair].flatten(1)
         steps, locked = torch.zeros_like(x, dtype=torch.int32), torch.zeros_like(x, dtype=torch.bool)
         memory, count = torch.zeros_like(x) if momentum else None, torch.zeros(len(pair), dtype=torch.int64)
@@ -125,7 +125,7 @@ class GreedyPixels(ImageExplainer):
             f"momentum_applies_to must be one of {modes}, got {self.momentum_applies_to!r}",
         )
 
-    def search(self, query: ImageQuery) -> Found:
+    def search(self, query: ImageSearchProblem) -> Found:
         n, shape = len(query), query.x.shape[1:]
         out, iterations, passes = query.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
         waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)

@@ -37,7 +37,7 @@ from torch.nn import functional as F
 from holdfast._core.rows import chunks, per_row
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
-from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
 from holdfast.problem import need
 
@@ -100,7 +100,7 @@ class VLK(ImageExplainer):
         ours, theirs = words(model.size), words(self.autoencoder_.size)
         need(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
 
-    def search(self, query: ImageQuery) -> Found:
+    def search(self, query: ImageSearchProblem) -> Found:
         n, passes = len(query), 0
         x, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
         for rows in chunks(torch.arange(n), query.chunk):
@@ -110,7 +110,7 @@ class VLK(ImageExplainer):
             x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
         return Found(x, iterations, passes)
 
-    def _walk(self, query: ImageQuery) -> Found:
+    def _walk(self, query: ImageSearchProblem) -> Found:
         """All rounds for some pairs at once."""
         x, n, step = query.x, len(query), 0
         hinge, best, draw = Hinge(query, self.kappa), Best(query, self.beta), self._draw(query)
@@ -137,7 +137,7 @@ class VLK(ImageExplainer):
             c = torch.where(high < math.inf, (low + high) / 2, c * 10)
         return best.found(old, step, hinge.passes)
 
-    def _draw(self, query: ImageQuery) -> "Draw | None":
+    def _draw(self, query: ImageSearchProblem) -> "Draw | None":
         """The pull of autoencoder and prototype, if they have a weight."""
         if not (self.gamma or self.theta):
             return None
@@ -198,7 +198,7 @@ def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k:
 class Hinge:
     """c max(0, p_l - max_{i != l} p_i + kappa) for pairs whose images are of class l, and its gradient."""
 
-    def __init__(self, query: ImageQuery, kappa: float) -> None:
+    def __init__(self, query: ImageSearchProblem, kappa: float) -> None:
         self.model, self.kappa, self.passes = query.model, kappa, len(query)
         self.own = query.model(query.x).argmax(1)
         # An image that has the wanted class already, only not with the confidence asked for, must not leave it.
@@ -236,7 +236,7 @@ class Hinge:
 class Best:
     """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
 
-    def __init__(self, query: ImageQuery, beta: float) -> None:
+    def __init__(self, query: ImageSearchProblem, beta: float) -> None:
         self.query, self.beta, self.passes, n = query, beta, 0, len(query)
         self.x, self.at = query.x.clone(), torch.zeros(n, dtype=torch.int64)
         self.price, self.hit = query.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
-from holdfast.images.explainer import Found, ImageExplainer, ImageQuery
+from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
 from holdfast.problem import need
 
@@ -74,7 +74,7 @@ class REVISE(ImageExplainer):
         ours, theirs = words(model.size), words(self.vae_.size)
         need(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
 
-    def search(self, query: ImageQuery) -> Found:
+    def search(self, query: ImageSearchProblem) -> Found:
         n, net, passes = len(query), self.vae_.fitted(), 0
         out, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
         waiting, locks = torch.arange(n), not bool(query.free.all())
@@ -136,13 +136,13 @@ class Slots:
     since: Tensor  # (s,) steps since then
 
     @classmethod
-    def of(cls, query: ImageQuery, pair: Tensor, net: Codec) -> "Slots":
+    def of(cls, query: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
         x = query.x[pair]
         z, none = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
         return cls(pair, z, x, query.free[pair], query.goal.label[pair], none, torch.zeros_like(z),
                    torch.zeros_like(z), x.new_full((len(pair),), torch.inf), none)  # fmt: skip
 
-    def refilled(self, done: Tensor, query: ImageQuery, waiting: Tensor, net: Codec) -> tuple["Slots", Tensor]:
+    def refilled(self, done: Tensor, query: ImageSearchProblem, waiting: Tensor, net: Codec) -> tuple["Slots", Tensor]:
         """The slots with others in place of finished pairs, fewer of them if nobody waits; and who still does."""
         if not len(done):
             return self, waiting

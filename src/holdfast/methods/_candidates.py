@@ -64,7 +64,7 @@ class Crowd:
         self.memory = Memory(query.x)
         self.up = (query.goal.label[:, None] == 1) == (query.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
         self.ways = {v for v in (False, True) if bool((self.up == v).any())}
-        self.space = Space(query.reach)
+        self.space = Space(query.feasible)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -75,7 +75,7 @@ class Crowd:
             return self
         part = copy(self)
         part.query, part.up = self.query[rows], self.up[rows]
-        part.space = self.space.only(part.query.reach, rows)
+        part.space = self.space.only(part.query.feasible, rows)
         return part
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
@@ -90,7 +90,7 @@ class Crowd:
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)
             best.take(everyone, found._replace(at=found.at + some.start))
-            if self.query.clock.over():
+            if self.query.budget.over():
                 break
         return best
 
@@ -100,7 +100,7 @@ class Crowd:
         found, at = x.clone(), torch.zeros(len(self), dtype=torch.int64)
         ok = torch.zeros(len(self), dtype=torch.bool)
         for people in _parts(len(self), max(1, self.at_once // samples)):
-            if people.start and self.query.clock.over():
+            if people.start and self.query.budget.over():
                 break
             z = self.memory.tensor(x.shape[0], people.stop - people.start, some.stop - some.start)
             place(people, some, z)

@@ -86,7 +86,7 @@ class GuidedWalk(Walk):
         s = softmax(scores)
         if t < self.how.steps:
             grad = torch.addcmul(pull(self.by_scores(scores, s, t)), (p - query.x).sign_(), self.back)
-            self._move(self.by_row(grad, p), t, query.reach.lo, query.reach.hi)
+            self._move(self.by_row(grad, p), t, query.feasible.lo, query.feasible.hi)
         return self.below - s.gather(1, self.label)
 
     def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:

@@ -55,7 +55,7 @@ def fit_planes(
 ) -> Plane:
     """The plane of each row. Rows, and if need be their neighbours, come in parts that fit into the cache."""
     n, d = query.x.shape
-    neighbors = Neighbors.of(query.reach.layout, shares, noise)
+    neighbors = Neighbors.of(query.feasible.layout, shares, noise)
     parts = chunks(torch.arange(n), _together(samples * d))
     w, b = torch.zeros_like(query.x), query.x.new_zeros(n)
     room = query.x.new_empty(len(parts[0]) if parts else 0, samples, d)  # fresh memory costs more than what is in it
@@ -114,7 +114,7 @@ class Neighbors:
         """Neighbours into z (n, m, d); returns their squared distances to x (n, m)."""
         x, at = query.x, self.layout
         (n, m, d), q, g = z.shape, len(self.numbers), len(at.groups)
-        bits = query.random.bits16(q + g, m)
+        bits = query.rng.bits16(q + g, m)
         z.zero_()
         r2 = x.new_zeros(n, m)
         if q:

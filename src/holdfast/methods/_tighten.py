@@ -64,7 +64,7 @@ def _round_away(reach: Reach, u: Tensor) -> Tensor:
 
 def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
     """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
-    reach, x = query.reach, query.x
+    reach, x = query.feasible, query.x
     weight = reach.layout.weight
     wide = reach.widths
     gap, grad = query.gap_and_gradient(z)
@@ -83,13 +83,13 @@ def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
 
 def swap(query: Query, z: Tensor, norm: int, steps: int = 8) -> Tensor:
     """Try to do without each changed feature, dearest first, by asking the numbers to make up for it."""
-    reach, x = query.reach, query.x
+    reach, x = query.feasible, query.x
     at = reach.layout
     price = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())
     order = price.argsort(1, descending=True)
     cost = cost_of(z - x, at.weight, norm)
     for i in range(int((price > 0).sum(1).max()) if len(z) else 0):
-        if query.clock.over():
+        if query.budget.over():
             break
         chosen = order[:, i : i + 1]
         trying = price.gather(1, chosen) > 0
@@ -109,13 +109,13 @@ def revert(query: Query, z: Tensor, norm: int = 2, most: int | None = None) -> T
 
     Works for any model: it only asks whether rows are valid. `most` limits how many features are tried.
     """
-    reach, x = query.reach, query.x
+    reach, x = query.feasible, query.x
     at = reach.layout
     size = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())  # (n, features)
     order = torch.where(size > 0, size, torch.inf).argsort(1)
     tries = int((size > 0).sum(1).max()) if len(z) else 0
     for i in range(min(tries, most or tries)):
-        if query.clock.over():
+        if query.budget.over():
             break
         chosen = order[:, i]
         trying = size.gather(1, chosen[:, None]).squeeze(1) > 0

@@ -29,7 +29,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.methods._candidates import Crowd, Nearest, Place
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import Clock, Query, need
+from holdfast.problem import TimeBudget, Query, need
 
 
 class Trace(NamedTuple):
@@ -78,12 +78,12 @@ class CCHVAE(LatentMethod):
 
     def trace(self, query: Query) -> Trace:
         """The search, and which latent points its answers were decoded from."""
-        crowd = Crowd(query, self.norm, query.reach.layout.weight)
+        crowd = Crowd(query, self.norm, query.feasible.layout.weight)
         start = self.autoencoder_.encode(query.x)
-        best, z = Nearest.none(query.reach.project(query.x)), start.clone()
+        best, z = Nearest.none(query.feasible.project(query.x)), start.clone()
         radius, rows = start.new_full((len(query),), torch.inf), torch.arange(len(query))
         for i in query.steps(self.rings):
-            moves = self._moves(query.random, i, start)
+            moves = self._moves(query.rng, i, start)
             found = crowd.nearest(self.samples, self._place(crowd, start[rows], moves))
             best.take(rows, found)
             hit = found.cost.isfinite()
@@ -123,7 +123,7 @@ def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     x = cfs.x[rows]
     with model.borrowed(), limited_threads(1):
         reach, random = model.schema.reach(x), RowRandom.of(cfs.run.seed, x)
-        part = method.trace(Query(model, x, cfs.goal[rows], reach, random, Clock(None, Progress(False, ""))))
+        part = method.trace(Query(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, ""))))
         start = method.autoencoder_.encode(cfs.x)
     radius = start.new_full((len(cfs),), torch.inf)
     found, z = cfs.x.clone(), start.clone()

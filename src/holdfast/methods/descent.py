@@ -141,7 +141,7 @@ class Descent(Explainer):
         answer, found = self._descend(query, self.lam)
         for r in range(1, self.rounds):
             rest = (~found).nonzero().squeeze(1)
-            if not len(rest) or query.clock.over():
+            if not len(rest) or query.budget.over():
                 break
             answer[rest], found[rest] = self._descend(query[rest], self.lam / 2**r)
         return answer
@@ -152,7 +152,7 @@ class Descent(Explainer):
             return until_met(query, self._walk(query, lam), self.steps)
         if self.keep == "last" and self.relax == "softmax":
             return self._unjudged(query, lam)
-        reach, walk = query.reach, self._walk(query, lam)
+        reach, walk = query.feasible, self._walk(query, lam)
         best = Cheapest(query, self.norm) if self.keep == "cheapest" else None
         p = walk.z
         for t in query.steps(self.steps + 1):
@@ -170,7 +170,7 @@ class Descent(Explainer):
         walk = SoftWalk(self, query, lam)
         for t in query.steps(self.steps):
             walk.descend(query, t)
-        p = walk.row(query.reach)
+        p = walk.row(query.feasible)
         return p, query.met(p)
 
 
@@ -183,7 +183,7 @@ def until_met(query: Query, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
     answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
     rows, on, p = torch.arange(len(query)), torch.ones(len(query), dtype=torch.bool), query.x
     for t in query.steps(steps + 1):
-        p = walk.row(query.reach)
+        p = walk.row(query.feasible)
         stop = (on & (walk.step(query, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
         if not len(stop):
             continue
@@ -204,12 +204,12 @@ class Walk:
     """Where all rows are, and the memory of the optimiser, one row each."""
 
     def __init__(self, how: Descent, query: Query, lam: float) -> None:
-        self.how, self.lam, self.z = how, lam, query.reach.clamp(query.x)
+        self.how, self.lam, self.z = how, lam, query.feasible.clamp(query.x)
         self.level, self.soft = query.level, True if how.loss == "cross_entropy" else None
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
         self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
-        self.back = query.reach.weights * (
+        self.back = query.feasible.weights * (
             lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1]
         )
         self.update = _compiled() if how.compile else _update
@@ -226,9 +226,9 @@ class Walk:
         u, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
         if self.how.optimizer == "newton":
             lr = self._rate(t)
-            self.z = query.reach.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
+            self.z = query.feasible.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
             return u
-        self._move(self._gradient(query, p, v, pull), t, query.reach.lo, query.reach.hi)
+        self._move(self._gradient(query, p, v, pull), t, query.feasible.lo, query.feasible.hi)
         return u
 
     def _rate(self, t: int) -> float:
@@ -269,7 +269,7 @@ class Walk:
 
     def _tangent_optimum(self, query: Query, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
-        x, reach = query.x, query.reach
+        x, reach = query.x, query.feasible
         g = -pull(torch.ones_like(v))
         miss = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
         up = (g * miss[:, None]) > 0
@@ -287,7 +287,7 @@ class SoftWalk(Walk):
 
     def __init__(self, how: Descent, query: Query, lam: float) -> None:
         super().__init__(how, query, lam)
-        reach, at = query.reach, query.reach.layout
+        reach, at = query.feasible, query.feasible.layout
         self.lo = torch.where(at.one_hot, -math.inf, reach.lo)
         self.hi = torch.where(at.one_hot, math.inf, reach.hi)
         shut = at.one_hot & (reach.hi <= 0)
@@ -312,7 +312,7 @@ class SoftWalk(Walk):
 
     def slope(self, query: Query) -> Tensor:
         """The gradient of loss and distance at N(z), by z."""
-        at = query.reach.layout
+        at = query.feasible.layout
         p = at.softmax(self.z, self.open)
         _, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
         return at.softmax_pull(p, self._gradient(query, p, v, pull))
@@ -343,7 +343,7 @@ class Cheapest:
     """
 
     def __init__(self, query: Query, norm: object) -> None:
-        self.x, self.weight, self.norm = query.x, query.reach.layout.weight, norm
+        self.x, self.weight, self.norm = query.x, query.feasible.layout.weight, norm
         self.kept, self.price = query.x.clone(), query.x.new_full((len(query),), math.inf)
         self.points, self.shorts = list[Tensor](), list[Tensor]()
         self.block = 64 if query.x.numel() < 4096 else 1

@@ -77,22 +77,22 @@ class GrowingSpheres(Explainer):
     def _shrink(self, crowd: Crowd) -> tuple[Nearest, Tensor]:
         """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
         query, rows = crowd.query, torch.arange(len(crowd))
-        best = Nearest.none(query.reach.project(query.x))
-        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.reach.layout.diagonal)
+        best = Nearest.none(query.feasible.project(query.x))
+        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.feasible.layout.diagonal)
         for draw in range(HALVINGS):
             found = self._sample(crowd, eta[rows], 0, draw)
             best.take(rows, found)
             hit = found.cost.isfinite().nonzero().squeeze(1)
             rows, crowd = rows[hit], crowd.only(hit)
             eta[rows] /= 2
-            if not len(rows) or query.clock.over():
+            if not len(rows) or query.budget.over():
                 break
         return best, eta
 
     def _grow(self, crowd: Crowd, width: Tensor, first: int) -> Nearest:
         """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
         query, rows = crowd.query, torch.arange(len(crowd))
-        best = Nearest.none(query.reach.project(query.x))
+        best = Nearest.none(query.feasible.project(query.x))
         for i in query.steps(self.rings):
             found = self._sample(crowd, width[rows], first + i, HALVINGS + i)
             best.take(rows, found)
@@ -104,7 +104,7 @@ class GrowingSpheres(Explainer):
 
     def _sample(self, crowd: Crowd, width: Tensor, ring: int, draw: int) -> Nearest:
         """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
-        reach, random, dtype = crowd.query.reach, crowd.query.random, crowd.query.x.dtype
+        reach, random, dtype = crowd.query.feasible, crowd.query.rng, crowd.query.x.dtype
         d, m = crowd.query.x.shape[1], self.samples
         anew = _few_values(reach.layout) if self.variant == "carla" else torch.zeros_like(reach.layout.fixed)
         way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)

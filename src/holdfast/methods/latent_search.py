@@ -105,7 +105,7 @@ class LatentSearch(LatentMethod):
     def search(self, query: Query) -> Tensor:
         net = self.autoencoder_
         z = net.encode(query.x)
-        answer, again = query.reach.project(query.x), query.reach.project(net.decode(z, query.x).to(query.x.dtype))
+        answer, again = query.feasible.project(query.x), query.feasible.project(net.decode(z, query.x).to(query.x.dtype))
         met = query.met(again)
         answer[met] = again[met]
         size = max(1, CELLS // (max(net.latent, net.width) * self.samples))
@@ -116,14 +116,14 @@ class LatentSearch(LatentMethod):
 
     def _around(self, query: Query, z: Tensor) -> Tensor:
         """The nearest hit of the first draw that has one; the row itself where none has."""
-        answer, rows = query.reach.project(query.x), torch.arange(len(query))
+        answer, rows = query.feasible.project(query.x), torch.arange(len(query))
         for draw in range(self.repeats):
             near, cost = self._nearest(query, z, draw)
             hit = cost.isfinite()
             answer[rows[hit]] = near[hit]
             stay = (~hit).nonzero().squeeze(1)
             rows, query, z = rows[stay], query[stay], z[stay]
-            if not len(rows) or query.clock.over():
+            if not len(rows) or query.budget.over():
                 break
         return answer
 
@@ -132,14 +132,14 @@ class LatentSearch(LatentMethod):
         n, m = len(query), self.samples
         drawn = around(query, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
         many = query[torch.arange(n).repeat_interleave(m)]
-        p = many.reach.project(self.autoencoder_.decode(drawn, many.x).to(query.x.dtype))  # (n m, d)
-        cost = cost_of(p - many.x, many.reach.layout.weight, 2)
+        p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(query.x.dtype))  # (n m, d)
+        cost = cost_of(p - many.x, many.feasible.layout.weight, 2)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best
 
 
 def around(query: Query, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
     """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
-    u = unit(query.random.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
-    r = radius * query.random.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
+    u = unit(query.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
+    r = radius * query.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
     return z[:, None] + r[..., None] * u.reshape(len(z), samples, -1)

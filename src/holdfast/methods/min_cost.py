@@ -81,7 +81,7 @@ class MinCost(Explainer):
         if len(ok) and self.polish:
             part, z = query[ok], best.z[ok]
             z = tighten(part, revert(part, z, self.norm), self.norm, self.polish)
-            best.z[ok] = z if query.reach.is_box else swap(part, z, self.norm)
+            best.z[ok] = z if query.feasible.is_box else swap(part, z, self.norm)
         return best.z
 
 
@@ -89,8 +89,8 @@ class Best:
     """The cheapest valid row so far for each person; the nearest miss where there is none."""
 
     def __init__(self, query: Query, norm: int) -> None:
-        self.x, self.norm, self.weight = query.x, norm, query.reach.layout.weight
-        self.z = query.reach.project(query.x)
+        self.x, self.norm, self.weight = query.x, norm, query.feasible.layout.weight
+        self.z = query.feasible.project(query.x)
         self.cost = query.x.new_full((len(query),), math.inf)
         self.miss = query.x.new_full((len(query),), -math.inf)
 
@@ -130,7 +130,7 @@ def linearised(query: Query, best: Best, steps: int) -> None:
     n, s, d = starts.shape
     many = query[torch.arange(n).repeat_interleave(s)]
     tried = Best(many, best.norm)
-    reach, u = many.reach, starts.reshape(n * s, d)
+    reach, u = many.feasible, starts.reshape(n * s, d)
     wide = reach.widths
     for k in query.steps(steps):
         p = reach.project(u)
@@ -145,14 +145,14 @@ def linearised(query: Query, best: Best, steps: int) -> None:
 def switches(query: Query, z: Tensor) -> Tensor:
     """(n, 1 + gaps + categories, d): the rows z, z with one missing number filled in by what stands for it, and z with
     one category moved to the level the gradient favours."""
-    at = query.reach.layout
+    at = query.feasible.layout
     groups, says = at.groups, at.gaps[1]
     starts = z[:, None].repeat(1, 1 + len(says), 1)
-    starts[:, torch.arange(1, 1 + len(says)), says] = query.reach.lo[:, says]
+    starts[:, torch.arange(1, 1 + len(says)), says] = query.feasible.lo[:, says]
     if not groups.numel():
         return starts
     _, grad = query.gap_and_gradient(z)
-    other = torch.where((query.reach.hi > 0) & (z == 0), grad, -torch.inf)
+    other = torch.where((query.feasible.hi > 0) & (z == 0), grad, -torch.inf)
     other = torch.cat([other, other.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
     top, level = other.max(2)
     column = groups.expand(len(z), -1, -1).gather(2, level[..., None])  # (n, G, 1)
@@ -179,7 +179,7 @@ def bisected(query: Query, c: Tensor, rounds: int, steps: int, step: Step) -> No
     x = query.x
     low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
     for r in range(rounds):
-        if r and query.clock.over():
+        if r and query.budget.over():
             return
         old = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
@@ -200,7 +200,7 @@ def shrink(moved: Tensor, threshold: Tensor | float) -> Tensor:
 
 def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
     """EAD with the real box, a hinge that switches off only its own term, and logits."""
-    x, reach = query.x, query.reach
+    x, reach = query.x, query.feasible
     weight = reach.layout.weight
     wide = reach.widths
     rate = lr * wide  # each column in units of its own range
@@ -234,7 +234,7 @@ def legacy_elastic_net(query: Query, norm: int, rounds: int, steps: int, lr: flo
     x = query.x
     beta, kappa = (beta, 0.5) if norm == 1 else (0.0, 0.5)
     c, low, high = x.new_full((len(x),), 1e-3), x.new_zeros(len(x)), x.new_full((len(x),), 1e11)
-    answer, best = query.reach.project(x), x.new_full((len(x),), math.inf)
+    answer, best = query.feasible.project(x), x.new_full((len(x),), math.inf)
     for _ in range(rounds):
         old = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
@@ -247,7 +247,7 @@ def legacy_elastic_net(query: Query, norm: int, rounds: int, steps: int, lr: flo
             new = torch.where(z - x > beta, raised, torch.where(z - x < -beta, lowered, x))
             v = new + k / (k + 3) * (new - old)
             old = new
-            p = query.reach.project(new)
+            p = query.feasible.project(new)
             cost = cost_of(p - x, torch.ones_like(x[0]), norm)
             met = query.met(p)
             better = met & (cost < best)

@@ -44,8 +44,8 @@ class MinEpsilonPGD(Explainer):
         need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, query: Query) -> Tensor:
-        radius = self.radius or 0.5 * query.reach.layout.diagonal
-        answer = query.reach.project(query.x)
+        radius = self.radius or 0.5 * query.feasible.layout.diagonal
+        answer = query.feasible.project(query.x)
         rows = torch.arange(len(query))
         for i in query.steps(self.rungs):
             z = self._ascend(query, radius * (i + 1) / self.rungs, draw=i)
@@ -58,12 +58,12 @@ class MinEpsilonPGD(Explainer):
 
     def _ascend(self, query: Query, radius: float, draw: int) -> Tensor:
         """The last point of ascent inside the ball, as a reachable row."""
-        x, reach = query.x, query.reach
+        x, reach = query.x, query.feasible
         z = x
         if self.start == "random":
             d = x.shape[1]
-            length = radius * query.random.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
-            z = reach.clamp(x + length[:, None] * unit(query.random.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
+            length = radius * query.rng.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
+            z = reach.clamp(x + length[:, None] * unit(query.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
         for _ in range(self.steps):
             scores, pull = query.model.vjp(self._inside(query, z, radius))
             slope = query.goal.gap_and_slope(scores, soft=True)[1]
@@ -73,8 +73,8 @@ class MinEpsilonPGD(Explainer):
 
     def _inside(self, query: Query, z: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where rounding to whole values leaves the ball, the row itself."""
-        if query.reach.is_box:
+        if query.feasible.is_box:
             return z
-        p = query.reach.project(z)
+        p = query.feasible.project(z)
         outside = (p - query.x).square().sum(1) > radius**2 * (1 + 1e-6)
-        return torch.where(outside[:, None], query.reach.project(query.x), p)
+        return torch.where(outside[:, None], query.feasible.project(query.x), p)

@@ -58,7 +58,7 @@ class NearestNeighbor(Explainer):
 
     def search(self, query: Query) -> Tensor:
         d = query.x.shape[1]
-        out = query.reach.project(query.x)[:, None].repeat(1, self.answers, 1)
+        out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)
         data, scores = self.data_.to(query.x.dtype), self.scores_
         for label in range(query.goal.k):
             rows = (query.goal.label == label).nonzero().squeeze(1)
@@ -73,12 +73,12 @@ class NearestNeighbor(Explainer):
     def _nearest(self, query: Query, data: Tensor) -> Tensor:
         """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""
         n, d, m = *query.x.shape, len(data)
-        wide = query.reach.repeat(m)
+        wide = query.feasible.repeat(m)
         candidates = wide.project(data.repeat(n, 1))  # (n m, d)
         cost = cost_of(candidates - wide.x, wide.layout.weight, self.norm).reshape(n, m)
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
-        out = query.reach.project(query.x)[:, None].repeat(1, self.answers, 1)
+        out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)
         have, rows = torch.zeros(n, dtype=torch.int64), torch.arange(n)
         for block in (order[:, i : i + BLOCK] for i in range(0, m, BLOCK)):
             tried = candidates[rows[:, None], block[rows]]  # (active, block, d)
@@ -96,6 +96,6 @@ class NearestNeighbor(Explainer):
                 out[rows[got], k] = out[rows[got], k - 1]
             have[rows] += met.sum(1)
             rows = rows[have[rows] < self.answers]
-            if not len(rows) or query.clock.over():
+            if not len(rows) or query.budget.over():
                 break
         return out

@@ -53,13 +53,13 @@ class Omniscient(Explainer):
         fits = torch.stack([self._met(query, k) for k in range(query.goal.k)])  # (k, m)
         size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
         start = size.cumsum(0) - size
-        answer, rows = query.reach.project(query.x), (size[label] > 0).nonzero().squeeze(1)
+        answer, rows = query.feasible.project(query.x), (size[label] > 0).nonzero().squeeze(1)
         for draw in query.steps(self.draws):
             if not len(rows):
                 break
             part, k = query[rows], label[rows]
-            u = part.random.uniform(draw=draw, dtype=torch.float64)
-            answer[rows] = part.reach.project(data[pool[start[k] + (u * size[k]).long()]])
+            u = part.rng.uniform(draw=draw, dtype=torch.float64)
+            answer[rows] = part.feasible.project(data[pool[start[k] + (u * size[k]).long()]])
             rows = rows[~part.met(answer[rows])]
         return answer
 

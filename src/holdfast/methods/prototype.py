@@ -81,7 +81,7 @@ class Prototype(Explainer):
         return self
 
     def search(self, query: Query) -> Tensor:
-        x, reach = query.x, query.reach
+        x, reach = query.x, query.feasible
         proto, distance = prototypes(x, query.goal, self.data_.to(x.dtype), self.labels_, self.k)
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
         best = Elastic(query, self.beta)

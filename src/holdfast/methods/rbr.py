@@ -101,14 +101,14 @@ class RBR(Explainer):
 
     def search(self, query: Query) -> Tensor:
         edge = self._boundary(query)
-        answer = query.reach.project(query.x)
+        answer = query.feasible.project(query.x)
         rows = edge.isfinite().all(1).nonzero().squeeze(1)
         size = ROW_BLOCK * max(1, CELLS // (ROW_BLOCK * self.samples * query.x.shape[1]))
         for part in chunks(rows, size):
             # Filled up with copies of the last row: the same row then gets the same bits in any company.
             full = torch.cat([part, part[-1:].repeat(-len(part) % ROW_BLOCK)])
             some = query[full]
-            answer[part] = some.reach.project(self._minimise(some, edge[full]))[: len(part)]
+            answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
         return answer
 
     # ---- (1) the boundary
@@ -127,7 +127,7 @@ class RBR(Explainer):
                 continue
             size = max(1, CELLS // max(m * AT_ONCE * data.shape[1], int(fits.sum())))
             for part in chunks(rows, size):
-                if query.clock.over():
+                if query.budget.over():
                     return edge
                 some = query[part]
                 edge[part] = self._nearest_flip(some, self._guides(some, data[fits], m))
@@ -136,7 +136,7 @@ class RBR(Explainer):
     def _guides(self, query: Query, data: Tensor, m: int) -> Tensor:
         """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
         near = torch.cdist(query.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
-        return query.reach.repeat(m).project(data[near].flatten(0, 1)).reshape(len(query), m, -1)
+        return query.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(query), m, -1)
 
     def _nearest_flip(self, query: Query, guides: Tensor) -> Tensor:
         """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
@@ -144,7 +144,7 @@ class RBR(Explainer):
         Nearest before numbers are rounded; categories change half-way.
         """
         n, way = len(query), guides - query.x[:, None]
-        cut = query.reach.layout.one_hot & (not self.relaxed)
+        cut = query.feasible.layout.one_hot & (not self.relaxed)
         smooth, jump = (way.abs() * ~cut).sum(2, keepdim=True), (way.abs() * cut).sum(2, keepdim=True)  # (n, m, 1)
         best, edge = query.x.new_full((n,), math.inf), torch.full_like(query.x, math.nan)
         for t in chunks(_coarse_to_fine(self.scan).to(way.dtype) / self.scan, AT_ONCE):
@@ -155,7 +155,7 @@ class RBR(Explainer):
                 continue
             some = query[row]
             z = some.x + t[at, None] * way[row, guide]
-            z = z if self.relaxed else some.reach.project(z)
+            z = z if self.relaxed else some.feasible.project(z)
             met = some.met(z)
             if not met.any():
                 continue
@@ -185,7 +185,7 @@ class RBR(Explainer):
             stale = torch.where(better, 0, stale + 1)
             best, lowest = torch.where(better[:, None], z, best), torch.where(better, J, lowest)
             z = into_ball(z - g / math.sqrt(1000), x, room)
-            z = query.reach.clamp(z)  # towards x in every column, so it stays in the ball
+            z = query.feasible.clamp(z)  # towards x in every column, so it stays in the ball
             done |= stale >= PATIENCE
             if int(done.sum()) * 2 > len(done):
                 out[rows] = best
@@ -207,8 +207,8 @@ def _coarse_to_fine(scan: int) -> Tensor:
 def around(query: Query, center: Tensor, radius: float, samples: int) -> Tensor:
     """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
     n, d = center.shape
-    way = unit(query.random.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
-    r = radius * query.random.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
+    way = unit(query.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
+    r = radius * query.rng.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
     return center[:, None] + r[..., None] * way
 
 

@@ -79,7 +79,7 @@ class LatentWalk(Walk):
         """
         y, to_code = self.net.decode_vjp(self.z, query.x)
         y = y.to(query.x.dtype)
-        p = query.reach.project(y)
+        p = query.feasible.project(y)
         u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
         _, v, pull = query.model.shortfall(y, query.goal, self.level, self.soft)
         self._move(to_code(self._gradient(query, y, v, pull)).contiguous(), t, -self.far, self.far)

@@ -112,7 +112,7 @@ class ROAR(Explainer):
         answer = self._descend(query, score, self.lam)
         for r in range(1, self.rounds):
             rest = (~query.met(answer)).nonzero().squeeze(1)
-            if not len(rest) or query.clock.over():
+            if not len(rest) or query.budget.over():
                 break
             answer[rest] = self._descend(query[rest], score[rest], self.lam / 2**r)
         return answer
@@ -130,7 +130,7 @@ class ROAR(Explainer):
 
     def _descend(self, query: Query, score: "Score", lam: float) -> Tensor:
         """One run for all rows; a row whose loss has settled stays where it is."""
-        z, relax = query.reach.clamp(query.x), Relax(query, self.relax == "softmax")
+        z, relax = query.feasible.clamp(query.x), Relax(query, self.relax == "softmax")
         memory = Memory(z, self.optimizer, self.lr)
         last, on = z.new_full((len(z), 1), math.inf), torch.ones(len(z), 1, dtype=torch.bool)
         for _ in query.steps(self.steps):
@@ -140,7 +140,7 @@ class ROAR(Explainer):
             if not on.any():
                 break
             z, last = torch.where(on, relax.clamp(memory.step(z, relax.pull(p, grad))), z), loss
-        return query.reach.project(relax(z))
+        return query.feasible.project(relax(z))
 
     def worst_loss(self, query: Query, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
         """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
@@ -151,7 +151,7 @@ class ROAR(Explainer):
             w, b = w / size, b / size
         dw, db = worst_shift(z, self.delta, self.norm, shifts_b=score.shifts_b)
         short = query.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
-        away, weight = z - query.x, query.reach.weights * lam
+        away, weight = z - query.x, query.feasible.weights * lam
         if self.distance == 1:
             far, back = away.abs() * weight, away.sign() * weight
         else:
@@ -211,7 +211,7 @@ class Relax:
     """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
 
     def __init__(self, query: Query, softmax: bool) -> None:
-        reach, self.layout, self.softmax = query.reach, query.reach.layout, softmax
+        reach, self.layout, self.softmax = query.feasible, query.feasible.layout, softmax
         free = self.layout.one_hot & softmax
         self.open = (reach.hi > 0).to(query.x.dtype)
         # What goes into a softmax has no limits.

@@ -144,7 +144,7 @@ class StableNeighborSearch(Explainer):
         m = self.answers
         found = self.first.search(query).reshape(len(query) * m, -1)
         many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
-        x0 = torch.where(found.isfinite().all(1, keepdim=True), many.reach.project(found), many.x)
+        x0 = torch.where(found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x)
         rows = many.met(x0).nonzero().squeeze(1)
         out = x0.clone()
         for part in chunks(rows, self._together(query.model)):
@@ -156,7 +156,7 @@ class StableNeighborSearch(Explainer):
     def _radius(self, query: Query) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided, at = self.bank is not None, query.reach.layout
+        guided, at = self.bank is not None, query.feasible.layout
         if hasattr(self, "depth_"):
             radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
         else:
@@ -213,12 +213,12 @@ class StableNeighborSearch(Explainer):
                 highest = torch.where(ok, J, highest)
             if i or self.keep == "best":
                 best = torch.where(ok[:, None], p, best)
-            if i == self.steps or (i and query.clock.over()):
+            if i == self.steps or (i and query.budget.over()):
                 break
-            move = size * direction(g * query.reach.movable)
+            move = size * direction(g * query.feasible.movable)
             if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
-                move += self.noise * query.random.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = query.reach.clamp(x0 + clip_norm(z + move - x0, radius))
+                move += self.noise * query.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
+            z = query.feasible.clamp(x0 + clip_norm(z + move - x0, radius))
             if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
                 out[rows] = best
                 stay = (~done).nonzero().squeeze(1)
@@ -233,9 +233,9 @@ class StableNeighborSearch(Explainer):
 
     def _hand_in(self, query: Query, z: Tensor, x0: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
-        if query.reach.is_box:
+        if query.feasible.is_box:
             return z
-        p = query.reach.project(z)
+        p = query.feasible.project(z)
         outside = row_norm(p - x0, 2) > radius * (1 + 1e-6)
         return torch.where(outside[:, None], x0, p)
 

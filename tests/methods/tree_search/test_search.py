@@ -364,7 +364,7 @@ def parts(kind: str) -> tuple[hf.Query, Offers, ByLeaves, Table]:
     chosen = [i for i, c in enumerate(leaves.features) if not layout.fixed[c.at.start]]
     moves = Moves.of([leaves.features[i] for i in chosen], layout, np.full(model.schema.width, 1e-15))
     query = query_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
-    offers, table = Offers.of(moves, query.reach), Table(leaves, chosen, model.copy.outputs)
+    offers, table = Offers.of(moves, query.feasible), Table(leaves, chosen, model.copy.outputs)
     return query, offers, ByLeaves(query, offers, table), table
 
 

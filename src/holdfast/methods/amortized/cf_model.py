@@ -124,7 +124,7 @@ class Parametric(Explainer):
         answer = query.x
         for _ in query.steps(1):
             t = query.goal.wanted(query.model(query.x))[:, None]
-            answer = query.reach.project(self.propose(query, t))
+            answer = query.feasible.project(self.propose(query, t))
         return answer
 
     def _settings(self, kind: type[Kind]) -> dict[str, Any]:
@@ -165,4 +165,4 @@ class CFModel(Parametric):
 
     def propose(self, query: Query, t: Tensor) -> Tensor:
         (generator,), told = self.networks_.layers, self.networks_.told
-        return query.reach.layout.softmax(generator(with_wish(query.x, t, told)))
+        return query.feasible.layout.softmax(generator(with_wish(query.x, t, told)))

@@ -124,7 +124,7 @@ class LearnedRecourse(Explainer):
 
     def _answers(self, query: Query, part: slice) -> Tensor:
         """The answers to some of the rows."""
-        model, x, reach = cast(TorchModel, query.model), query.x[part], query.reach[part]
+        model, x, reach = cast(TorchModel, query.model), query.x[part], query.feasible[part]
         wanted = None
         if self.generator_.told:  # of two classes the other is known without asking the model
             goal = query.goal[part]

@@ -44,6 +44,6 @@ class VAECF(Parametric):
         (mean, variance, decoder), told = self.networks_.layers, self.networks_.told
         seen = with_wish(query.x, t, told)
         m = mean(seen)
-        noise = query.random.normal(m.shape[1], dtype=m.dtype)
+        noise = query.rng.normal(m.shape[1], dtype=m.dtype)
         z = m + (0.5 + torch.sigmoid(variance(seen))).sqrt() * noise
-        return sigmoids(decoder(with_wish(z, t, told)), query.reach.layout)
+        return sigmoids(decoder(with_wish(z, t, told)), query.feasible.layout)

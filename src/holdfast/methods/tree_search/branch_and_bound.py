@@ -118,7 +118,7 @@ def decide(query: Query, offers: Offers, profile: ByLeaves, rows: Tensor, boxes:
         bound = Bound(profile.table, Wish.of(query, label, profile.table.k, profile.table.outputs))
         for some in chunks(mine, PEOPLE):
             found[some], at[some], proved[some] = _decide(query, offers, profile, bound, rows[some], boxes)
-            if query.clock.over():
+            if query.budget.over():
                 break
     return found, at, proved
 
@@ -127,13 +127,13 @@ def _decide(
     query: Query, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     r, spans = len(rows), offers.moves.spans
-    most = query.reach.layout.max_changes
+    most = query.feasible.layout.max_changes
     at, looked = offers.own[rows], torch.zeros(r, dtype=torch.int64)
     found, open_ = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)  # open: cannot be proved
     mask, who = offers.price[rows].isfinite(), torch.arange(r)
     rank = torch.zeros(r, dtype=torch.float64)
     while len(mask):
-        if query.clock.over():
+        if query.budget.over():
             open_[who] = True
             break
         now = _first(who, rank, WIDTH)
@@ -195,8 +195,8 @@ def _each(asked: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]
 def _holds(query: Query, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = query[person]
-    z = mended(part.reach, offers.rows(person, at))
-    return part.met(z) & part.reach.keeps(z)
+    z = mended(part.feasible, offers.rows(person, at))
+    return part.met(z) & part.feasible.keeps(z)
 
 
 def _split(

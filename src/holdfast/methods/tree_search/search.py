@@ -84,19 +84,19 @@ class TreeSearch(Explainer):
 
     def search(self, query: Query) -> Tensor:
         moves, table = self._prepare(query.model)
-        out = query.reach.project(query.x)
+        out = query.feasible.project(query.x)
         if not len(moves):
             if query.hopeless is not None:  # there is but one row to reach
                 query.hopeless[:] = ~query.goal.met(query.model(out), -SLACK)
             return out
         for rows in chunks(torch.arange(len(query)), max(8, CELLS // (self.beam * len(moves)))):
             part = query[rows]
-            offers = Offers.of(moves, part.reach)
+            offers = Offers.of(moves, part.feasible)
             profile = ByLeaves(part, offers, table) if table else ByModel(part, offers)
             out[rows], none = self._answer(part, offers, profile)
             if query.hopeless is not None:
                 query.hopeless[rows] = none
-            if query.clock.over():
+            if query.budget.over():
                 break
         return out
 
@@ -116,11 +116,11 @@ class TreeSearch(Explainer):
         exchange(profile, best, best.found)
         rows = (~best.found).nonzero().squeeze(1)
         seeds = query.x[:0]
-        if len(rows) and self.is_fitted and not query.clock.over():
+        if len(rows) and self.is_fitted and not query.budget.over():
             seeds = self.neighbor_.search(query[rows])[:, 0]
-            best.offer(rows, offers.moves.within(seeds), query.reach[rows].keeps(seeds) & query[rows].met(seeds))
+            best.offer(rows, offers.moves.within(seeds), query.feasible[rows].keeps(seeds) & query[rows].met(seeds))
         open_ = (~best.found).nonzero().squeeze(1)
-        if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.clock.over():
+        if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.budget.over():
             found, at, proved = decide(query, offers, profile, open_, self.boxes)
             best.offer(open_, at, found)
             none[open_[proved]] = True
@@ -131,9 +131,9 @@ class TreeSearch(Explainer):
         self, query: Query, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
     ) -> Tensor:
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
-        z = mended(query.reach, offers.rows(torch.arange(len(offers)), best.at))
+        z = mended(query.feasible, offers.rows(torch.arange(len(offers)), best.at))
         if len(seeds):
-            held, nearest = query[rows].met(z[rows]) & query.reach[rows].keeps(z[rows]), query[rows].met(seeds)
+            held, nearest = query[rows].met(z[rows]) & query.feasible[rows].keeps(z[rows]), query[rows].met(seeds)
             z[rows] = torch.where((nearest & ~held)[:, None], revert(query[rows], seeds, 1), z[rows])
         ok = query.met(z).nonzero().squeeze(1)
         if len(ok) and not profile.exact:
@@ -236,7 +236,7 @@ def exchange(profile: Profile, best: Best, chosen: Tensor) -> None:
         at, own = best.at[rows], offers.own[rows]
         changed = at != own
         b = int(changed.sum(1).max()) if len(rows) else 0
-        if not b or query.clock.over():
+        if not b or query.budget.over():
             return
         given, feature = (v[:, :b] for v in changed.sort(dim=1, descending=True, stable=True))
         back = at[:, None].repeat(1, b, 1).scatter(2, feature[..., None], own.gather(1, feature)[..., None])
@@ -262,7 +262,7 @@ def _take(
 ) -> Tensor:
     """`Best.take` of what keeps the rules; the best of what does not is tried with the other columns moved for it."""
     query, offers = profile.query, profile.offers
-    layout = query.reach.layout
+    layout = query.feasible.layout
     if not len(layout.rules):
         return best.take(rows, at, gap, hit, count, price)
     kept = offers.keeps(person, at)
@@ -272,7 +272,7 @@ def _take(
     some = rows[other.found[rows]]
     if not len(some):
         return won
-    reach = query.reach[some]
+    reach = query.feasible[some]
     z = mended(reach, offers.rows(some, other.at[some]))
     ok = reach.keeps(z) & query[some].met(z)
     changed = (layout.per_feature((z != reach.x).to(z.dtype)) > 0).sum(1)
@@ -282,21 +282,21 @@ def _take(
 
 def pull_back(query: Query, z: Tensor) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
-    at = query.reach.layout
+    at = query.feasible.layout
     for column in map(int, at.numbers[~at.missing[at.numbers]]):
         x, far = query.x[:, column], z[:, column].clone()
-        near = torch.where(query.reach.outside[:, column], far, x)
+        near = torch.where(query.feasible.outside[:, column], far, x)
         if bool((near == far).all()):
             continue
         for i in range(HALVINGS):
             middle = near if i == 0 else (near + far) / 2
             tried = z.clone()
             tried[:, column] = middle
-            tried = query.reach.project(tried)
+            tried = query.feasible.project(tried)
             ok = query.met(tried) & (cost_of(tried - query.x, at.weight, 1) <= cost_of(z - query.x, at.weight, 1))
             z = torch.where(ok[:, None], tried, z)
             far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
-            if query.clock.over():
+            if query.budget.over():
                 return z
     return z
 
