@@ -26,7 +26,7 @@ from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Att
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
 from holdfast.problem import TimeBudget, Query
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 
 SIZES, ROWS, YEARS, BATCHES = (110, 200, 10, 10, 1), 128, 16, 6
@@ -85,7 +85,7 @@ def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tens
     return theta[0]
 
 
-def shifts(layout: Layout, x: Tensor, y: Tensor) -> dict[str, float]:
+def shifts(layout: Encoding, x: Tensor, y: Tensor) -> dict[str, float]:
     net = Leaky(SIZES)
     g = torch.Generator().manual_seed(0)
     parts = [
@@ -115,7 +115,7 @@ def shifts(layout: Layout, x: Tensor, y: Tensor) -> dict[str, float]:
 # ---- joint training
 
 
-def epochs(layout: Layout, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict[str, float]:
+def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict[str, float]:
     """RoCourseNet's epoch against CounterNet's, and the years together against one after another."""
     some = [rows[: ROWS * BATCHES] for rows in tables]
     plain, robust = Joint(epochs=1), Joint(epochs=1, shift=Shift())
@@ -146,7 +146,7 @@ def epochs(layout: Layout, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict[s
 
 def asked(model: hf.Model, x: Tensor) -> Query:
     goal = Target.of(None).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
@@ -179,7 +179,7 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     method = hf.ROAR.lime().fit(table, model)
     with model.borrowed():
         query = asked(model, x[:64])
-        shares = lime.shares_of(x, model.schema.layout(model.dtype))
+        shares = lime.shares_of(x, model.schema.encoding_of(model.dtype))
         draw = lime.Neighbors.of(query.feasible.layout, shares, 0.1)
         room = torch.empty(8, 5000, x.shape[1])
         draw.draw(query[torch.arange(8)], room)
@@ -201,7 +201,7 @@ def measure() -> dict[str, float]:
     data = hf.datasets.load("sba_loan", rocoursenet=True)
     schema = data.schema
     x, y = schema.encode(data.X), torch.tensor((data.y == "paid").to_numpy(), dtype=torch.int64)
-    layout = schema.layout()
+    layout = schema.encoding_of()
     tables = [torch.tensor((data.parts == year).to_numpy().nonzero()[0]) for year in sorted(data.parts.unique())]
     out = shifts(layout, x, y) | epochs(layout, x, y, tables)
     some = data.take(torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:10_000].numpy())

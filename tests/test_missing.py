@@ -151,7 +151,7 @@ def test_the_nearest_of_staying_and_filling_in(data: st.DataObject) -> None:
     best = np.linalg.norm(open_ - z.numpy(), axis=1).min()
     assert float((got - z).norm()) <= best + 1e-3
     assert np.linalg.norm(open_ - got.numpy(), axis=1).min() < 1e-3  # it is one of them
-    space = Space(schema.reach(x)).project(z.T[:, :, None].clone(), slice(0, 1))
+    space = Space(schema.feasible(x)).project(z.T[:, :, None].clone(), slice(0, 1))
     # Of two equally near, any: and what differs by 1e-5 of a step counts as that.
     assert float((space[:, 0].T - z).norm()) == pytest.approx(float((got - z).norm()), abs=2e-5)
 
@@ -174,7 +174,7 @@ def test_rules_about_missing_numbers_count_as_kept(data: st.DataObject) -> None:
     got = schema.project(z, x)
     after, _ = schema.settle(got, numbers)
     assert violations(schema, numbers, after)[0] == ""
-    value, says = schema.layout(torch.float64).gaps
+    value, says = schema.encoding_of(torch.float64).gaps
     gone = got[:, says] > 0.5
     assert torch.equal(got[:, value][gone], x[:, value][gone])  # what stays missing stays what it was
 

@@ -24,7 +24,7 @@ from holdfast.methods.descent import Descent
 from holdfast.methods.rbr import RBR
 from holdfast.methods.roar import ROAR
 from holdfast.nn.stack_derivatives import Weights
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 
@@ -108,7 +108,7 @@ class Task:
     train: list[Tensor]  # k lists of rows
     test: list[Tensor]
     schema: Schema
-    layout: Layout
+    layout: Encoding
 
     def __len__(self) -> int:
         return len(self.names)
@@ -143,7 +143,7 @@ def prepare(name: str, share: float = 1.0) -> Task:
     x = torch.cat(xs)
     x = (x - x.amin(0)) / (x.amax(0) - x.amin(0)).clamp_min(1e-12)  # all columns from 0 to 1, over all subsets
     free = _free(schema)
-    return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.layout())
+    return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.encoding_of())
 
 
 def _free(schema: Schema) -> Schema:

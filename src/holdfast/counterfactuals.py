@@ -136,7 +136,7 @@ class Counterfactuals:
             raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, [*NORMS, 'weighted'])}")
         if units not in ("encoded", "raw"):
             raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
-        at = self.schema.layout(torch.float64)
+        at = self.schema.encoding_of(torch.float64)
         x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
         if norm == "l0":

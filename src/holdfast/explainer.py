@@ -165,7 +165,7 @@ class Explainer(Settings, ABC):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
         have no answer."""
-        reach, random = model.schema.reach(x), RowRandom.of(seed, x)
+        reach, random = model.schema.feasible(x), RowRandom.of(seed, x)
         found = x[:, None].repeat(1, self.answers, 1)
         late, none = torch.zeros(len(x), dtype=torch.bool), torch.zeros(len(x), dtype=torch.bool)
         for batch in chunks(rows, batch_size):

@@ -12,7 +12,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
-from holdfast.schema.feasible import Reach
+from holdfast.schema.feasible import FeasibleSet
 from holdfast.target import Goal
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
@@ -49,7 +49,7 @@ class Query:
     model: Model
     x: Tensor  # (n, d)
     goal: Goal
-    feasible: Reach
+    feasible: FeasibleSet
     rng: RowRandom
     budget: TimeBudget
     hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all

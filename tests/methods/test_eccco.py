@@ -28,7 +28,7 @@ def points(n: int, d: int = D, seed: int = 0) -> Tensor:
 def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
     """The query that `explain` would make, to follow a search step by step."""
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def linear(k: int, seed: int = 0) -> nn.Sequential:
@@ -281,7 +281,7 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
     schema = hf.Schema.infer(table, fixed=["a"], up=["b"], down=["c"], bounds={"d": (-1, 1)})
     model = hf.Model.of(seeded(mlp(4, (8,), 2), 1), schema)
     x = schema.encode(table)
-    reach = schema.reach(x)
+    reach = schema.feasible(x)
     assert ((x[:, 3] == reach.hi[:, 3]) | (x[:, 3] == reach.lo[:, 3])).any()  # some start on a bound
     with model.borrowed():
         for target in (0, 1):

@@ -40,7 +40,7 @@ def first_column() -> hf.Model:
 
 def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- Gravitational

@@ -25,7 +25,7 @@ TABLE = mixed_table(60, seed=3)
 
 def query_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> Query:
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 def points(n: int, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -57,13 +57,13 @@ SCHEMAS: dict[str, dict[str, object]] = {
 def test_space_is_reach_columns_first(name: str, dtype: torch.dtype) -> None:
     schema = mixed_schema(TABLE, **SCHEMAS[name])
     x = schema.encode(TABLE, dtype)
-    reach, m = schema.reach(x), 7
+    reach, m = schema.feasible(x), 7
     z = x.T[..., None] + 2 * points(x.shape[1], len(x) * m, dtype=dtype).view(-1, len(x), m)
     z = z.contiguous()
     rows = reach.repeat(m).project(z.flatten(1).T)
     got = Space(reach).project(z.clone(), slice(0, len(x)))
     assert torch.allclose(got.flatten(1).T, rows, atol=1e-6, rtol=0)
-    fixed = schema.layout(dtype).fixed
+    fixed = schema.encoding_of(dtype).fixed
     assert torch.equal(got[fixed], x.T[fixed][..., None].expand(-1, -1, m))
     part = Space(reach).project(z[:, 11:20].clone(), slice(11, 20))
     assert torch.equal(part, got[:, 11:20])
@@ -77,17 +77,17 @@ def test_own_values_between_the_steps_may_stay() -> None:
     x = torch.tensor([[0.1, 0.5], [0.5, 0.5]])
     z = torch.tensor([[0.12, 0.02, 0.2, 9.0, -9.0], [0.12, 0.02, 0.2, 9.0, -9.0]])
     z = torch.stack([z, torch.full_like(z, 0.3)])
-    got = Space(schema.reach(x)).project(z.clone(), slice(0, 2))
+    got = Space(schema.feasible(x)).project(z.clone(), slice(0, 2))
     assert torch.allclose(got[0, 0], torch.tensor([0.1, 0.0, 0.25, 1.0, 0.0]))
     assert torch.allclose(got[0, 1], torch.tensor([0.0, 0.0, 0.25, 1.0, 0.0]))
-    assert torch.equal(Space(schema.reach(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0], got[:, 1])
+    assert torch.equal(Space(schema.feasible(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0], got[:, 1])
 
 
 def test_the_first_of_equally_strong_levels_is_taken() -> None:
     schema = hf.Schema((hf.Feature("c", "category", levels=("a", "b", "c")), hf.Feature("n", seen=(0, 1))))
     x = torch.tensor([[1.0, 0.0, 0.0, 0.5]])
     z = torch.tensor([[0.0, 1.0, 1.0, 0.5], [2.0, 2.0, 2.0, 0.5], [0.0, 0.0, 3.0, 0.5]]).T[:, None].clone()
-    got = Space(schema.reach(x)).project(z, slice(0, 1))[:, 0].T
+    got = Space(schema.feasible(x)).project(z, slice(0, 1))[:, 0].T
     assert got[:, :3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 

@@ -47,7 +47,7 @@ def refused(n: int = 40) -> Tensor:
 def ask(model: hf.Model, x: Tensor, target: object = 1) -> Query:
     with model.borrowed():
         goal = Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the inner maximum
@@ -192,7 +192,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     monkeypatch.setattr(lime, "SCORED", cells)
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)
-    shares, d, samples = shares_of(x, schema.layout(torch.float64)), schema.width, 300
+    shares, d, samples = shares_of(x, schema.encoding_of(torch.float64)), schema.width, 300
     query = ask(model, x[:N])
     with model.borrowed():
         plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
@@ -223,7 +223,7 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
         {"a": rng.random(500), "c": rng.choice([*"xyz"], 500, p=[0.6, 0.3, 0.1]), "b": rng.random(500)}
     )
     schema = hf.Schema.infer(table)
-    layout, x = schema.layout(torch.float64), schema.encode(table, torch.float64)
+    layout, x = schema.encoding_of(torch.float64), schema.encode(table, torch.float64)
     shares = shares_of(x, layout)
     assert torch.allclose(shares[layout.one_hot], x[:, layout.one_hot].mean(0))
     model = hf.Model.of(seeded(mlp(schema.width, (4,), 1)).double(), schema)

@@ -15,7 +15,7 @@ from holdfast.errors import SettingError
 from holdfast.methods.descent import SoftWalk
 from holdfast.nn.architecture import mlp
 from holdfast.problem import TimeBudget, Query
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 from support.tables import mixed_schema, mixed_table, seeded
 
@@ -24,7 +24,7 @@ OPEN = hf.Schema.infer(TABLE)  # everything may change
 LIMITED = mixed_schema(TABLE)  # sex is fixed, job may only become a or b
 
 
-def groups(at: Layout) -> list[torch.Tensor]:
+def groups(at: Encoding) -> list[torch.Tensor]:
     return [g[g < len(at.center)] for g in at.groups]
 
 
@@ -39,7 +39,7 @@ def question(model: hf.Model, frame: pd.DataFrame) -> Query:
     with model.borrowed():
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.judge(frame, x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the map
@@ -48,7 +48,7 @@ def question(model: hf.Model, frame: pd.DataFrame) -> Query:
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0,)])
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e3, 1e20])
 def test_softmax_of_each_category(shape: tuple[int, ...], size: float) -> None:
-    at = OPEN.layout(torch.float32)
+    at = OPEN.encoding_of(torch.float32)
     z = size * torch.randn(*shape, len(at.center), generator=torch.Generator().manual_seed(0))
     soft = at.softmax(z)
     assert soft.shape == z.shape
@@ -59,7 +59,7 @@ def test_softmax_of_each_category(shape: tuple[int, ...], size: float) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 1e3])
 def test_closed_levels_have_no_part(size: float) -> None:
-    at = OPEN.layout(torch.float64)
+    at = OPEN.encoding_of(torch.float64)
     z = size * torch.randn(9, len(at.center), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     open_ = torch.ones_like(z)
     for columns in groups(at):
@@ -74,7 +74,7 @@ def test_closed_levels_have_no_part(size: float) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 100.0])
 def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
-    at = OPEN.layout(torch.float64)
+    at = OPEN.encoding_of(torch.float64)
     generator = torch.Generator().manual_seed(2)
     z = (size * torch.randn(3, 4, len(at.center), generator=generator, dtype=torch.float64)).requires_grad_()
     g = torch.randn(z.shape, generator=generator, dtype=torch.float64)
@@ -85,7 +85,7 @@ def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
 
 def test_a_row_does_not_depend_on_the_others() -> None:
     many = pd.DataFrame({"place": pd.Categorical([f"p{i}" for i in range(51)]), "size": np.linspace(0, 1, 51)})
-    at = hf.Schema.infer(many).layout(torch.float32)
+    at = hf.Schema.infer(many).encoding_of(torch.float32)
     z, g = torch.randn(2, 24, len(at.center), generator=torch.Generator().manual_seed(0)).unbind()
     soft = at.softmax(z)
     back = at.softmax_pull(soft, g)
@@ -96,7 +96,7 @@ def test_a_row_does_not_depend_on_the_others() -> None:
 
 
 def test_without_categories_nothing_happens() -> None:
-    at = hf.Schema.box(3).layout(torch.float32)
+    at = hf.Schema.box(3).encoding_of(torch.float32)
     z = torch.randn(2, 3)
     assert at.softmax(z) is z
     assert at.softmax_pull(z, z) is z

@@ -67,7 +67,7 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
 def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> Query:
     """What a search is asked, for encoded rows."""
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.reach(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Latent:
 
     def check_given(self, e: LatentMethod) -> hf.Counterfactuals:
         """The autoencoder is given what cannot change, which the answers keep."""
-        fixed = self.schema.layout().fixed
+        fixed = self.schema.encoding_of().fixed
         assert torch.equal(e.autoencoder_.given, fixed.nonzero().squeeze(1))
         cfs = e.explain(self.model, self.table[(self.model.predict(self.table) == "no").to_numpy()], "yes")
         assert cfs.found.mean() > 0.5

@@ -30,7 +30,7 @@ from holdfast.nn.stack_derivatives import Net, Weights
 from holdfast.retraining.bank import ModelBank, Shelf
 from holdfast.retraining.frozen import encoded, members_of, net_of, numbered, with_logits
 from holdfast.retraining.recipe import Recipe
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 FAMILY = "shift"
 DRAWN = 1 << 62  # the draw of the rows
@@ -93,7 +93,7 @@ def attack_by_shift(
             x[drawn], labels[drawn][..., None], _shares(drawn.shape[1], models, model.dtype),
             x_cf.expand(models, -1, -1), t[:, None].expand(models, -1, -1), _shares(len(t), models, model.dtype),
         )  # fmt: skip
-        attack = Attack(net, theta, shift, model.schema.layout(model.dtype))
+        attack = Attack(net, theta, shift, model.schema.encoding_of(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
         if not bool(shifted.flat.isfinite().all()):
             raise SettingError("the attack diverged: some weights are no longer numbers; lower eta")
@@ -121,7 +121,7 @@ def validity_under_shift(
     x_cf: Sequence[Tensor] | Tensor,
     t: Sequence[Tensor] | Tensor,
     shift: Shift,
-    layout: Layout,
+    layout: Encoding,
     *,
     batch_size: int = 128,
     seeds: Sequence[int] | None = None,

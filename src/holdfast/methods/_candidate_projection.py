@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from holdfast.schema.feasible import Reach, stays_missing
+from holdfast.schema.feasible import FeasibleSet, stays_missing
 
 
 class Space:
@@ -18,7 +18,7 @@ class Space:
     on the grid, and not from its origin, which saves comparing the two.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: FeasibleSet) -> None:
         self.reach = reach
         at = reach.layout
         kinds = [2 if at.one_hot[j] else int(at.grid[j] > 0) for j in range(len(at.grid))]
@@ -27,7 +27,7 @@ class Space:
         self.parts: list[tuple[slice, Part]] = [(c, Steps(reach, c) if k else Interval(reach, c)) for c, k in numbers]
         self.parts += [(c, Levels(reach, c)) for c in (slice(a, b) for a, b in at.spans)]
 
-    def only(self, reach: Reach, rows: Tensor) -> "Space":
+    def only(self, reach: FeasibleSet, rows: Tensor) -> "Space":
         """That of some of the people, whose reach is given."""
         space = copy(self)
         space.reach, space.parts = reach, [(columns, part.only(rows)) for columns, part in self.parts]
@@ -91,7 +91,7 @@ class Interval(Part):
 
     personal = ("lo", "hi")
 
-    def __init__(self, reach: Reach, columns: slice) -> None:
+    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
         self.lo, self.hi = (_columns_first(v, columns) for v in (reach.lo, reach.hi))
 
     def __call__(self, z: Tensor, people: slice) -> None:
@@ -104,7 +104,7 @@ class Steps(Interval):
 
     personal = ("lo", "hi", "own", "off", "base")
 
-    def __init__(self, reach: Reach, columns: slice) -> None:
+    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
         super().__init__(reach, columns)
         self.tick, origin = (v[columns, None, None] for v in (reach.layout.grid, reach.layout.origin))
         self.per_unit = 1 / self.tick
@@ -130,7 +130,7 @@ class Levels(Part):
 
     personal = ("shut",)
 
-    def __init__(self, reach: Reach, columns: slice) -> None:
+    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
         hi = _columns_first(reach.hi, columns)
         self.shut = torch.where(hi <= 0, -torch.inf, torch.zeros_like(hi))
         self.any_shut = bool(self.shut.any())

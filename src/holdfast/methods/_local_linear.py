@@ -23,7 +23,7 @@ from torch import Tensor
 from holdfast._core.rows import ROW_BLOCK, chunks
 from holdfast.errors import untyped
 from holdfast.problem import Query
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 Block = tuple[int, int, bool]  # start and stop of columns that belong together, and whether they are one category
 
@@ -45,7 +45,7 @@ class Plane:
         return Plane(self.w[rows], self.b[rows])
 
 
-def shares_of(x: Tensor, layout: Layout) -> Tensor:
+def shares_of(x: Tensor, layout: Encoding) -> Tensor:
     """(d,) how often the data `x` (n, d) take each level; 0 in columns of numbers."""
     return torch.where(layout.one_hot, x.double().mean(0), 0.0)
 
@@ -88,7 +88,7 @@ def rows_at_once(d: int) -> int:
 class Neighbors:
     """How neighbours are drawn: tables from 16 random bits to a normal number, or to the column of a level."""
 
-    layout: Layout
+    layout: Encoding
     numbers: Tensor  # (q,) columns of numbers
     normal: Tensor  # (65536,) quantiles of the normal distribution
     spread: Tensor  # (q,) standard deviations
@@ -96,7 +96,7 @@ class Neighbors:
     blocks: list[Block]
 
     @classmethod
-    def of(cls, layout: Layout, shares: Tensor, noise: float) -> "Neighbors":
+    def of(cls, layout: Encoding, shares: Tensor, noise: float) -> "Neighbors":
         dtype = layout.center.dtype
         numbers = (~layout.one_hot).nonzero().squeeze(1)
         middle = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
@@ -139,12 +139,12 @@ class Neighbors:
         return r2
 
 
-def _level(x: Tensor, at: Layout) -> Tensor:
+def _level(x: Tensor, at: Encoding) -> Tensor:
     """(n, categories) the level that each row holds."""
     return torch.cat([x, x.new_full((len(x), 1), -1.0)], 1)[:, at.groups].argmax(2)
 
 
-def blocks_of(layout: Layout) -> list[Block]:
+def blocks_of(layout: Encoding) -> list[Block]:
     """Columns cut into runs of numbers and single categories, in order."""
     owner = [int(i) for i in torch.where(layout.one_hot, layout.owner, -1)]
     out, start = list[Block](), 0

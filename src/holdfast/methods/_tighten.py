@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from holdfast.problem import Query
-from holdfast.schema.feasible import Reach
+from holdfast.schema.feasible import FeasibleSet
 
 
 def cost_of(delta: Tensor, weight: Tensor, norm: int) -> Tensor:
@@ -12,7 +12,7 @@ def cost_of(delta: Tensor, weight: Tensor, norm: int) -> Tensor:
     return (delta.abs() if norm == 1 else delta.square()) @ weight
 
 
-def tangent_step(reach: Reach, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float) -> Tensor:
+def tangent_step(reach: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float) -> Tensor:
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|. Norm 1:
@@ -55,7 +55,7 @@ def shift(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float
     return torch.where((need > 0)[:, None], step, 0.0)
 
 
-def _round_away(reach: Reach, u: Tensor) -> Tensor:
+def _round_away(reach: FeasibleSet, u: Tensor) -> Tensor:
     """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses it."""
     step = reach.layout.grid
     ticks = torch.ceil((u - reach.x).abs() / step.clamp_min(1e-12) - 1e-3)
@@ -93,7 +93,7 @@ def swap(query: Query, z: Tensor, norm: int, steps: int = 8) -> Tensor:
             break
         chosen = order[:, i : i + 1]
         trying = price.gather(1, chosen) > 0
-        without = reach.hold(trying & (at.owner == chosen))
+        without = reach.freeze(trying & (at.owner == chosen))
         u = without.project(z)
         for k in range(steps):
             gap, grad = query.gap_and_gradient(u)

@@ -39,7 +39,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import shift
 from holdfast.nn.relu_network import Pullback
 from holdfast.problem import Query, need
-from holdfast.schema.feasible import Reach
+from holdfast.schema.feasible import FeasibleSet
 
 Loss = Literal["cross_entropy", "score", "hinge"]
 _TO_THE_END: dict[str, Any] = {"decay": True, "rounds": 1, "keep": "last"}
@@ -217,7 +217,7 @@ class Walk:
     def only(self, rows: Tensor) -> None:
         self.z, self.m, self.v, self.back = self.z[rows], self.m[rows], self.v[rows], self.back[rows]
 
-    def row(self, reach: Reach) -> Tensor:
+    def row(self, reach: FeasibleSet) -> Tensor:
         """The reachable rows where the walk is."""
         return self.z if reach.is_box else reach.project(self.z)
 
@@ -298,7 +298,7 @@ class SoftWalk(Walk):
         self.lo, self.hi = self.lo[rows], self.hi[rows]
         self.open = None if self.open is None else self.open[rows]
 
-    def row(self, reach: Reach) -> Tensor:
+    def row(self, reach: FeasibleSet) -> Tensor:
         return reach.project(reach.layout.softmax(self.z, self.open))
 
     def step(self, query: Query, p: Tensor, t: int) -> Tensor:

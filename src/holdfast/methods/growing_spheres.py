@@ -21,7 +21,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._candidates import Crowd, Nearest
 from holdfast.methods._tighten import revert
 from holdfast.problem import Query, need
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 HALVINGS = 30  # of the first ball, at most
 
@@ -124,7 +124,7 @@ class GrowingSpheres(Explainer):
         return crowd.nearest(m, place, ordered=ring == 0 and self.variant == "original")
 
 
-def _few_values(at: Layout) -> Tensor:
+def _few_values(at: Encoding) -> Tensor:
     """(d,) the columns of categories, and of numbers that take two values.
 
     A uniform number between the limits, made reachable, is a fair choice between the two, or between the levels.

@@ -63,7 +63,7 @@ class LatentMethod(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train the autoencoder, unless one was given."""
-        given = model.schema.layout().fixed.nonzero().squeeze(1) if self.conditioned else None
+        given = model.schema.encoding_of().fixed.nonzero().squeeze(1) if self.conditioned else None
         self.autoencoder_ = self.autoencoder or autoencoder(
             X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
             beta=self.beta, seed=self.seed, given=given,

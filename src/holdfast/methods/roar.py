@@ -104,7 +104,7 @@ class ROAR(Explainer):
         self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "ROAR needs at least one data row")
-        self.shares_: Tensor = shares_of(x, model.schema.layout(model.dtype))
+        self.shares_: Tensor = shares_of(x, model.schema.encoding_of(model.dtype))
         return self
 
     def search(self, query: Query) -> Tensor:

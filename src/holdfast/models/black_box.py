@@ -70,11 +70,11 @@ class BlackBox(Model):
 
     def _spread_rows(self) -> Tensor:
         """A few encoded rows spread over the data's range."""
-        at = self.schema.layout(self.dtype)
+        at = self.schema.encoding_of(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         rows = at.whole(low + t * (high - low))
-        return self.schema.reach(rows).project(rows)
+        return self.schema.feasible(rows).project(rows)
 
     def _refused(self, missing: bool | None, estimator: bool) -> dict[str, str]:
         """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
@@ -84,7 +84,7 @@ class BlackBox(Model):
             return {name: why for _, name in gaps}
         out: dict[str, str] = {}
         known = self._spread_rows()
-        known[:, self.schema.layout(self.dtype).gaps[1]] = 0.0
+        known[:, self.schema.encoding_of(self.dtype).gaps[1]] = 0.0
         full = self.schema.decode_numbers(known)
         for i, name in gaps:
             numbers = full.copy()

@@ -59,7 +59,7 @@ class TorchModel(Model):
 
     def _probe(self) -> Tensor:
         """The module's bare outputs on a few rows spread over the data's range."""
-        at = self.schema.layout(self.dtype)
+        at = self.schema.encoding_of(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         with self.borrowed(), torch.no_grad():

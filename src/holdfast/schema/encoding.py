@@ -17,7 +17,7 @@ SAFE = 40.0  # logits up to this size need no shift before exp: neither it nor i
 
 
 @dataclass(frozen=True)
-class Layout:
+class Encoding:
     """The schema as tensors, in the dtype and on the device of the rows."""
 
     center: Tensor  # (d,) encoded = (value - center) / scale; 0 and 1 in one-hot columns
@@ -41,7 +41,7 @@ class Layout:
     max_changes: int
 
     @classmethod
-    def of(cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype) -> "Layout":
+    def of(cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype) -> "Encoding":
         owner = np.repeat(np.arange(len(features)), [f.width for f in features])
         d, start = len(owner), 0
         first: dict[str, int] = {}

@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 from holdfast.schema.rules import into_rules
 
 MANY = 128  # from so many rows on, one category after the other is faster than all at once, padded to one length
@@ -32,17 +32,17 @@ def stays_missing(u: Tensor, w: Tensor, x: Tensor, v: Tensor, lo: Tensor, hi: Te
 
 
 @dataclass(frozen=True)
-class Reach:
+class FeasibleSet:
     """What the people `x` (n, d) can reach."""
 
     x: Tensor
     lo: Tensor
     hi: Tensor
-    layout: Layout
-    home: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
+    layout: Encoding
+    fallback: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
 
     @classmethod
-    def of(cls, x: Tensor, layout: Layout) -> "Reach":
+    def of(cls, x: Tensor, layout: Encoding) -> "FeasibleSet":
         lo = torch.maximum(layout.low, torch.minimum(layout.seen_low, x))
         hi = torch.minimum(layout.high, torch.maximum(layout.seen_high, x))
         apart = lo > hi  # the data never visited what the bounds allow: the bounds decide
@@ -59,13 +59,13 @@ class Reach:
         reach = cls(x, lo, hi, layout, x)
         return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
 
-    def __getitem__(self, rows: Tensor | slice) -> "Reach":
-        return Reach(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.home[rows])
+    def __getitem__(self, rows: Tensor | slice) -> "FeasibleSet":
+        return FeasibleSet(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.fallback[rows])
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def repeat(self, times: int) -> "Reach":
+    def repeat(self, times: int) -> "FeasibleSet":
         """Each person `times` times in a row, for methods that weigh many candidates per person."""
         return self[torch.arange(len(self), device=self.x.device).repeat_interleave(times)]
 
@@ -96,7 +96,7 @@ class Reach:
         """(n, d) columns in which the person's own value may not stay."""
         return (self.x < self.lo) | (self.x > self.hi)
 
-    def hold(self, columns: Tensor) -> "Reach":
+    def freeze(self, columns: Tensor) -> "FeasibleSet":
         """The same with some columns (n, d) held at the person's own value."""
         return replace(self, lo=torch.where(columns, self.x, self.lo), hi=torch.where(columns, self.x, self.hi))
 
@@ -104,7 +104,7 @@ class Reach:
         """Into the intervals only: the relaxed set that a search with gradients moves in."""
         return torch.clamp(z, self.lo, self.hi)
 
-    def keeps(self, z: Tensor) -> Tensor:
+    def contains(self, z: Tensor) -> Tensor:
         """(n,) do rows `z` keep to the intervals, the rules and max_changes?"""
         at = self.layout
         kept = ((z >= self.lo) & (z <= self.hi)).all(1)
@@ -189,7 +189,7 @@ class Reach:
             return home
         ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
         for first in (None, *ruled):
-            lost = (~self.keeps(home)).nonzero().squeeze(1)
+            lost = (~self.contains(home)).nonzero().squeeze(1)
             if not len(lost):
                 break
             home[lost] = self[lost]._with_features(first)
@@ -232,7 +232,7 @@ class Reach:
             z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), at.parts)
             z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
         lost = (at.excess(z) > 0).any(1, keepdim=True)
-        return torch.where(lost, self.retreat(y), z)
+        return torch.where(lost, self.to_fallback(y), z)
 
     def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
         """Where rounding broke a rule, take whole steps along the grid until it holds."""
@@ -248,11 +248,11 @@ class Reach:
                 z = z.index_copy(1, j[None], torch.where(over > 0, moved, z[:, j])[:, None])
         return z
 
-    def retreat(self, y: Tensor) -> Tensor:
+    def to_fallback(self, y: Tensor) -> Tensor:
         """`y` with the columns of all rules as they are at home."""
         at = self.layout
         ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
-        z = torch.where(ruled, self.home, y)
+        z = torch.where(ruled, self.fallback, y)
         if not at.max_changes:
             return z
         must = self._changes(torch.where(ruled | self.outside, z, self.x))

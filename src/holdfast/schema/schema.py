@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, SchemaError, did_you_mean, listed
-from holdfast.schema.encoding import Layout
-from holdfast.schema.feasible import Reach
+from holdfast.schema.encoding import Encoding
+from holdfast.schema.feasible import FeasibleSet
 from holdfast.schema.feature import Array, Feature, Mask, Rule, column_names, differ
 from holdfast.schema.infer import Settings, inferred
 
@@ -229,17 +229,17 @@ class Schema:
         self._check_rows(z, x)
         same = z.double() == x.to(z.dtype).double()
         asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
-        reach, z = self.reach(x), torch.where(same, x, z.double())
-        y = reach.hold(same & ~reach.outside).project(z)  # move nothing else, if that is enough
+        reach, z = self.feasible(x), torch.where(same, x, z.double())
+        y = reach.freeze(same & ~reach.outside).project(z)  # move nothing else, if that is enough
         if self.rules or self.max_changes:
-            y = torch.where(reach.keeps(y)[:, None], y, reach.project(z))
+            y = torch.where(reach.contains(y)[:, None], y, reach.project(z))
         numbers = self._exact(y, x, kept)
         lost = np.zeros(len(kept), dtype=bool)
         for rule in self.rules:
             lost |= self._over(rule, numbers) > 0
         if lost.any():
             rows = torch.as_tensor(lost)
-            numbers[lost] = self._exact(reach[rows].retreat(y[rows]), x[rows], kept[lost])
+            numbers[lost] = self._exact(reach[rows].to_fallback(y[rows]), x[rows], kept[lost])
         return numbers, differ(numbers, kept) & asked[:, None]
 
     def room(self, kept: Array) -> tuple[Array, Array]:
@@ -316,20 +316,20 @@ class Schema:
 
     # ---- what a person may do
 
-    def layout(self, dtype: torch.dtype = torch.float32) -> Layout:
+    def encoding_of(self, dtype: torch.dtype = torch.float32) -> Encoding:
         """The schema as tensors."""
-        cache = cast(dict[torch.dtype, Layout], self.__dict__.setdefault("_layouts", {}))
+        cache = cast(dict[torch.dtype, Encoding], self.__dict__.setdefault("_layouts", {}))
         if dtype not in cache:
-            cache[dtype] = Layout.of(self.features, self.rules, self.max_changes, dtype)
+            cache[dtype] = Encoding.of(self.features, self.rules, self.max_changes, dtype)
         return cache[dtype]
 
-    def reach(self, x: Tensor) -> Reach:
+    def feasible(self, x: Tensor) -> FeasibleSet:
         """What the people `x` (n, width) can reach; see `holdfast.schema.feasible`."""
-        return Reach.of(x, self.layout(x.dtype))
+        return FeasibleSet.of(x, self.encoding_of(x.dtype))
 
     def project(self, z: Tensor, x: Tensor) -> Tensor:
         """Nearest to `z` among the points that `x` can reach, row by row."""
-        return self.reach(x).project(z)
+        return self.feasible(x).project(z)
 
     # ---- files
 
@@ -391,11 +391,11 @@ class Schema:
     @cached_property
     def probe(self) -> Tensor:
         """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
-        at = self.layout(torch.float64)
+        at = self.encoding_of(torch.float64)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         rows = at.whole(low + spread * (high - low))
-        return self.reach(rows).project(rows)
+        return self.feasible(rows).project(rows)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ def blocked(schema: Schema, numbers: Array) -> Any:
     if schema.rules:
         # What no number of changes can do is blocked; which of them a limit leaves is for the search to find out.
         free = replace(schema, max_changes=0)
-        reach = free.reach(schema.encode_numbers(numbers, torch.float64))
-        lost = ~reach.keeps(reach.home).numpy() & (reason == "")
+        reach = free.feasible(schema.encode_numbers(numbers, torch.float64))
+        lost = ~reach.contains(reach.fallback).numpy() & (reason == "")
         rules = listed(rule.text for rule in schema.rules)
         reason[lost] = f"rule(s) {rules} cannot be kept from here"
     return reason

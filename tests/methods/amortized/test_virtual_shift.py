@@ -13,7 +13,7 @@ import holdfast as hf
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift, Tape
 from holdfast.nn.stack_derivatives import SLOPE, AnyModule, Leaky, Net, Parts, Weights
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 M, N, ANSWERS, D = 3, 7, 4, 5
 F64 = torch.float64
@@ -47,13 +47,13 @@ def problem(classes: int = 2, count: int = M, seed: int = 1, dtype: torch.dtype 
     return Batch(*out)
 
 
-def numbers(dtype: torch.dtype = F64) -> Layout:
-    return hf.Schema.box(D).layout(dtype)
+def numbers(dtype: torch.dtype = F64) -> Encoding:
+    return hf.Schema.box(D).encoding_of(dtype)
 
 
-def mixed(dtype: torch.dtype = F64) -> Layout:
+def mixed(dtype: torch.dtype = F64) -> Encoding:
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.5, 1.5, 1.0], "c": ["x", "y", "z"]})
-    return hf.Schema.infer(table).layout(dtype)
+    return hf.Schema.infer(table).encoding_of(dtype)
 
 
 def loss(parts: Parts, x: Tensor, y: Tensor, w: Tensor, slope: float = SLOPE) -> Tensor:

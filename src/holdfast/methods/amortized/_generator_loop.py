@@ -50,8 +50,8 @@ from holdfast.methods.amortized._parallel import (
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Net, Weights, slope_and_curve
 from holdfast.retraining.loop import Loop
-from holdfast.schema.encoding import Layout
-from holdfast.schema.feasible import Reach
+from holdfast.schema.encoding import Encoding
+from holdfast.schema.feasible import FeasibleSet
 
 CELLS = 1 << 21  # numbers in the answers of one block of samples
 
@@ -181,7 +181,7 @@ class GeneratorStack:
     def __len__(self) -> int:
         return len(self.thetas[0])
 
-    def answers(self, x: Tensor, t: Tensor, layout: Layout, noise: Tensor | None = None) -> Tensor:
+    def answers(self, x: Tensor, t: Tensor, layout: Encoding, noise: Tensor | None = None) -> Tensor:
         """(M, n, d) relaxed answers, not yet projected, to rows x (M, n, d) that shall get classes t (M, n, 1).
 
         A VAE takes its noise (M, n, latent) from the caller, see `normal`; None takes the mean.
@@ -202,7 +202,7 @@ def with_wish(x: Tensor, t: Tensor, told: int) -> Tensor:
     return torch.cat([x, nn.functional.one_hot(t.squeeze(-1).long(), told).to(x.dtype)], -1)
 
 
-def sigmoids(c: Tensor, layout: Layout) -> Tensor:
+def sigmoids(c: Tensor, layout: Encoding) -> Tensor:
     """A sigmoid of each level; numbers as they are."""
     return torch.where(layout.one_hot, torch.sigmoid(c), c) if layout.groups.numel() else c
 
@@ -213,7 +213,7 @@ def fit_generators(
     theta: Weights,
     x: Tensor,
     labels: Tensor | None,
-    layout: Layout,
+    layout: Encoding,
     *,
     classes: int = 2,
     tables: Sequence[Tensor] | None = None,
@@ -283,7 +283,7 @@ class Run:
     stack: GeneratorStack
     net: Net
     theta: Weights  # of the frozen models
-    layout: Layout
+    layout: Encoding
     shift: Shift | None
     random: RowRandom
 
@@ -313,7 +313,7 @@ class Training(ABC):
         grads, judge = [held.first(m) for held in self.grads], theta
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
-            reach = Reach.of(x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1), self.layout) if self.reachable else None
+            reach = FeasibleSet.of(x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1), self.layout) if self.reachable else None
             given = x_cf if reach is None else reach.project(x_cf.flatten(0, 1)).view_as(x_cf)
             if self.attack is not None and block == 0:
                 judge = self.attack(theta, Batch(x, y, w, given[:, :n], t, w), self.random, draw + 5, epsilon)

@@ -45,7 +45,7 @@ from holdfast.methods.amortized._parallel import (
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Loss, Weights, block, slope_and_curve
 from holdfast.retraining.loop import Loop
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +171,7 @@ def fit_joint(
     how: Joint,
     x: Tensor,
     labels: Tensor,
-    layout: Layout,
+    layout: Encoding,
     *,
     classes: int = 2,
     tables: Sequence[Tensor] | None = None,
@@ -224,7 +224,7 @@ class Training:
         stack: JointStack,
         x: Tensor,
         y: Tensor,
-        layout: Layout,
+        layout: Encoding,
         rows: list[Tensor],
         random: RowRandom,
     ) -> None:

@@ -108,7 +108,7 @@ class Parametric(Explainer):
             bar.total(1)
             net, theta = net_of(own.module, 1)
             stack = fit_generators(
-                kind, net, theta, x, labels, model.schema.layout(model.dtype), classes=len(model.classes),
+                kind, net, theta, x, labels, model.schema.encoding_of(model.dtype), classes=len(model.classes),
                 seeds=(self.seed,), shift=self.shift, schedule=self.schedule, bar=bar,
             )  # fmt: skip
         self.networks_: Networks = Networks.of(stack, 0, model.fingerprint())

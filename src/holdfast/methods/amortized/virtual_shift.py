@@ -25,7 +25,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import clip_norm, unit
 from holdfast.errors import SettingError
 from holdfast.nn.stack_derivatives import Columns, Net, Rooms, Weights
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
 ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would else be 0 times infinity
@@ -97,7 +97,7 @@ class Attack:
         encoder: how many layers make up the encoder, for scope="head".
     """
 
-    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Layout, encoder: int = 0) -> None:
+    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Encoding, encoder: int = 0) -> None:
         self.net, self.shift, self.layout = net, shift, layout
         free = torch.ones_like(layout.one_hot) if shift.categories != "none" else ~layout.one_hot
         self.columns = free.nonzero().squeeze(1)

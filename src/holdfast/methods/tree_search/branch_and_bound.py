@@ -196,7 +196,7 @@ def _holds(query: Query, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = query[person]
     z = mended(part.feasible, offers.rows(person, at))
-    return part.met(z) & part.feasible.keeps(z)
+    return part.met(z) & part.feasible.contains(z)
 
 
 def _split(

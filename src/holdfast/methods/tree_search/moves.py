@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast.models.compiled.tree_leaves import Cells
-from holdfast.schema.encoding import Layout
-from holdfast.schema.feasible import Reach
+from holdfast.schema.encoding import Encoding
+from holdfast.schema.feasible import FeasibleSet
 from holdfast.schema.feature import Array
 from holdfast.schema.rules import excess
 
@@ -39,7 +39,7 @@ class Moves:
     cells: list[Cells]  # of each feature
 
     @staticmethod
-    def of(cells: list[Cells], layout: Layout, digit: Array) -> "Moves":
+    def of(cells: list[Cells], layout: Encoding, digit: Array) -> "Moves":
         """Args:
         cells: of the features that may change.
         layout: the schema.
@@ -95,7 +95,7 @@ class Moves:
         return torch.stack(cells, 1) if cells else z.new_zeros(len(z), 0, dtype=torch.int64)
 
 
-def _ends(cuts: Array, column: int, at: Layout, digit: float) -> Array:
+def _ends(cuts: Array, column: int, at: Encoding, digit: float) -> Array:
     """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
     is not part of it) and ends; of a grid as far as rounding may take a value."""
     tick, origin, center, scale = (float(v[column]) for v in (at.grid, at.origin, at.center, at.scale))
@@ -118,7 +118,7 @@ class Offers:
     """What the moves are to n people."""
 
     moves: Moves
-    reach: Reach
+    reach: FeasibleSet
     home: Tensor  # (n, d) the person's own row, made reachable
     own: Tensor  # (n, features) the moves that stay at home
     value: Tensor  # (n, m) what the column becomes
@@ -128,7 +128,7 @@ class Offers:
     rest_moved: Tensor  # (n,) number of changes in features that have no moves: values that may not stay
 
     @staticmethod
-    def of(moves: Moves, reach: Reach) -> "Offers":
+    def of(moves: Moves, reach: FeasibleSet) -> "Offers":
         at, x, home = reach.layout, reach.x, reach.project(reach.x)
         column, own = moves.column, moves.within(home)
         here = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
@@ -219,9 +219,9 @@ class Offers:
         return ok
 
 
-def mended(reach: Reach, z: Tensor) -> Tensor:
+def mended(reach: FeasibleSet, z: Tensor) -> Tensor:
     """Rows z, and where they break a rule, the columns that have not changed moved so that it holds, if they can."""
-    kept = reach.keeps(z)
+    kept = reach.contains(z)
     if bool(kept.all()):
         return z
     held = (z != reach.x) & reach.layout.in_rule

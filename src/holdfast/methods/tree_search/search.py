@@ -37,7 +37,7 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import Converted
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
 from holdfast.problem import SLACK, Query, need
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Array
 
 CELLS = 1 << 20  # changes weighed at once
@@ -106,7 +106,7 @@ class TreeSearch(Explainer):
         if grown and grown.leaves:
             return _tables(model, grown.leaves)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
-        at = model.schema.layout(model.dtype)
+        at = model.schema.encoding_of(model.dtype)
         return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.values)), None
 
     def _answer(self, query: Query, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class TreeSearch(Explainer):
         seeds = query.x[:0]
         if len(rows) and self.is_fitted and not query.budget.over():
             seeds = self.neighbor_.search(query[rows])[:, 0]
-            best.offer(rows, offers.moves.within(seeds), query.feasible[rows].keeps(seeds) & query[rows].met(seeds))
+            best.offer(rows, offers.moves.within(seeds), query.feasible[rows].contains(seeds) & query[rows].met(seeds))
         open_ = (~best.found).nonzero().squeeze(1)
         if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.budget.over():
             found, at, proved = decide(query, offers, profile, open_, self.boxes)
@@ -133,7 +133,7 @@ class TreeSearch(Explainer):
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
         z = mended(query.feasible, offers.rows(torch.arange(len(offers)), best.at))
         if len(seeds):
-            held, nearest = query[rows].met(z[rows]) & query.feasible[rows].keeps(z[rows]), query[rows].met(seeds)
+            held, nearest = query[rows].met(z[rows]) & query.feasible[rows].contains(z[rows]), query[rows].met(seeds)
             z[rows] = torch.where((nearest & ~held)[:, None], revert(query[rows], seeds, 1), z[rows])
         ok = query.met(z).nonzero().squeeze(1)
         if len(ok) and not profile.exact:
@@ -274,7 +274,7 @@ def _take(
         return won
     reach = query.feasible[some]
     z = mended(reach, offers.rows(some, other.at[some]))
-    ok = reach.keeps(z) & query[some].met(z)
+    ok = reach.contains(z) & query[some].met(z)
     changed = (layout.per_feature((z != reach.x).to(z.dtype)) > 0).sum(1)
     best.keep(some, other.at[some], ok, changed, whole(((z - reach.x).abs() * layout.weight).double().sum(1)))
     return won
@@ -362,7 +362,7 @@ def _tables(model: Model, leaves: Leaves) -> tuple[Moves, Table]:
 
 def _moves(model: Model, cells: list[Cells]) -> Moves:
     """To the cells of all features that may change."""
-    layout = model.schema.layout(model.dtype)
+    layout = model.schema.encoding_of(model.dtype)
     return Moves.of([c for c in cells if not layout.fixed[c.at.start]], layout, _digits(model))
 
 
@@ -372,7 +372,7 @@ def _digits(model: Model) -> Array:
     return np.maximum(np.repeat(own, [f.width for f in model.schema.features]), torch.finfo(model.dtype).eps)
 
 
-def _asked(model: Model, at: Layout, known: list[Cells] | None, data: Array | None, values: int) -> list[Cells]:
+def _asked(model: Model, at: Encoding, known: list[Cells] | None, data: Array | None, values: int) -> list[Cells]:
     """Cells of features of which no thresholds are known, or too many: at quantiles."""
     out: list[Cells] = []
     for i, (f, s) in enumerate(zip(model.schema.features, model.schema.slices, strict=True)):

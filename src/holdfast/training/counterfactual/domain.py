@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from holdfast.schema.encoding import Layout
+from holdfast.schema.encoding import Encoding
 
 RUNS = 8  # slices, which cost less than numbers of columns as long as they are few
 
@@ -20,10 +20,10 @@ class Domain:
     fixed: Tensor
     up: Tensor
     down: Tensor
-    layout: Layout | None = None  # of categories that have one level at every step, not a mixture
+    layout: Encoding | None = None  # of categories that have one level at every step, not a mixture
 
     @classmethod
-    def of(cls, x: Tensor, layout: Layout | None = None, *, spread: float = 2.0, categories: bool = False) -> "Domain":
+    def of(cls, x: Tensor, layout: Encoding | None = None, *, spread: float = 2.0, categories: bool = False) -> "Domain":
         """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
 
         Args:
