@@ -33,7 +33,7 @@ from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.decision_rule import is_regressor
 from holdfast.nn.architecture import mlp
 from holdfast.registry import METHODS
-from holdfast.target import Span, Status
+from holdfast.target import IntervalTarget, Status
 from support.tables import points, seeded
 
 torch.set_num_threads(1)
@@ -51,8 +51,8 @@ def linear(w: list[float], b: float = 0.0, dtype: torch.dtype = torch.float64, *
 SUM = linear([1.0, 2.0])
 
 
-def span(low: float, high: float, unit: float = 1.0, n: int = 1) -> Span:
-    return Span(torch.zeros(n, dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
+def span(low: float, high: float, unit: float = 1.0, n: int = 1) -> IntervalTarget:
+    return IntervalTarget(torch.zeros(n, dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
 
 
 # ---- the target
@@ -93,9 +93,9 @@ def test_any_two_numbers_are_a_range_or_an_error(low: float, high: float) -> Non
     good = math.isfinite(low) and math.isfinite(high) and low < high
     if good:
         target = hf.Target.between(low, high)
-        assert target.span == (low, high)
+        assert target.interval == (low, high)
         goal = target.bind(SUM, torch.zeros(3, 1))
-        assert isinstance(goal, Span)
+        assert isinstance(goal, IntervalTarget)
         assert 0 < goal.unit < math.inf
         return
     with pytest.raises(TargetError, match=r"must be a number|is empty|but by luck"):
@@ -113,7 +113,7 @@ def test_bad_ranges() -> None:
     with pytest.raises(TargetError, match="but by luck; give a range"):
         hf.Target.between(3, 3)
     with pytest.raises(TargetError, match="not both"):
-        hf.Target("yes", span=(1.0, 2.0))
+        hf.Target("yes", interval=(1.0, 2.0))
     assert str(hf.Target.between(200_000, 250_000.5)) == "between 200,000 and 250000.5"
     assert str(hf.Target.between(None, 3)) == "at most 3"
     assert str(hf.Target.between(3, None)) == "at least 3"
@@ -425,7 +425,7 @@ def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -
     assert table["estimate"].between(300_000, 320_000).all()
     answers.save(tmp_path / "a.parquet")
     again = hf.Counterfactuals.load(tmp_path / "a.parquet")
-    assert isinstance(again.goal, Span)
+    assert isinstance(again.goal, IntervalTarget)
     assert again.sentences().tolist() == answers.sentences().tolist()
     assert again.estimate.tolist() == answers.estimate.tolist()
     assert (again.goal.met(again.scores) == answers.goal.met(answers.scores)).all()
@@ -453,7 +453,7 @@ def test_a_saved_network_still_estimates(tmp_path: Path) -> None:
     assert again.is_regression
     assert again.spread == model.spread
     assert again.fingerprint() == model.fingerprint()
-    assert isinstance(hf.Target.between(0, 1).bind(again, torch.zeros(3, 1)), Span)
+    assert isinstance(hf.Target.between(0, 1).bind(again, torch.zeros(3, 1)), IntervalTarget)
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from holdfast._core.rows import row_norm
 from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.schema.feature import differ
 from holdfast.schema.schema import Schema
-from holdfast.target import Goal, Span, Status, Target
+from holdfast.target import Goal, IntervalTarget, Status, Target
 
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
@@ -87,7 +87,7 @@ class Counterfactuals:
     @property
     def is_regression(self) -> bool:
         """Are these answers about a number that a model estimates?"""
-        return isinstance(self.goal, Span)
+        return isinstance(self.goal, IntervalTarget)
 
     @property
     def confidence(self) -> "pd.Series[float]":
@@ -248,7 +248,7 @@ class Counterfactuals:
             schema.encode(before, dtype),
             schema.encode(after, dtype),
             scores,
-            (Span if "unit" in content["goal"] else Goal)(label, k=scores.shape[1], **content["goal"]),
+            (IntervalTarget if "unit" in content["goal"] else Goal)(label, k=scores.shape[1], **content["goal"]),
             table["holdfast:status"].to_numpy(np.int64),
             list(table["holdfast:reason"]),
             table["holdfast:source"].to_numpy(np.int64),

@@ -26,7 +26,7 @@ from holdfast.problem import TimeBudget, Query
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
-from holdfast.target import Goal, Span, Status, Target
+from holdfast.target import Goal, IntervalTarget, Status, Target
 
 
 class Explainer(Settings, ABC):
@@ -206,7 +206,7 @@ class Explainer(Settings, ABC):
 def outcomes(goal: Goal, scores: Tensor) -> list[str]:
     """What the model says of each row: 'probability 0.43', 'the estimate 212,000'."""
     said: list[float] = goal.confidence(scores).numpy().tolist()
-    if isinstance(goal, Span):
+    if isinstance(goal, IntervalTarget):
         return [f"the estimate {number}" for number in estimates(goal, said)]
     return [f"probability {p:.2f}" for p in said]
 

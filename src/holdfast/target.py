@@ -61,13 +61,13 @@ class Target:
     label: Any = None
     probability: float | None = None
     margin: float = 0.0
-    span: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.span is not None and (self.label is not None or self.probability is not None or self.margin):
+        if self.interval is not None and (self.label is not None or self.probability is not None or self.margin):
             raise TargetError("ask for a class or for a range of numbers, not both")
-        if self.span is not None and not self.span[0] < self.span[1]:
-            raise TargetError(f"the range {self.span} is empty; its lower end comes first")
+        if self.interval is not None and not self.interval[0] < self.interval[1]:
+            raise TargetError(f"the range {self.interval} is empty; its lower end comes first")
         if self.probability is not None and not 0 < self.probability < 1:
             raise TargetError(f"probability must lie between 0 and 1, got {self.probability}")
         if self.probability is not None and self.margin:
@@ -94,12 +94,12 @@ class Target:
 
     def bind(self, model: Model, now: Tensor) -> "Goal":
         """The goal for rows that the model scores `now` (n, k)."""
-        if model.is_regression != (self.span is not None):
+        if model.is_regression != (self.interval is not None):
             raise TargetError(_wrong_kind(model, self))
-        if self.span is not None:
-            low, high = self.span
+        if self.interval is not None:
+            low, high = self.interval
             unit = max(min(model.spread, high / 2 - low / 2), TINY)
-            return Span(torch.zeros(len(now), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
+            return IntervalTarget(torch.zeros(len(now), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
         if self.label is None:
             labels, sign = now.argmax(1), -1.0
         else:
@@ -124,9 +124,9 @@ class Target:
         return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
 
     def __str__(self) -> str:
-        if self.span is not None:
-            low, high = (_plain(end) for end in self.span)
-            ends = [f"at least {low}"] * math.isfinite(self.span[0]) + [f"at most {high}"] * math.isfinite(self.span[1])
+        if self.interval is not None:
+            low, high = (_plain(end) for end in self.interval)
+            ends = [f"at least {low}"] * math.isfinite(self.interval[0]) + [f"at most {high}"] * math.isfinite(self.interval[1])
             return f"between {low} and {high}" if len(ends) == 2 else ends[0]
         many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
         what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
@@ -269,7 +269,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Span(Goal):
+class IntervalTarget(Goal):
     """A range of numbers bound to rows: the one score of a row is the model's estimate."""
 
     low: float

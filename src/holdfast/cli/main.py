@@ -411,10 +411,10 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     from rich.text import Text
 
     from holdfast.render.sentences import estimates
-    from holdfast.target import Span
+    from holdfast.target import IntervalTarget
 
     said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.2f}" for p in said]
+    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.2f}" for p in said]
     name = "estimate" if cfs.is_regression else "probability"
     table = Table("row", "what changes", "in words", name, show_lines=True)
     sentences = cfs.sentences().tolist()

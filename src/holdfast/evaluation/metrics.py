@@ -16,7 +16,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError, untyped
 from holdfast.evaluation.report import Report
 from holdfast.models.density import FeatureDensity
-from holdfast.target import Span, Status
+from holdfast.target import IntervalTarget, Status
 
 PAIRS = 1 << 24  # distances held at once
 
@@ -87,7 +87,7 @@ def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tupl
     """For each class that answers got: which answers, and the data of that class."""
     if len(x) != len(y):
         raise SettingError(f"need one outcome per data row, got {len(y)} for {len(x)}")
-    if isinstance(cfs.goal, Span):
+    if isinstance(cfs.goal, IntervalTarget):
         found, data = np.flatnonzero(cfs.found), x[torch.tensor(y.between(cfs.goal.low, cfs.goal.high).to_numpy())]
         return [(found, data)] if len(found) and len(data) else []
     got = cfs.scores.argmax(1).numpy() if len(cfs) else np.zeros(0, dtype=np.int64)

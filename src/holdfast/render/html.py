@@ -14,7 +14,7 @@ from markupsafe import Markup
 from holdfast.errors import optional
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
 from holdfast.render.sentences import Ints, Moves, estimates, headings, joined, moves, sentences
-from holdfast.target import Span, Status
+from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals, Run
@@ -130,7 +130,7 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
         return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
 
     asked = len(np.unique(cfs.source))
-    if isinstance(cfs.goal, Span):
+    if isinstance(cfs.goal, IntervalTarget):
         kept = cfs.estimate.to_numpy()[found]
         mean = estimates(cfs.goal, [float(kept.mean())])[0] if len(kept) else "n/a"
         outcome = "Mean estimate", mean, "by the model, of the answers"
@@ -168,7 +168,7 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
     names, answers = row_names(cfs.after.index[at]), _answers(cfs)
     cells = _cells(cfs, at)
     said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, Span) else [f"{p:.1%}" for p in said]
+    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.1%}" for p in said]
     cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
     texts = sentences(cfs).to_numpy() if words else np.zeros(0)
     rows: list[int] = at.tolist()

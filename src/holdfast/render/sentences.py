@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from holdfast.schema.feature import Array, Feature, Level, Mask, differ
-from holdfast.target import Span, Status
+from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
@@ -109,7 +109,7 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
     """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
     goal, effects = cfs.goal, [""] * len(cfs)
     at = np.flatnonzero(cfs.found)
-    if not isinstance(goal, Span) or cfs.was is None or not len(at):
+    if not isinstance(goal, IntervalTarget) or cfs.was is None or not len(at):
         return effects
     was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
@@ -119,7 +119,7 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
     return effects
 
 
-def estimates(goal: Span, values: Sequence[float]) -> list[str]:
+def estimates(goal: IntervalTarget, values: Sequence[float]) -> list[str]:
     """Numbers that a model estimates, for people: as many digits as tell them apart from the ends of the range."""
     decimals = min(max(DIGITS - 1 - math.floor(math.log10(goal.unit)), 0), MOST_DECIMALS)
     return [_number(v, decimals if abs(v) < HUGE else None) for v in values]

@@ -22,7 +22,7 @@ from holdfast._core.rows import chunks
 from holdfast.methods.tree_search.moves import Offers, mended
 from holdfast.methods.tree_search.single_changes import ByLeaves, Table
 from holdfast.problem import SLACK, Query
-from holdfast.target import Span
+from holdfast.target import IntervalTarget
 
 PEOPLE = 32  # rows at once
 WIDTH = 16  # boxes of a row looked at in one round
@@ -40,7 +40,7 @@ class Wish:
     @staticmethod
     def of(query: Query, label: int, k: int, outputs: str) -> "Wish":
         goal = replace(query.goal, label=torch.tensor([label]))
-        if isinstance(goal, Span):  # low <= v <= high, in units as the gap
+        if isinstance(goal, IntervalTarget):  # low <= v <= high, in units as the gap
             ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
             w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
             return Wish(w[:, None], -c, True)

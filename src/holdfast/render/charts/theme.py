@@ -8,7 +8,7 @@ import pandas as pd
 
 from holdfast.errors import SettingError, listed, optional
 from holdfast.render.sentences import estimates, headings, moves, sentences
-from holdfast.target import Goal, Span
+from holdfast.target import Goal, IntervalTarget
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
@@ -79,7 +79,7 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
         for row, sentence, cost, text in zip(dots["row"], dots["sentence"], dots["cost"], texts, strict=True)
     ]
     x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
-    if isinstance(cfs.goal, Span):
+    if isinstance(cfs.goal, IntervalTarget):
         title, about, style = "The model's estimate", "the model's estimate", ",.6~g"
         scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6)
     else:
@@ -109,7 +109,7 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
 
 def _outcome(goal: Goal, said: Any) -> tuple[str, list[str], dict[str, float]]:
     """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
-    if isinstance(goal, Span):
+    if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
         levels = {f"{word} {estimates(goal, [end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
         return "estimate", estimates(goal, said.tolist()), levels
