@@ -68,7 +68,7 @@ def portions() -> Iterator[list[int]]:
 def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[float, float]:
     """(ratio, candidates for each row)"""
     net = method.autoencoder_.decoder if isinstance(method, LatentMethod) else None
-    with model.borrowed(), torch.inference_mode():
+    with model.eval_mode(), torch.inference_mode():
         query = asked(model, x)
         with portions() as sizes:
             method.search(query)

@@ -163,7 +163,7 @@ def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
             seen.append(torch.zeros(len(x), generator.told))
         return generator.layers(torch.cat(seen, 1))
 
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x)
         took = medians({"bare": bare, "recourse": lambda: net.recourse_.search(query)}, 31)
     whole = medians({"call": lambda: net.recourse(table)}, 5)
@@ -177,7 +177,7 @@ def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
 def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     """ROAR-LIME on 64 rows; the neighbours are evaluated in the same portions."""
     method = hf.ROAR.lime().fit(table, model)
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x[:64])
         shares = lime.shares_of(x, model.schema.encoding_of(model.dtype))
         draw = lime.Neighbors.of(query.feasible.layout, shares, 0.1)

@@ -247,13 +247,13 @@ def model_of(name: str) -> BlackBox:
 def test_copies_are_exact_on_rows_with_gaps(name: str) -> None:
     model = model_of(name)
     assert model.conversion, model.conversion.text
-    assert not model.refused
+    assert not model.rejects_missing
     assert model.has_grad == (name in SMOOTH)
     rows = _floats(gappy(300, seed=5))
     rng = np.random.default_rng(1)
     rows = rows.mask(pd.DataFrame(rng.random(rows.shape) < 0.2, rows.index, rows.columns) & rows.columns.isin(GAPS))
     x = FLOATS.encode(rows, torch.float64)
-    with model.borrowed():
+    with model.eval_mode():
         mine, theirs = torch.softmax(model(x), 1), torch.softmax(model.judge(rows, x), 1)
     assert torch.allclose(mine, theirs, atol=1e-6)
     filled = torch.softmax(model.judge(rows.fillna(dict.fromkeys(GAPS, 3.0))), 1)
@@ -283,7 +283,7 @@ def test_trees_are_exact_wherever_gaps_are(data: st.DataObject) -> None:
     assert model.conversion, model.conversion.text
     rows = X.mask(rng.random(X.shape) < 0.3)
     x = schema.encode(rows, torch.float64)
-    with model.borrowed():
+    with model.eval_mode():
         theirs = model.judge(rows, x)
         assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(theirs, 1), atol=1e-6)
 
@@ -315,7 +315,7 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     schema, clean = hf.Schema.infer(X), X.dropna()
     fitted = LogisticRegression(max_iter=2000).fit(clean, np.arange(len(clean)) % 2)
     model = hf.Model.of(fitted, schema)
-    assert set(model.refused) == set(GAPS)
+    assert set(model.rejects_missing) == set(GAPS)
     assert model.schema.width == 5
     count = int(X["income"].isna().sum())
     message = rf"column 'income' has {count} missing numbers \(first at row \d+\), and the model takes none there"
@@ -331,11 +331,11 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     silent = hf.Model.of(score, schema)
     with pytest.raises(SchemaError, match="it is a function, and was not wrapped with missing=True"):
         hf.GrowingSpheres().explain(silent, X.iloc[:20], 1)
-    assert not hf.Model.of(score, schema, missing=True).refused
+    assert not hf.Model.of(score, schema, missing=True).rejects_missing
     with pytest.raises(ModelError, match="missing=True, but with missing numbers in column 'income'"):
         hf.Model.of(fitted, schema, missing=True)
     half = hf.Model.of(fitted, schema, missing=False)
-    assert half.refused["visits"] == "missing=False"
+    assert half.rejects_missing["visits"] == "missing=False"
 
 
 # ---- answers

@@ -157,7 +157,7 @@ def test_scfe_aims_at_the_middle() -> None:
     w, low, high, lam = [1.0, -2.0, 0.5, 0.0, 1.5], 20.0, 24.0, 0.01
     model, x = linear(w), points(7, D, dtype=torch.float64)
     cfs = hf.Descent.scfe(lam=lam, steps=200).explain(model, x, hf.Target.between(low, high))
-    size, half = torch.tensor(w, dtype=torch.float64), min(2.0, model.spread)
+    size, half = torch.tensor(w, dtype=torch.float64), min(2.0, model.output_scale)
     m = 22.0 - x @ size
     if half == 2.0:
         expected = x + m[:, None] * size / (lam * half**2 + size.square().sum())
@@ -240,7 +240,7 @@ def test_copies_are_exact_and_answers_found(name: str) -> None:
     assert model.conversion, model.conversion.text
     assert model.has_grad == (name in SMOOTH)
     x = SCHEMA.encode(HOUSES, torch.float64)
-    with model.borrowed():
+    with model.eval_mode():
         assert isinstance(model, BlackBox)
         far = (model(x) - BlackBox.__call__(model, x)).abs() / BlackBox.__call__(model, x).abs()
     assert float(far.max()) < 1e-6
@@ -312,7 +312,7 @@ def test_a_network_is_the_same_with_and_without_the_engine() -> None:
     plain = hf.Model.of(net, hf.Schema.box(D), outputs="value")
     slow = hf.Model.of(nn.Sequential(net, nn.Flatten(0)), hf.Schema.box(D), outputs="value")  # (n,), no engine
     x = points(7, D, dtype=torch.float64)
-    with plain.borrowed(), slow.borrowed():
+    with plain.eval_mode(), slow.eval_mode():
         assert plain.engine is not None
         assert slow.engine is None
         a, pull_a = plain.vjp(x)
@@ -320,7 +320,7 @@ def test_a_network_is_the_same_with_and_without_the_engine() -> None:
         assert a.shape == b.shape == (7, 1)
         assert torch.allclose(a, b)
         assert torch.allclose(pull_a(torch.ones(7, 1).double()), pull_b(torch.ones(7, 1).double()))
-        assert torch.allclose(plain(x), plain.judge(plain.schema.decode(x)))
+        assert torch.allclose(plain(x), plain.score_frame(plain.schema.decode(x)))
 
 
 # ---- methods
@@ -451,7 +451,7 @@ def test_a_saved_network_still_estimates(tmp_path: Path) -> None:
     model.save(tmp_path / "m.safetensors")
     again = hf.Model.load(tmp_path / "m.safetensors")
     assert again.is_regression
-    assert again.spread == model.spread
+    assert again.output_scale == model.output_scale
     assert again.fingerprint() == model.fingerprint()
     assert isinstance(hf.Target.between(0, 1).bind(again, torch.zeros(3, 1)), IntervalTarget)
 

@@ -114,7 +114,7 @@ def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
     """From one half on the class is no longer the predicted one either, though the others together can be likelier."""
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
     m = hf.Model.of(seeded(mlp(4, (6,), k)), hf.Schema.box(4))
-    with m.borrowed():
+    with m.eval_mode():
         own = m(x).argmax(1)
     for method in (
         hf.MinCost(),

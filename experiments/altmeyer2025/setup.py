@@ -269,6 +269,6 @@ def _as_free(model: Model, task: Task) -> Model:
 
 def weights(model: Model) -> list[tuple[Tensor, Tensor]]:
     """(out, in) and (out,) of each layer."""
-    with model.borrowed():
+    with model.eval_mode():
         assert model.engine is not None  # all are Linear and ReLU
         return [(w.detach().clone(), b.detach().clone()) for w, b in model.engine.weights]

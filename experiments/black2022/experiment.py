@@ -219,7 +219,7 @@ def answer(method: Explainer, model: Model, task: Task) -> Arrays:
         cfs = method.explain(model, X[rows], target)
         x_cf[rows], found[rows] = cfs.x_cf.double().numpy(), cfs.found
     took = np.array(time.perf_counter() - start)
-    with model.borrowed():
+    with model.eval_mode():
         side = task.side(model(torch.as_tensor(x_cf, dtype=model.dtype)))
     return {"x_cf": x_cf[found], "x": X.to_numpy()[found], "found": found, "side": side.numpy()[found], "took": took}
 

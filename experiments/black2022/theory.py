@@ -35,7 +35,7 @@ def line(x: Tensor, points: int = POINTS) -> Tensor:
 
 def probability_and_slope(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """s (n,) and its gradient by the row (n, d)."""
-    with model.borrowed():
+    with model.eval_mode():
         scores, pull = model.vjp(x)
         own = torch.nn.functional.one_hot(y, scores.shape[1]).to(scores.dtype)
         s, slope = own_and_slope(torch.softmax(scores, 1), own)
@@ -90,7 +90,7 @@ def influence_bound(model: Model, x: Tensor, change: float, *, points: int = POI
     For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over the line, of
     the Jacobian of what the last layer sees.
     """
-    with model.borrowed():
+    with model.eval_mode():
         engine = model.engine
         if engine is None or len(model.classes) != 2:
             raise ModelError("Theorem 2 is about networks of Linear and ReLU layers with two classes")

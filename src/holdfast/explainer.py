@@ -104,10 +104,10 @@ class Explainer(Settings, ABC):
         before = _as_frame(model, X)
         wish = Target.of(target)
         schema = model.schema
-        with model.borrowed(), limited_threads(threads), clock.bar:
+        with model.eval_mode(), limited_threads(threads), clock.bar:
             mine = schema.read(before)
             x = schema.encode_numbers(mine, model.dtype)
-            now = model.judge(before, x)
+            now = model.score_frame(before, x)
             goal = wish.bind(model, now)
             done, stuck = goal.met(now), blocked(schema, mine)
             rows = (~done & torch.tensor(stuck == "")).nonzero().squeeze(1)
@@ -120,7 +120,7 @@ class Explainer(Settings, ABC):
             after = schema.write(numbers, before, changed)
             theirs = schema.read(after)  # what the table really holds, not what was meant to be written
             x_cf = schema.encode_numbers(theirs, model.dtype)
-            scores = model.judge(after, x_cf)
+            scores = model.score_frame(after, x_cf)
             met = goal.met(scores).numpy()
         done, stuck, broken = done[source].numpy(), stuck[source.numpy()], violations(schema, mine, theirs)
         lost = ~met | (broken != "") | (stuck != "")
@@ -224,7 +224,7 @@ def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None
 
 def _as_frame(model: Model, X: Any) -> pd.DataFrame:
     if isinstance(X, pd.DataFrame):
-        for name, why in model.refused.items():
+        for name, why in model.rejects_missing.items():
             gone = X[name].isna().to_numpy() if name in X else np.zeros(0, dtype=bool)
             if gone.any():
                 where = f"column {name!r} has {int(gone.sum())} missing numbers (first at row {int(gone.argmax())})"

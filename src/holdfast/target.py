@@ -98,7 +98,7 @@ class Target:
             raise TargetError(_wrong_kind(model, self))
         if self.interval is not None:
             low, high = self.interval
-            unit = max(min(model.spread, high / 2 - low / 2), TINY)
+            unit = max(min(model.output_scale, high / 2 - low / 2), TINY)
             return IntervalTarget(torch.zeros(len(now), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
         if self.label is None:
             labels, sign = now.argmax(1), -1.0
@@ -111,7 +111,7 @@ class Target:
                 "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
                 "for the class alone"
             )
-        return Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, asks=model.asks)
+        return Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict)
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -183,7 +183,7 @@ class Goal:
     soft: bool
     k: int
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
-    asks: bool = field(default=False, kw_only=True)  # has the predicted class been put ahead in the scores? `Model`
+    defers_to_predict: bool = field(default=False, kw_only=True)  # has the predicted class been put ahead in the scores? `Model`
 
     def __getitem__(self, rows: Tensor | slice) -> "Goal":
         return replace(self, label=self.label[rows])
@@ -192,7 +192,7 @@ class Goal:
     def is_lead(self) -> bool:
         """Is the gap the lead by scores and nothing else?"""
         leaves = self.k > 2 and self.soft and self.sign < 0 and self.margin >= 0
-        return not (self.soft or self.margin) or not (any(self.offset) or self.asks or leaves)
+        return not (self.soft or self.margin) or not (any(self.offset) or self.defers_to_predict or leaves)
 
     @cached_property
     def direction(self) -> float:
@@ -229,7 +229,7 @@ class Goal:
         """The gap and its derivative by the scores (n, k)."""
         if self.is_lead:
             return self.lead_and_slope(scores, soft=soft)
-        gap, slope = self.lead_and_slope(undecided(scores) if self.asks else scores, soft=soft)
+        gap, slope = self.lead_and_slope(undecided(scores) if self.defers_to_predict else scores, soft=soft)
         gap = gap - self.ahead.to(gap.dtype)
         if self.margin < 0:  # less is asked for than to be predicted
             return gap, slope
@@ -264,7 +264,7 @@ class Goal:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = probabilities(scores, self.offset, asks=self.asks).gather(1, self.label[:, None]).squeeze(1)
+        p = probabilities(scores, self.offset, asks=self.defers_to_predict).gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
 
 

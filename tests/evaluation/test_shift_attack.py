@@ -56,8 +56,8 @@ def test_without_steps_the_models_are_copies(kind: str) -> None:
     bank = hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.0, outer=0, models=3)
     assert bank.families == {"shift": 3}
     assert bank.classes == model.classes
-    with model.borrowed():
-        expected = model.judge(TABLE)
+    with model.eval_mode():
+        expected = model.score_frame(TABLE)
     for scores in bank.scores(TABLE):
         torch.testing.assert_close(scores, expected)
     assert bank.model(2).predict(TABLE).equals(model.predict(TABLE))

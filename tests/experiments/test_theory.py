@@ -65,7 +65,7 @@ def test_chain_of_objectives_by_hand(a: float, b: float, x: float, hidden: bool,
 def test_integral_is_what_the_search_maximises() -> None:
     model = network(3, 0)
     x, y = gaussian(1, 7, 4), torch.arange(7) % 3
-    with model.borrowed():
+    with model.eval_mode():
         searched = path_value(model, y, Path.of(torch.zeros(4).double(), 9))(x)
         both = path_value(model, y, Path.of(torch.zeros(4).double(), 9, end=1.0))(x)
     assert torch.allclose(theory.integral(model, x, y, points=9), searched.total, rtol=1e-12)

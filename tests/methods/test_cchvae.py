@@ -48,7 +48,7 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
     e = CCHVAE(step=0.3, rings=12, samples=50, p=p, norm=norm, autoencoder=net).fit(asked, model)
     cfs = e.explain(model, asked, 1, seed=5)
     assert cfs.found.sum() > 5
-    with model.borrowed():
+    with model.eval_mode():
         query = query_of(model, asked, seed=5)
         start = net.encode(asked)
         first = torch.full((len(asked),), math.inf)
@@ -92,7 +92,7 @@ def test_where_answers_came_from(model: hf.Model, net: Autoencoder, asked: torch
     length = row_norm(trace.z - trace.start, 1)[found]
     assert (length <= trace.radius[found] + 1e-5).all()
     assert (length >= trace.radius[found] - 0.2 - 1e-5).all()
-    with model.borrowed():
+    with model.eval_mode():
         whole = e.trace(query_of(model, asked, seed=4))
     assert torch.equal(whole.radius, trace.radius)
     assert torch.equal(whole.z, trace.z)

@@ -69,7 +69,7 @@ def test_steps_on_a_linear_model_have_a_closed_form(k: int) -> None:
     model, x = hf.Model.of(net, WIDE), points(9).double()
     how = hf.ECCCo(steps=30, lam=0.01, lr=0.1, tau=0.99)
     w, b = net[0].weight.detach(), net[0].bias.detach()
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x, k - 1)
         walk, z = EnergyWalk(how, query), x
         for phi in (0.0535887, 0.0372041):
@@ -157,7 +157,7 @@ def test_a_row_stops_at_the_first_point_that_is_sure_enough() -> None:
 
 def test_half_and_two_classes_mean_that_the_class_changes() -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), WIDE), points(40)
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x, 1)
         walk = EnergyWalk(hf.ECCCo(tau=0.5), query)
         for t in range(50):
@@ -283,7 +283,7 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
     x = schema.encode(table)
     reach = schema.feasible(x)
     assert ((x[:, 3] == reach.hi[:, 3]) | (x[:, 3] == reach.lo[:, 3])).any()  # some start on a bound
-    with model.borrowed():
+    with model.eval_mode():
         for target in (0, 1):
             query = asked(model, x, target)
             walk = EnergyWalk(hf.ECCCo(lr=1.0, tau=0.99), query)
@@ -302,7 +302,7 @@ def test_categories_are_whole_at_every_step() -> None:
     schema = mixed_schema(table)
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema)
     x = schema.encode(table)
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x, 1)
         walk = EnergyWalk(hf.ECCCo(lr=0.5), query)
         for t in range(10):

@@ -85,7 +85,7 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
     y = torch.arange(200) % 3
     how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(data, model, y)
     wish = torch.arange(9) % 3
-    with model.borrowed():
+    with model.eval_mode():
         query = asked(model, x, wish)
         walk = GravityWalk(how, query)
         for t in range(3):

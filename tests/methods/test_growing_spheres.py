@@ -115,7 +115,7 @@ def test_the_nearest_candidate_by_brute_force(norm: int, samples: int) -> None:
     x = points(9).clamp(-2, 2)
     weight = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0])
     drawn = 2 * points(samples, seed=1).T
-    with model.borrowed():
+    with model.eval_mode():
         query = query_of(model, x, 1 - model(x).argmax(1))
         crowd = Crowd(query, norm, weight)
         best = crowd.nearest(samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some]))
@@ -135,7 +135,7 @@ def test_candidates_that_come_in_order() -> None:
     x = points(20)
     drawn = points(300, seed=1)
     drawn = drawn[drawn.norm(dim=1).argsort()].T
-    with model.borrowed():
+    with model.eval_mode():
         crowd = Crowd(query_of(model, x, 1 - model(x).argmax(1)), 2)
 
         def place(people: slice, some: slice, z: torch.Tensor) -> None:

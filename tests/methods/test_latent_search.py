@@ -49,7 +49,7 @@ def linear(w: list[float], b: float = 0.0) -> hf.Model:
 
 def test_points_are_drawn_on_spheres_of_uniform_radius() -> None:
     model, x = linear([1.0] * D), points(N)
-    with model.borrowed():
+    with model.eval_mode():
         z = around(query_of(model, x), x, 2.0, 4000, draw=0)
         other = around(query_of(model, x), x, 2.0, 4000, draw=1)
     assert z.shape == (N, 4000, D)
@@ -80,7 +80,7 @@ def test_the_nearest_success_is_taken() -> None:
     e = hf.LatentSearch(radius=3.0, samples=100, hidden=(16,), latent=3, epochs=10).fit(points(300, seed=1), model)
     cfs = e.explain(model, x, 1, seed=5)
     net = e.autoencoder_
-    with model.borrowed():
+    with model.eval_mode():
         query = query_of(model, x, seed=5)
         z = net.encode(x)
         again = net.decode(z)

@@ -25,7 +25,7 @@ def three() -> hf.Model:
 
 
 def labels_of(model: hf.Model, x: torch.Tensor) -> torch.Tensor:
-    with model.borrowed():
+    with model.eval_mode():
         return model(x).argmax(1)
 
 
@@ -126,7 +126,7 @@ def test_classes_are_those_asked_for(three: hf.Model) -> None:
         assert cfs.found[(before != name).to_numpy()].mean() > 0.9
     sure = e.explain(three, x, hf.Target("b", probability=0.9))
     assert sure.found.any()
-    with three.borrowed():
+    with three.eval_mode():
         assert (torch.softmax(three(sure.x_cf), 1)[torch.tensor(sure.found), 1] > 0.9).all()
 
 

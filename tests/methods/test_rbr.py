@@ -31,7 +31,7 @@ def model() -> hf.Model:
 
 def refused(model: hf.Model, n: int) -> Tensor:
     x = points(6 * n, 1)
-    with model.borrowed():
+    with model.eval_mode():
         return x[model(x).argmax(1) == 0][:n]
 
 
@@ -153,7 +153,7 @@ def test_the_nearest_point_of_the_l1_ball() -> None:
 
 def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
     x = points(20)
-    with model.borrowed():
+    with model.eval_mode():
         samples = around(query_of(model, x), x, 0.2, 500)
     r = (samples - x[:, None]).norm(dim=2) / 0.2
     assert r.max() <= 1 + 1e-5
@@ -165,7 +165,7 @@ def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
 def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan: int) -> None:
     data, x = points(60, 2), refused(model, 8)
     e = hf.RBR(neighbors=15, scan=scan).fit(data, model)
-    with model.borrowed():
+    with model.eval_mode():
         query = query_of(model, x)
         edge = e._boundary(query)
         wanted = data[model(data).argmax(1) == 1]
@@ -186,7 +186,7 @@ def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
     data, x = points(300, 2), refused(model, 40)
     e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(data, model)
     cfs = e.explain(model, x, 1)
-    with model.borrowed():
+    with model.eval_mode():
         r0 = (e._boundary(query_of(model, x)) - x).abs().sum(1)
     assert ((cfs.x_cf - x).abs().sum(1) <= r0 + delta_plus + 1e-4).all()
     if delta_plus:
@@ -200,7 +200,7 @@ def test_farther_answers_have_better_odds(model: hf.Model) -> None:
     for delta_plus in (0.2, 1.0):
         e = hf.RBR(e_op=0.0, e_pe=0.0, neighbors=50, delta_plus=delta_plus).fit(data, model)
         cfs = e.explain(model, x, 1)
-        with model.borrowed():
+        with model.eval_mode():
             gaps.append(float(model(cfs.x_cf)[:, 1].mean()))
     assert gaps[1] > gaps[0] > 0
 
@@ -217,7 +217,7 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
         e = hf.RBR(neighbors=30, scan=20, steps=50, relaxed=relaxed).fit(table, net)
         cfs = e.explain(net, rows, "yes")
         found.append(cfs.found.mean())
-        with net.borrowed():
+        with net.eval_mode():
             query = query_of(net, x, "yes")
             edge = e._boundary(query)
             far.append((edge - x).abs().sum(1))

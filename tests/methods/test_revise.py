@@ -53,7 +53,7 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     net = autoencoder(table, schema, kind="vae", given=given, **SMALL)
     x = schema.encode(table)[:16]
     how = hf.Descent(norm=norm, lam=0.3, optimizer="sgd", lr=1.0, steps=3)
-    with model.borrowed():
+    with model.eval_mode():
         goal = hf.Target(1).bind(model, model(x))
         query = Query(model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
         walk = LatentWalk(how, query, net)

@@ -45,7 +45,7 @@ def refused(n: int = 40) -> Tensor:
 
 
 def ask(model: hf.Model, x: Tensor, target: object = 1) -> Query:
-    with model.borrowed():
+    with model.eval_mode():
         goal = Target(target).bind(model, model(x))
     return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
@@ -112,7 +112,7 @@ def test_gradient_of_the_worst_case_loss() -> None:
     query, z = ask(model, x), x + points(8, 4) * 0.3
     for e in (hf.ROAR(), hf.ROAR(norm="l2"), hf.ROAR(distance="mse", delta=0.5)):
         e.fit(points(50), model)
-        with model.borrowed():
+        with model.eval_mode():
             score = e._score(query)
             loss, grad = e.worst_loss(query, score, z, 0.3)
             way = points(8, 5)
@@ -194,7 +194,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     x = schema.encode(table, torch.float64)
     shares, d, samples = shares_of(x, schema.encoding_of(torch.float64)), schema.width, 300
     query = ask(model, x[:N])
-    with model.borrowed():
+    with model.eval_mode():
         plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
         z = torch.empty(N, samples, d).double()
         r2 = Neighbors.of(query.feasible.layout, shares, 0.1).draw(query, z)
@@ -247,7 +247,7 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
 
 def test_planes_of_a_line_are_the_line() -> None:
     model, x = linear(), refused(16)
-    with model.borrowed():
+    with model.eval_mode():
         query = ask(model, x)
         plane = fit_planes(query, torch.zeros(D), samples=3000, noise=0.5, kernel=0.75, ridge=1e-3, intercept=True)
     assert torch.allclose(plane.w, W.expand(16, -1), atol=1e-2)

@@ -97,7 +97,7 @@ def bank_of(modules: Sequence[nn.Module], like: hf.Model, families: Sequence[str
 
 
 def valued(model: hf.Model, y: Tensor, path: Path, z: Tensor) -> Value:
-    with model.borrowed():
+    with model.eval_mode():
         return path_value(model, y, path)(z)
 
 
@@ -110,7 +110,7 @@ def asked(model: hf.Model, target: str, n: int, seed: int = 9) -> Tensor:
 
 
 def classes_at(model: hf.Model, z: Tensor) -> Tensor:
-    with model.borrowed():
+    with model.eval_mode():
         return model(z).argmax(1)
 
 

@@ -72,8 +72,8 @@ class Odd(nn.Module):
 def test_search_and_judge_agree(make: object, outputs: int) -> None:
     net = seeded(make(outputs))
     model = hf.Model.of(net, SCHEMA)
-    with model.borrowed():
-        fast, bare = model(X), model.judge(TABLE)
+    with model.eval_mode():
+        fast, bare = model(X), model.score_frame(TABLE)
         assert torch.allclose(fast, bare, atol=1e-5)
         for n in (1, 3, 8, 9, 33):
             assert torch.equal(model(X[:n]), fast[:n])
@@ -116,18 +116,18 @@ def test_probabilities_are_never_taken_for_logits() -> None:
         hf.Model.of(Soft(), SCHEMA)
     soft = Soft()
     model = hf.Model.of(soft, SCHEMA, outputs="probabilities")
-    with model.borrowed():
+    with model.eval_mode():
         assert torch.allclose(torch.softmax(model(X), 1), soft(X), atol=1e-6)
     # A last layer that says so needs no word from the user, and cannot be contradicted.
     ended = nn.Sequential(seeded(mlp(SCHEMA.width, (5,), 3)), nn.Softmax(1))
-    with hf.Model.of(ended, SCHEMA).borrowed():
+    with hf.Model.of(ended, SCHEMA).eval_mode():
         assert hf.Model.of(ended, SCHEMA).outputs == "probabilities"
     with pytest.raises(ModelError, match="ends in Softmax"):
         hf.Model.of(ended, SCHEMA, outputs="logits")
     with pytest.raises(ModelError, match="outside"):
         hf.Model.of(seeded(mlp(SCHEMA.width, (5,), 3)), SCHEMA, outputs="probabilities")
     sigmoid = hf.Model.of(nn.Sequential(seeded(mlp(SCHEMA.width, (5,), 1)), nn.Sigmoid()), SCHEMA)
-    with sigmoid.borrowed():
+    with sigmoid.eval_mode():
         assert torch.allclose(sigmoid(X)[:, 1], sigmoid.module[0](X).squeeze(1), atol=1e-4)
 
 
@@ -154,11 +154,11 @@ def test_estimators_and_functions() -> None:
     model = hf.Model.of(fitted, schema)
     assert model.classes == ("bad", "good")
     assert (model.predict(numbers) == fitted.predict(numbers)).all()
-    assert torch.allclose(torch.softmax(model.judge(numbers), 1), torch.tensor(fitted.predict_proba(numbers)))
+    assert torch.allclose(torch.softmax(model.score_frame(numbers), 1), torch.tensor(fitted.predict_proba(numbers)))
     ridge = hf.Model.of(RidgeClassifier().fit(numbers, y), schema)  # has decision_function only
     assert (ridge.predict(numbers) == RidgeClassifier().fit(numbers, y).predict(numbers)).all()
     encoded = hf.Model.of(lambda z: 1 / (1 + np.exp(-z[:, 0])), schema, inputs="encoded")
-    assert torch.allclose(encoded.judge(numbers)[:, 1], schema.encode(numbers, torch.float64)[:, 0], atol=1e-8)
+    assert torch.allclose(encoded.score_frame(numbers)[:, 1], schema.encode(numbers, torch.float64)[:, 0], atol=1e-8)
     with pytest.raises(ModelError, match="expected probabilities"):
         hf.Model.of(lambda frame: frame["income"].to_numpy(), schema)
     assert hf.Model.of(lambda frame: frame["income"].to_numpy() - 3000, schema, outputs="logits").outputs == "logits"
@@ -186,8 +186,8 @@ def test_save_and_load(tmp_path: Path) -> None:
     again = hf.Model.load(tmp_path / "m.safetensors")
     assert again.classes == model.classes
     assert again.schema == SCHEMA
-    with model.borrowed(), again.borrowed():
-        assert torch.equal(again.judge(TABLE), model.judge(TABLE))
+    with model.eval_mode(), again.eval_mode():
+        assert torch.equal(again.score_frame(TABLE), model.score_frame(TABLE))
     assert describe(again.module) == describe(net)
     double = hf.Model.of(seeded(mlp(SCHEMA.width, (3,), 2).double()), SCHEMA)
     double.save(tmp_path / "d.safetensors")

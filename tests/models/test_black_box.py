@@ -313,7 +313,7 @@ def test_fingerprints_tell_apart_what_is_predicted_alone() -> None:
 
     def wrapped(estimator: Any) -> hf.Model:
         model = hf.Model.of(estimator.fit(X, y), schema)
-        assert model.asks, model.conversion
+        assert model.defers_to_predict, model.conversion
         return model
 
     for make, values in (
@@ -397,7 +397,7 @@ def test_where_predict_is_asked_probabilities_stay_the_models_own(k: int, probab
     estimators: list[Any] = [machine()] + [OwnCutoff(0.3), OwnCutoff(0.7)] * (k == 2)
     for estimator in estimators:
         model = hf.Model.of(estimator.fit(X, y), hf.Schema.infer(X))
-        assert model.asks, model.conversion
+        assert model.defers_to_predict, model.conversion
         said, p = estimator.predict(ROWS), estimator.predict_proba(ROWS)
         for wish in (1, None):
             cfs = hf.GrowingSpheres(samples=200).explain(model, ROWS, hf.Target(wish, probability=probability))
@@ -434,7 +434,7 @@ def test_a_threshold_on_the_sum_of_exponential_boosting(outputs: Any) -> None:
     estimator = FixedThresholdClassifier(inner, threshold=0.3, response_method="decision_function").fit(X, y)
     model = hf.Model.of(estimator, hf.Schema.infer(X), outputs=outputs)
     assert model.conversion or outputs, model.conversion
-    assert not model.asks
+    assert not model.defers_to_predict
     assert (model.predict(ROWS) == estimator.predict(ROWS)).all()
 
 
@@ -502,7 +502,7 @@ def test_pairs_are_never_taken_for_classes() -> None:
     assert len(model.classes) == 4
     assert (model.predict(ROWS) == estimator.predict(ROWS)).all()
     same = SVC().fit(frame, y).decision_function(frame)
-    assert torch.softmax(model.judge(frame), 1).numpy() == pytest.approx(
+    assert torch.softmax(model.score_frame(frame), 1).numpy() == pytest.approx(
         torch.softmax(decided(torch.tensor(same), torch.tensor(estimator.predict(frame))), 1).numpy()
     )
 
@@ -611,7 +611,7 @@ def test_a_booster_of_one_class_against_all() -> None:
     booster = lightgbm.train(settings, lightgbm.Dataset(X, y), 8)
     p = np.asarray(booster.predict(ROWS))
     model = hf.Model.of(booster, hf.Schema.infer(X))
-    assert torch.softmax(model.judge(ROWS), 1).numpy() == pytest.approx(p / p.sum(1, keepdims=True))
+    assert torch.softmax(model.score_frame(ROWS), 1).numpy() == pytest.approx(p / p.sum(1, keepdims=True))
 
 
 # ---- what else is said
@@ -657,6 +657,6 @@ def test_a_model_goes_to_another_process_and_back(name: str) -> None:
     again = pickle.loads(pickle.dumps(model))
     rows = people(model, 5)
     for one in (model, again):
-        with one.borrowed():
-            assert torch.equal(one.judge(rows), model.judge(rows))
+        with one.eval_mode():
+            assert torch.equal(one.score_frame(rows), model.score_frame(rows))
     assert again.fingerprint() == model.fingerprint()

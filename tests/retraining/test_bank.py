@@ -324,12 +324,12 @@ def test_scores_are_those_of_each_model(name: str) -> None:
     assert made.scores(X[:0]).shape == (len(made), 0, 3)
     for i in range(len(made)):
         model = made.model(i)
-        with model.borrowed():
-            assert torch.allclose(model.judge(X), scores[i], atol=1e-5)
+        with model.eval_mode():
+            assert torch.allclose(model.score_frame(X), scores[i], atol=1e-5)
         assert model.classes == made.classes == (0, 1, 2)
     assert (made.predict(X) == scores.argmax(2).numpy()).all()
-    with made.model(-1).borrowed():
-        assert torch.allclose(made.model(-1).judge(X), scores[-1], atol=1e-5)
+    with made.model(-1).eval_mode():
+        assert torch.allclose(made.model(-1).score_frame(X), scores[-1], atol=1e-5)
     for i in (len(made), -len(made) - 1):
         with pytest.raises(SettingError, match=f"no model {i}"):
             made.model(i)
@@ -585,7 +585,7 @@ def test_estimators(inputs: Any) -> None:
     scores = made.scores(X)
     assert scores.shape == (10, N, 3)
     for i in range(10):
-        assert torch.equal(made.model(i).judge(X), scores[i])
+        assert torch.equal(made.model(i).score_frame(X), scores[i])
     seeds = [made.model(i).wrapped["forest"].random_state for i in range(10)]
     assert seeds == [8, 9] + [7] * 8
     assert len(made.members()) == 10
@@ -638,8 +638,8 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
     scores = both.scores(table)
     assert scores.shape == (4, 60, 2)
     for i in range(4):
-        with both.model(i).borrowed():
-            assert torch.allclose(both.model(i).judge(table).double(), scores[i].double(), atol=1e-5)
+        with both.model(i).eval_mode():
+            assert torch.allclose(both.model(i).score_frame(table).double(), scores[i].double(), atol=1e-5)
     assert torch.equal(scores[2:], trees.scores(table))
     for shelf, part in zip(both.shelves, scores.split(2), strict=True):  # rows in either precision
         for dtype in (torch.float32, torch.float64):

@@ -38,8 +38,8 @@ def norm() -> nn.Sequential:
 
 
 def scores(model: hf.Model) -> Tensor:
-    with model.borrowed():
-        return model.judge(X)
+    with model.eval_mode():
+        return model.score_frame(X)
 
 
 # ---- where they come from
@@ -343,7 +343,7 @@ def test_estimators_follow_the_order_of_the_classes() -> None:
         for names in (["no", "yes"], ["yes", "no"])
     )
     assert other.classes == ("yes", "no")
-    torch.testing.assert_close(other.judge(X), one.judge(X).flip(1))
+    torch.testing.assert_close(other.score_frame(X), one.score_frame(X).flip(1))
     assert (one.predict(X) == other.predict(X)).all()
 
 

@@ -36,9 +36,9 @@ def bce(model: nn.Module, x: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
 
 def question(model: hf.Model, frame: pd.DataFrame) -> Query:
     """What a search for the class 'yes' is given."""
-    with model.borrowed():
+    with model.eval_mode():
         x = model.schema.encode(frame, model.dtype)
-        goal = Target("yes").bind(model, model.judge(frame, x))
+        goal = Target("yes").bind(model, model.score_frame(frame, x))
     return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
@@ -111,7 +111,7 @@ def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> 
     model = hf.Model.of(module, schema, classes=["no", "yes"])
     query = question(model, TABLE.head(20))
     at = query.feasible.layout
-    with model.borrowed():
+    with model.eval_mode():
         walk = SoftWalk(hf.Descent.vanilla(), query, 0.5)
         walk.level = 0.0  # without the little to spare
         walk.z = walk.z + 0.3 * torch.randn(walk.z.shape, generator=torch.Generator().manual_seed(3)).double()
@@ -154,7 +154,7 @@ def test_one_step_by_hand() -> None:
     by_z = np.concatenate([by_n[:1], s * (by_n[1:] - (s * by_n[1:]).sum())])
     assert np.allclose(s, [0.57611688, 0.21194156, 0.21194156])
     for optimizer, step in (("sgd", 0.01 * by_z), ("rmsprop", 0.01 * 10 * np.sign(by_z))):
-        with model.borrowed():
+        with model.eval_mode():
             walk = SoftWalk(hf.Descent.vanilla(optimizer=optimizer, lr=0.01), query, 0.5)
             walk.level = 0.0
             walk.descend(query, 0)

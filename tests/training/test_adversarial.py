@@ -151,7 +151,7 @@ def test_a_network_is_the_same_alone_and_beside_others() -> None:
         alone = Recipe(hidden=(6,), epochs=3, batch_size=32, lr=0.01, epsilon=epsilon).fit(
             TABLE, Y, SCHEMA, seed=5 + seed
         )
-        with alone.borrowed():
+        with alone.eval_mode():
             torch.testing.assert_close(both.model(epsilon, seed)(x), alone(x), rtol=1e-4, atol=1e-5)
     assert both.bank.families == {"epsilon 0": 2, "epsilon 0.1": 2, "epsilon 0.3": 2}
     assert not torch.equal(both.model(0.0)(x), both.model(0.1)(x))

@@ -155,7 +155,7 @@ def test_a_score_depends_on_its_row_alone(rows: int, d: int, monkeypatch: pytest
     """To the bit: whatever the batch, the place in it, and the parts it is worked off in."""
     model = hf.Model.of(NTK.of(gaussian(19, rows, d), gaussian(20, rows)), hf.Schema.box(d, -3, 3))
     x = gaussian(21, 61, d)
-    with model.borrowed():
+    with model.eval_mode():
         whole, pull = model.vjp(x)
         slope = pull(torch.ones_like(whole))
         assert torch.equal(model(x), whole)
@@ -168,7 +168,7 @@ def test_a_score_depends_on_its_row_alone(rows: int, d: int, monkeypatch: pytest
                 assert torch.equal(pull(torch.ones_like(some)), slope[part])
         order = torch.randperm(61, generator=torch.Generator().manual_seed(0))
         assert torch.equal(model(x[order]), whole[order])
-        assert torch.equal(model.judge(pd.DataFrame(), x), whole)
+        assert torch.equal(model.score_frame(pd.DataFrame(), x), whole)
         monkeypatch.setattr(kernels, "CELLS", 100)
         assert torch.equal(model(x), whole)
         assert torch.equal(kernel(x, x), (monkeypatch.undo(), kernel(x, x))[1])
@@ -197,8 +197,8 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert again.dtype == torch.float64
     assert describe(again.module) == describe(model.module)
     assert not any(p.requires_grad for p in again.module.parameters())
-    with model.borrowed(), again.borrowed():
-        assert torch.equal(again.judge(TABLE), model.judge(TABLE))
+    with model.eval_mode(), again.eval_mode():
+        assert torch.equal(again.score_frame(TABLE), model.score_frame(TABLE))
     again.save(tmp_path / "n.safetensors")
     assert (tmp_path / "n.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
 

@@ -78,7 +78,7 @@ def attacked_accuracy(
     labels = _labels(model, X, y)
     z = attack_rows(model, X, y, epsilon=epsilon, **settings)
     if isinstance(model, Model):
-        with model.borrowed():
+        with model.eval_mode():
             said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
         return (said == labels).double().mean(1).numpy()[0]
     at, said = 0, list[Tensor]()
@@ -109,7 +109,7 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
         raise ModelError("attacks follow gradients, and this model has none")
     k, out = len(model.classes), list[Tensor]()
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
-    with model.borrowed():
+    with model.eval_mode():
         for rows in chunks(torch.arange(len(x)), max(8, CELLS // x.shape[1])):
             mine = own[rows]
 

@@ -36,7 +36,7 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
     """
     x, own = _checked(model, x, target, points)
     b = baseline.to(x.dtype)
-    with model.borrowed(), torch.no_grad(), limited_threads(1):
+    with model.eval_mode(), torch.no_grad(), limited_threads(1):
         engine = model.engine
         if engine is None:
             return _along(model, x, own, b.expand_as(x), points)
@@ -137,7 +137,7 @@ def sensitivity(
     x, own = _checked(model, x, labels, points)
     generator = torch.Generator().manual_seed(seed)
     out = list[Tensor]()
-    with model.borrowed(), torch.no_grad(), limited_threads(1):
+    with model.eval_mode(), torch.no_grad(), limited_threads(1):
         engine = model.engine
         first = None if engine is None else torch.addmm(engine.weights[0][1], x, engine.weights[0][0].T)
         for _ in range(rounds):

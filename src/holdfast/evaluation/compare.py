@@ -338,8 +338,8 @@ def _wrapped(
 
 def _said(model: Model, X: pd.DataFrame) -> Array:
     """(n,) numbers of the classes that the model gives."""
-    with model.borrowed():
-        return model.judge(X).argmax(1).numpy()
+    with model.eval_mode():
+        return model.score_frame(X).argmax(1).numpy()
 
 
 def _holding(model: Model, features: Sequence[str]) -> Model:

@@ -123,7 +123,7 @@ def redundancy(x: Tensor, x_cf: Tensor, *, tolerance: float = 1e-5) -> Tensor:
 def energy(model: Model, x: Tensor, target: int | Tensor) -> Tensor:
     """-M(x)_y for rows (n, d) and one class y, or one per row: (n,). Low where the model finds x likely for y."""
     label = _labels(model, target, len(x))[:, None]
-    with model.borrowed(), torch.no_grad(), limited_threads(1):
+    with model.eval_mode(), torch.no_grad(), limited_threads(1):
         x = x.to(model.dtype)
         parts = zip(chunks(x, 1 << 16), chunks(label, 1 << 16), strict=True)
         out = [-model(rows).gather(1, own).squeeze(1).double() for rows, own in parts]
@@ -181,7 +181,7 @@ def langevin(
     generator = torch.Generator().manual_seed(seed)
     x = low + (high - low) * torch.rand(n, d, generator=generator, dtype=model.dtype)
     x = x.repeat(len(classes), 1)
-    with model.borrowed(), torch.no_grad(), limited_threads(1):
+    with model.eval_mode(), torch.no_grad(), limited_threads(1):
         for t in range(1, steps + 1):
             e = a * (delay + t) ** -power
             _, pull = model.vjp(x)

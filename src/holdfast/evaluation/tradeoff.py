@@ -326,7 +326,7 @@ def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
     """Of the rows that the model refuses: their numbers, the gap to the wanted class, and its gradient's length."""
     rows = torch.tensor(np.flatnonzero(cfs.codes != Status.ALREADY_MET))
     goal = replace(cfs.goal, margin=0.0, soft=False)[rows]
-    with model.borrowed():
+    with model.eval_mode():
         scores, pull = model.vjp(cfs.x[rows])
         gap, slope = goal.gap_and_slope(scores)
         length = row_norm(pull(slope).double(), 2)
@@ -342,7 +342,7 @@ def invalidated(model: Model, cfs: Counterfactuals, sd: float, draws: int, seed:
     x, d = cfs.x_cf, cfs.x_cf.shape[1]
     random = RowRandom.of(seed, x)
     out = list[Tensor]()
-    with model.borrowed():
+    with model.eval_mode():
         for part in chunks(rows, max(1, CELLS // (d * draws))):
             noisy = x[part, None] + sd * random[part].normal(draws, d, dtype=x.dtype)
             many = part.repeat_interleave(draws)

@@ -113,7 +113,7 @@ def encoded(X: pd.DataFrame | Tensor, model: Model, name: str) -> Tensor:
 
 def scores_of(x: Tensor, model: Model) -> Tensor:
     """(n, k) scores of data rows."""
-    with model.borrowed():
+    with model.eval_mode():
         return torch.cat([model(part) for part in chunks(x, 1 << 16)])
 
 

@@ -121,7 +121,7 @@ def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     """
     rows = torch.tensor(cfs.found).nonzero().squeeze(1)
     x = cfs.x[rows]
-    with model.borrowed(), limited_threads(1):
+    with model.eval_mode(), limited_threads(1):
         reach, random = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
         part = method.trace(Query(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, ""))))
         start = method.autoencoder_.encode(cfs.x)

@@ -52,7 +52,7 @@ class NearestNeighbor(Explainer):
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "NearestNeighbor needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)
-        with model.borrowed():
+        with model.eval_mode():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 

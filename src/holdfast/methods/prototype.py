@@ -75,7 +75,7 @@ class Prototype(Explainer):
         self.check_kind(model)
         x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "Prototype needs at least one data row")
-        with model.borrowed():
+        with model.eval_mode():
             self.data_: Tensor = x
             self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
         return self

@@ -255,7 +255,7 @@ def direction(g: Tensor) -> Tensor:
 def typical_distance(model: Model, x: Tensor) -> float:
     """The median over rows of |gap| / |gradient of the gap|: how far they are from the boundary, if it were flat."""
     out = list[Tensor]()
-    with model.borrowed():
+    with model.eval_mode():
         for part in chunks(x, 1 << 14):
             goal = Target(None).bind(model, model(part))
             gap, _, pull = model.shortfall(part, goal, 0.0)

@@ -46,12 +46,12 @@ class Model(ABC):
     classes: tuple[Any, ...]
     has_grad: bool
     dtype: torch.dtype
-    spread: float = 1.0  # of the numbers that a regression model estimates
-    refused: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
+    output_scale: float = 1.0  # of the numbers that a regression model estimates
+    rejects_missing: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
     conversion = Conversion(True, "none needed: searches use the model itself")
     labels_only = False  # does it give classes and no scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
-    asks = False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
+    defers_to_predict = False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
 
     @staticmethod
     def of(
@@ -116,7 +116,7 @@ class Model(ABC):
         """Scores (n, k) of encoded rows (n, d)."""
 
     @abstractmethod
-    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+    def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself. `x` is the frame's
         encoding, if the caller has it at hand."""
 
@@ -146,7 +146,7 @@ class Model(ABC):
         return u, v, lambda outer: pull(outer * -slope)
 
     @contextmanager
-    def borrowed(self) -> Generator[None]:
+    def eval_mode(self) -> Generator[None]:
         """The wrapped model ready to be evaluated many times, and handed back exactly as it was."""
         yield
 
@@ -157,8 +157,8 @@ class Model(ABC):
     def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
         """The class of each row of a table, by the `predict` of an estimator that has one; or the number that a
         regression model estimates."""
-        with self.borrowed():
-            scores = self.judge(frame)
+        with self.eval_mode():
+            scores = self.score_frame(frame)
         if self.is_regression:
             return pd.Series(scores.squeeze(1).double().numpy(), index=frame.index)
         best = scores.argmax(1).numpy()

@@ -58,15 +58,15 @@ class BlackBox(Model):
         self.decision = None if said.labels_only else decision(model)
         self.columns = handed(model, schema.names)
         estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
-        self.refused = self._refused(missing, estimator) if inputs == "frame" else {}
-        if self.refused:
-            schema = self.schema = schema.without_gaps(self.refused)
+        self.rejects_missing = self._refused(missing, estimator) if inputs == "frame" else {}
+        if self.rejects_missing:
+            schema = self.schema = schema.without_gaps(self.rejects_missing)
         self._probe = self._spread_rows()
         self._probe_table = None if inputs == "encoded" else schema.decode(self._probe)
         raw = self._raw(self._probe, self._probe_table)
         self._set_classes(classes, raw.shape[1], self.outputs)
         if self.is_regression:
-            self.spread = spread_of(self._raw(schema.probe))
+            self.output_scale = spread_of(self._raw(schema.probe))
 
     def _spread_rows(self) -> Tensor:
         """A few encoded rows spread over the data's range."""
@@ -149,13 +149,13 @@ class BlackBox(Model):
 
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         scores = to_scores(self._raw(x, frame), self.outputs)
-        if self.asks:
+        if self.defers_to_predict:
             return torch.log_softmax(scores, 1)
         return scores + torch.tensor(self.offset, dtype=scores.dtype) if any(self.offset) else scores
 
     def __call__(self, x: Tensor) -> Tensor:
         scores = self._scores(x)
-        return decided(scores, self._asked(self.decision, x), CLEARLY) if self.decision and self.asks else scores
+        return decided(scores, self._asked(self.decision, x), CLEARLY) if self.decision and self.defers_to_predict else scores
 
     def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
@@ -187,7 +187,7 @@ class BlackBox(Model):
     def fingerprint(self) -> str:
         scores = self._raw(self._probe, self._probe_table).numpy().round(10)
         what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
-        if self.asks:  # what it predicts is not in its scores
+        if self.defers_to_predict:  # what it predicts is not in its scores
             assert self.decision is not None
             said = self._asked(self.decision, probes(self.schema, [], ASKED_ROWS))
             what += f" {threshold_of(core(self.wrapped))} {said.tolist()}"
@@ -223,7 +223,7 @@ class Converted(BlackBox):
 
     @contextmanager
     def borrowed(self) -> Generator[None]:
-        with self.program.borrowed() if self.program else super().borrowed():
+        with self.program.borrowed() if self.program else super().eval_mode():
             yield
 
     def differs(self) -> str:
@@ -233,7 +233,7 @@ class Converted(BlackBox):
         if self.inputs == "frame" and self.copy.grown and isinstance(self.copy.run, Blend):
             numbers = handed_in(self.schema, self.copy.grown.ends)
             rows, frame = self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers)
-        return difference(self(rows), self._scores(rows, frame), self.outputs, self.spread)
+        return difference(self(rows), self._scores(rows, frame), self.outputs, self.output_scale)
 
 
 def converted(box: BlackBox) -> BlackBox:
@@ -264,6 +264,6 @@ def checked(model: BlackBox, box: BlackBox) -> BlackBox:
     if known or not model.contradicts_itself():
         return model
     why = "its predict does not go by the largest of its scores, so searches ask both"
-    box.asks, box.offset = True, ()
+    box.defers_to_predict, box.offset = True, ()
     box.conversion = Conversion(False, why if model.conversion else f"{model.conversion}; {why}")
     return box

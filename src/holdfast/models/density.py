@@ -161,7 +161,7 @@ class FeatureDensity:
         x = X if isinstance(X, Tensor) else self.model.schema.encode(X, self.model.dtype)
         layers = flat_layers(self.model.module) if isinstance(self.model, TorchModel) else []
         last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
-        with self.model.borrowed():
+        with self.model.eval_mode():
             return nn.Sequential(*layers[:last])(pad_rows(x))[: len(x)].double()
 
     def log_density(self, X: Any) -> "pd.Series[float]":

@@ -43,7 +43,7 @@ def load_model(
         assert schema is not None  # `read` asks for one
         names, schema = names_of(classes, found.classes), schema.without_gaps(found.refused)
         model = Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
-        model.refused = {**model.refused, **found.refused}
+        model.rejects_missing = {**model.rejects_missing, **found.refused}
         return model
     safetensors = untyped("safetensors")
     try:

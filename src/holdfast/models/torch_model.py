@@ -55,7 +55,7 @@ class TorchModel(Model):
         self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], self.outputs)
         if self.is_regression:
             with self.borrowed():
-                self.spread = spread_of(self(schema.probe.to(self.dtype)))
+                self.output_scale = spread_of(self(schema.probe.to(self.dtype)))
 
     def _probe(self) -> Tensor:
         """The module's bare outputs on a few rows spread over the data's range."""

@@ -54,7 +54,7 @@ class Shelf:
         """(M, n, k) logits of rows and their encoding."""
         x = x.to(self.dtype)
         if self.networks is None:
-            return torch.stack([m.judge(frame, x) for m in self.estimators])
+            return torch.stack([m.score_frame(frame, x) for m in self.estimators])
         models, n = self.networks, len(x)
         size = max(8, CELLS // (models.count * sum(getattr(models, "sizes", (x.shape[1] * 8,)))))
         with torch.no_grad():

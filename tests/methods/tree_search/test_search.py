@@ -180,8 +180,8 @@ def check(
         person = people.iloc[i : i + 1]
         rows = reachable(schema, person, every)
         x, z = schema.encode(person, torch.float64), schema.encode(rows, torch.float64)
-        goal = target.bind(model, model.judge(person, x))
-        ok = goal[torch.zeros(len(z), dtype=torch.int64)].met(model.judge(rows, z))
+        goal = target.bind(model, model.score_frame(person, x))
+        ok = goal[torch.zeros(len(z), dtype=torch.int64)].met(model.score_frame(rows, z))
         reason = cfs.status["reason"].iloc[i]
         if not cfs.found[i]:
             assert reason.startswith("proved")
@@ -225,7 +225,7 @@ def test_missing_numbers_are_kept_or_filled_in_exactly(kind: str, norm: int) -> 
         y = (outcome(seed, GAPPY) > 2.6).astype(int)
         model = hf.Model.of(estimator(kind, seed, y, GAPPY), schema, classes=["no", "yes"])
         assert isinstance(model, Converted)
-        assert not model.refused
+        assert not model.rejects_missing
         people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::5]
         target, search = hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL)
         check(model, people, target, search, exact=True, every=GAPPY)

@@ -255,7 +255,7 @@ def test_smooth_models_equal_the_library_and_have_gradients(name: str, data: st.
     assert model.has_grad
     z = schema.encode(table, torch.float64)[:9] + 0.123  # off the kinks
     v = torch.tensor([[1.0, -0.5, 2.0][:k]], dtype=torch.float64).repeat(len(z), 1)
-    with model.borrowed():
+    with model.eval_mode():
         scores, pull = model.vjp(z)
         gradient, step = pull(v), 1e-6
         for j in range(schema.width):
@@ -273,7 +273,7 @@ def test_trees_equal_the_library(name: str, data: st.DataObject) -> None:
     model = hf.Model.of(estimator, hf.Schema.infer(table))
     check(model, table)
     assert not model.has_grad
-    assert torch.allclose(torch.softmax(model.judge(table), 1), torch.tensor(estimator.predict_proba(table)).double())
+    assert torch.allclose(torch.softmax(model.score_frame(table), 1), torch.tensor(estimator.predict_proba(table)).double())
 
 
 NATIVE: dict[str, Maker] = {
@@ -314,7 +314,7 @@ def test_what_lightgbm_takes_for_missing(settings_: dict[str, Any]) -> None:
     model = hf.Model.of(fitted, hf.Schema.infer(table))
     check(model, table)
     x = model.schema.encode(table, torch.float64)
-    assert torch.equal(model(x).argmax(1), model.judge(table).argmax(1))
+    assert torch.equal(model(x).argmax(1), model.score_frame(table).argmax(1))
 
 
 def test_bare_boosters_and_early_stopping() -> None:
@@ -332,7 +332,7 @@ def test_bare_boosters_and_early_stopping() -> None:
     )
     model = hf.Model.of(light, schema)
     check(model, table)
-    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], light.predict(table))
+    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], light.predict(table))
     early = xgboost.XGBClassifier(n_estimators=60, learning_rate=1.0, early_stopping_rounds=2, n_jobs=1)
     early.fit(table[:120], y[:120], eval_set=[(table[120:], y[120:])], verbose=False)
     assert early.best_iteration + 1 < early.get_booster().num_boosted_rounds()
@@ -363,16 +363,16 @@ def test_boosters_find_their_columns_by_name_or_else_by_place() -> None:
     for made, wanted in ((booster, booster.predict(xgboost.DMatrix(table))), (light, light.predict(table))):
         model = hf.Model.of(made, hf.Schema.infer(turned))
         check(model, turned)
-        assert np.allclose(torch.softmax(model.judge(turned), 1)[:, 1], wanted)
+        assert np.allclose(torch.softmax(model.score_frame(turned), 1)[:, 1], wanted)
         assert (model.predict(table) == model.predict(turned)).all()
     unnamed = lightgbm.train(settings, lightgbm.Dataset(table.to_numpy(), y), 3)
     model = hf.Model.of(unnamed, hf.Schema.infer(table))
     check(model, table)
-    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], unnamed.predict(table))
+    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], unnamed.predict(table))
     soft = lightgbm.train({**settings, "objective": "cross_entropy"}, lightgbm.Dataset(table, y * 0.8 + 0.1), 3)
     model = hf.Model.of(soft, hf.Schema.infer(table))
     check(model, table)
-    assert np.allclose(torch.softmax(model.judge(table), 1)[:, 1], soft.predict(table))
+    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], soft.predict(table))
     other = lightgbm.train({**settings, "objective": "cross_entropy_lambda"}, lightgbm.Dataset(table, y), 3)
     with pytest.raises(hf.HoldfastError, match="neither classifies nor estimates a number"):
         hf.Model.of(other, hf.Schema.infer(table))
@@ -441,7 +441,7 @@ def test_a_scaler_that_clips_is_flat_outside_its_range() -> None:
         model = hf.Model.of(quietly(made, table, y), wider)
         check(model, pd.concat([table, table * 3]))
         far = pd.DataFrame({"a": [9.0, -9.0, 0.1], "b": [0.1, 0.2, 9.0]})
-        with model.borrowed():
+        with model.eval_mode():
             _, pull = model.vjp(wider.encode(far, torch.float64))
             slope = pull(torch.tensor([[0.0, 1.0]] * 3, dtype=torch.float64))
         assert slope[[0, 1, 2], [0, 0, 1]].tolist() == [0, 0, 0]

@@ -174,7 +174,7 @@ def test_trusted_files_load(tmp_path: Path) -> None:
             with pytest.raises(UnsafeFileError):
                 hf.Model.load(tmp_path / name, SCHEMA)
             model = hf.Model.load(tmp_path / name, SCHEMA, trust=True, classes=["no", "yes"])
-            with model.borrowed():
+            with model.eval_mode():
                 assert torch.allclose(model(x), net(x), atol=1e-6)
                 assert model.vjp(x[:5])[1](torch.ones(5, 2)).shape == (5, 3)
     with pytest.raises(FileError, match="schema"):
@@ -800,12 +800,12 @@ def test_files_of_trees_get_exact_copies(name: str, what: str, turned: bool, tmp
     schema = hf.Schema.infer(seen)
     model = hf.Model.load(path, schema)
     assert bool(model.conversion) == (name != "xgboost linear"), model.conversion.text
-    assert not model.refused
+    assert not model.rejects_missing
     raw = {"raw_score": True} if "lightgbm" in name else {"output_margin": True}
     theirs = np.asarray(fitted.predict(table.to_numpy() if what == "array" else table, **raw), dtype=float)
     x = schema.encode(seen, torch.float64)
-    with model.borrowed():
-        for mine in (model(x), model.judge(seen)):
+    with model.eval_mode():
+        for mine in (model(x), model.score_frame(seen)):
             if model.is_regression:
                 assert np.allclose(mine.squeeze(1), theirs, atol=1e-6)
                 continue

@@ -97,7 +97,7 @@ def test_the_map_is_what_the_model_says(study: Comparison) -> None:
     middle = pd.DataFrame({"a": (mine["left"] + mine["right"]) / 2, "b": mine["bottom"] + height / 2})
     near = list[bool]()
     for model in study.models.values():
-        p = torch.softmax(model.judge(middle).double(), 1)[:, 1].detach().numpy()
+        p = torch.softmax(model.score_frame(middle).double(), 1)[:, 1].detach().numpy()
         near.append(bool((np.abs(p - mine["p"]) <= 0.05 + 1e-6).all()))
     assert near.count(True) == 1
 

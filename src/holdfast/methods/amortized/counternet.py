@@ -116,8 +116,8 @@ class CounterNet(Settings):
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
         """(n, classes) probabilities."""
         frame = self._asked(X)
-        with self.model_.borrowed():
-            return torch.softmax(self.model_.judge(frame).double(), 1).numpy()
+        with self.model_.eval_mode():
+            return torch.softmax(self.model_.score_frame(frame).double(), 1).numpy()
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """(n,) classes."""

@@ -57,7 +57,7 @@ class Generator:
         )
         x = model.schema.probe.to(model.dtype)
         try:
-            with model.borrowed():
+            with model.eval_mode():
                 shape = self(module, x, torch.zeros(len(x), dtype=torch.int64)).shape
         except RuntimeError as error:
             raise SettingError(f"the recourse network does not fit its model: {error}") from None

@@ -143,5 +143,5 @@ def _span(values: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def _classes(model: "Model", points: pd.DataFrame) -> np.ndarray[Any, Any]:
-    with model.borrowed(), torch.no_grad():
-        return model.judge(points).argmax(1).numpy()
+    with model.eval_mode(), torch.no_grad():
+        return model.score_frame(points).argmax(1).numpy()

@@ -51,7 +51,7 @@ def decision_level(goal: Goal) -> float | None:
     """The probability from which the outcome counts as reached; with more than two classes only a class that is to
     be reached with a probability has one, behind a threshold only a single class, and a model that does not go by
     probabilities has none."""
-    if goal.asks or (goal.k > 2 and not (goal.soft and goal.is_lead)):
+    if goal.defers_to_predict or (goal.k > 2 and not (goal.soft and goal.is_lead)):
         return None
     levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
     return levels[0] if len(set(levels)) == 1 else None

@@ -90,8 +90,8 @@ def _shades(model: "Model", names: list[str], spans: list[tuple[float, float]], 
     wide, high = (np.linspace(low, top, GRID + 1, dtype=np.float64) for low, top in spans)
     middle = [(edges[1:] + edges[:-1]) / 2 for edges in (wide, high)]
     points = pd.DataFrame({names[0]: np.repeat(middle[0], GRID), names[1]: np.tile(middle[1], GRID)})
-    with model.borrowed(), torch.no_grad():
-        p = probabilities(model.judge(points), model.offset, asks=model.asks)[:, target].numpy()
+    with model.eval_mode(), torch.no_grad():
+        p = probabilities(model.score_frame(points), model.offset, asks=model.defers_to_predict)[:, target].numpy()
     band = np.minimum((p * BANDS).astype(np.int64), BANDS - 1).reshape(GRID, GRID)
     new = np.ones((GRID, GRID), dtype=bool)
     new[:, 1:] = band[:, 1:] != band[:, :-1]

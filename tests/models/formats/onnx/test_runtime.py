@@ -119,7 +119,7 @@ def test_networks_equal_onnxruntime_and_their_gradients_torch(name: str, tmp_pat
     (wanted,) = torch.autograd.grad(net(z), z, v)
     assert (slope - wanted).abs().max() < 1e-5
     said = hf.Model.of(net, model.schema, outputs=model.outputs)
-    with model.borrowed(), said.borrowed():
+    with model.eval_mode(), said.eval_mode():
         assert torch.allclose(model(x), said(x), atol=1e-5)
 
 
@@ -157,14 +157,14 @@ def test_linear_and_relu_layers_become_those_of_torch(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(exported(nn.Sequential(net[0], net[1], nn.Linear(8, 3)), 4))
     model = hf.Model.load(tmp_path / "m.onnx", BOX)
     assert describe(model.module) == describe(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
-    with model.borrowed():
+    with model.eval_mode():
         assert model.engine is not None
     model.save(tmp_path / "m.safetensors")
     assert hf.Model.load(tmp_path / "m.safetensors").fingerprint() == model.fingerprint()
     (tmp_path / "n.onnx").write_bytes(exported(net, 4))  # without a bias: a product, which the interpreter does
     other = hf.Model.load(tmp_path / "n.onnx", BOX)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
-    with other.borrowed():
+    with other.eval_mode():
         assert torch.allclose(other(x), net(x), atol=1e-6)
 
 
@@ -271,15 +271,15 @@ def test_pipelines_over_named_columns(name: str, tmp_path: Path) -> None:
     model = hf.Model.load(tmp_path / "m.onnx", schema)
     assert model.classes == ("no", "yes")
     assert model.has_grad == (name in ("logistic", "network"))
-    with model.borrowed():
-        own = torch.softmax(model.judge(frame), 1).numpy()
+    with model.eval_mode():
+        own = torch.softmax(model.score_frame(frame), 1).numpy()
         shuffled = frame[frame.columns[::-1]]
-        assert np.allclose(torch.softmax(model.judge(shuffled), 1).numpy(), own)
+        assert np.allclose(torch.softmax(model.score_frame(shuffled), 1).numpy(), own)
     assert np.abs(own - scores).max() < 1e-5
     assert (model.predict(frame).to_numpy() == label).all()
     if model.has_grad:  # by finite differences, also along the weights of the levels
         z = schema.encode(frame.head(5), torch.float64)
-        with model.borrowed():
+        with model.eval_mode():
             _, pull = model.vjp(z)
             slope = pull(torch.tensor([[0.0, 1.0]]).double().expand(5, 2))
         assert (slope.abs().amax(0) > 0).all()
@@ -483,11 +483,11 @@ def test_graphs_that_fill_numbers_in_take_missing_ones(name: str, tmp_path: Path
     data = skl(pipeline, HOLES[:1])
     (tmp_path / "m.onnx").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.onnx", HOLED)
-    assert not model.refused
+    assert not model.rejects_missing
     assert model.has_grad == (name != "forest")
     x = HOLED.encode(FRAME, torch.float64)
-    with model.borrowed():
-        for scores in (model(x), model.judge(FRAME)):
+    with model.eval_mode():
+        for scores in (model(x), model.score_frame(FRAME)):
             assert np.abs(torch.softmax(scores, 1).numpy() - probabilities(data, HOLES)).max() < 1e-6
 
 
@@ -499,7 +499,7 @@ def test_gradients_where_numbers_are_missing_are_those_of_the_pipeline(name: str
     x = HOLED.encode(FRAME, torch.float64)
     between = x + 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).double()
     weights = torch.tensor([[-1.0, 1.0]]).double().expand(len(x), 2)
-    with model.borrowed(), direct.borrowed():
+    with model.eval_mode(), direct.eval_mode():
         assert direct.has_grad
         for z in (x, between):  # also where a search is on its way, and a number is half missing
             (a, pull), (b, wanted) = model.vjp(z), direct.vjp(z)
@@ -557,8 +557,8 @@ def test_trees_that_know_missing_numbers(tmp_path: Path) -> None:
     assert np.abs(session(data).run(["y"], {"X": HOLES})[0] - grown.predict_proba(HOLES)).max() < 1e-5
     (tmp_path / "m.onnx").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.onnx", HOLED)
-    assert not model.refused
-    assert np.abs(torch.softmax(model.judge(FRAME), 1).numpy() - grown.predict_proba(HOLES)).max() < 1e-5
+    assert not model.rejects_missing
+    assert np.abs(torch.softmax(model.score_frame(FRAME), 1).numpy() - grown.predict_proba(HOLES)).max() < 1e-5
     asked = FRAME[grown.predict(HOLES) == 0].head(9)
     cfs = hf.GrowingSpheres(samples=100).explain(model, asked, 1)
     assert cfs.found.any()
@@ -621,7 +621,7 @@ def test_graphs_that_take_no_missing_numbers_say_so(tmp_path: Path) -> None:
     whole = FRAME.dropna()
     (tmp_path / "m.onnx").write_bytes(skl(fitted(LogisticRegression(), X, TWO), X[:1]))
     model = hf.Model.load(tmp_path / "m.onnx", HOLED)
-    assert set(model.refused) == set(HOLED.names)
+    assert set(model.rejects_missing) == set(HOLED.names)
     assert model.schema.width == 4
     count = int(FRAME["a"].isna().sum())
     with pytest.raises(
@@ -633,7 +633,7 @@ def test_graphs_that_take_no_missing_numbers_say_so(tmp_path: Path) -> None:
                                 LogisticRegression()), X, TWO)  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(skl(some, X[:1]))
     model = hf.Model.load(tmp_path / "m.onnx", HOLED)
-    assert set(model.refused) == {"a", "c", "d"}
+    assert set(model.rejects_missing) == {"a", "c", "d"}
     assert model.has_grad
     assert model.predict(FRAME.dropna(subset=["a", "c", "d"])).notna().all()
 
@@ -650,7 +650,7 @@ def test_whole_numbers_of_a_graph_are_never_missing(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(convert_sklearn(pipeline, initial_types=types).SerializeToString())
     model = hf.Model.load(tmp_path / "m.onnx", schema)
     assert not model.has_grad
-    assert model.refused == {"b": "the graph takes int64 in 'b', which has no missing numbers"}
+    assert model.rejects_missing == {"b": "the graph takes int64 in 'b', which has no missing numbers"}
     with pytest.raises(SchemaError, match=r"column 'b' has .* int64"):
         hf.GrowingSpheres().explain(model, table, 1)
     cast = [helper.make_node("Cast", ["x"], ["i"], to=7), helper.make_node("Cast", ["i"], ["f"], to=1),
@@ -664,8 +664,8 @@ def test_no_digit_is_lost_on_the_way_into_a_graph(tmp_path: Path) -> None:
     data = graph_of([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": (11, [None, 2])}, {"c": np.float64([1.0, 1.0])})
     (tmp_path / "m.onnx").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.onnx", hf.Schema.infer(table), inputs="frame")
-    with model.borrowed():
-        assert np.allclose(model.judge(table), table, rtol=1e-14, atol=0)
+    with model.eval_mode():
+        assert np.allclose(model.score_frame(table), table, rtol=1e-14, atol=0)
 
 
 # ---- exact copies of trees
@@ -700,7 +700,7 @@ def test_trees_get_exact_copies(estimator: object, y: np.ndarray, tmp_path: Path
     frame = pd.DataFrame(X.astype(np.float64), columns=["a", "b", "c", "d"])
     model = fitted(estimator, X, y)
     own = check_copy(skl(model, X[:1]), frame, tmp_path)
-    assert np.abs(torch.softmax(own.judge(frame), 1).numpy() - model.predict_proba(X)).max() < 1e-5
+    assert np.abs(torch.softmax(own.score_frame(frame), 1).numpy() - model.predict_proba(X)).max() < 1e-5
     cfs = hf.TreeSearch().explain(own, frame[model.predict(X) == 0].head(5), 1)
     assert cfs.found.all()
     assert (model.predict(cfs.after.to_numpy(np.float32)) == 1).all()
@@ -725,7 +725,7 @@ def test_deep_trees_are_walked_by_the_graph_s_own_operator(tmp_path: Path) -> No
     frame = pd.DataFrame(rows.astype(np.float64), columns=["a", "b", "c"])
     own = check_copy(skl(model, rows[:1]), frame, tmp_path)
     assert "own code" in own.conversion.text
-    assert np.abs(torch.softmax(own.judge(frame), 1).numpy() - model.predict_proba(rows)).max() < 1e-6
+    assert np.abs(torch.softmax(own.score_frame(frame), 1).numpy() - model.predict_proba(rows)).max() < 1e-6
 
 
 def test_trees_over_named_columns_and_missing_numbers_get_exact_copies(tmp_path: Path) -> None:
@@ -762,7 +762,7 @@ def test_copies_ask_what_the_tree_asks(mode: str, kind: int, tracks: int, tmp_pa
     exact = hf.Schema(tuple(Feature(name, seen=(-3, 3), missing=True) for name in frame))  # encoded as they are
     model = check_copy(data, frame, tmp_path, exact, inputs="frame")
     rows = frame.to_numpy(np.float32 if kind == 1 else np.float64)
-    assert np.abs(torch.softmax(model.judge(frame), 1).numpy() - session(data).run(["y"], {"x": rows})[0]).max() < 1e-6
+    assert np.abs(torch.softmax(model.score_frame(frame), 1).numpy() - session(data).run(["y"], {"x": rows})[0]).max() < 1e-6
 
 
 def test_what_has_no_copy_says_why(tmp_path: Path) -> None:
