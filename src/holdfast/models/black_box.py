@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from holdfast.errors import ModelError, listed
 from holdfast.models.base import PROBE_ROWS, Inputs, Model, Outputs, spread_of, to_scores
-from holdfast.models.compiled.build import Copy, copy_of, difference, handed_in, probes
+from holdfast.models.compiled.build import CompiledScorer, copy_of, difference, handed_in, probes
 from holdfast.models.compiled.column_names import handed, lacking
 from holdfast.models.compiled.decision_rule import core, decision, name_of, threshold_of, voice
 from holdfast.models.compiled.from_boosters import has_margins
 from holdfast.models.compiled.preprocessing import RefusedError
-from holdfast.models.compiled.tree_program import Blend
+from holdfast.models.compiled.tree_program import TreeProgram
 from holdfast.models.scores import CLEARLY, Conversion, decided, lead
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.relu_network import Engine, Pullback
@@ -194,10 +194,10 @@ class BlackBox(Model):
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
 
-class Converted(BlackBox):
+class CompiledModel(BlackBox):
     """An estimator that judges, and its exact copy over encoded rows that searches."""
 
-    def __init__(self, box: BlackBox, copy: Copy) -> None:
+    def __init__(self, box: BlackBox, copy: CompiledScorer) -> None:
         vars(self).update(vars(box))
         self.conversion = Conversion(True, copy.text)
         self.copy = copy
@@ -230,7 +230,7 @@ class Converted(BlackBox):
         """Why the copy is not exact, or nothing: on rows of a table at thresholds and beside them, to the last digit,
         where it has codes for them; else on encoded rows as they are decoded."""
         rows, frame = probes(self.schema, self.copy.cuts), None
-        if self.inputs == "frame" and self.copy.grown and isinstance(self.copy.run, Blend):
+        if self.inputs == "frame" and self.copy.grown and isinstance(self.copy.run, TreeProgram):
             numbers = handed_in(self.schema, self.copy.grown.ends)
             rows, frame = self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers)
         return difference(self(rows), self._scores(rows, frame), self.outputs, self.output_scale)
@@ -242,7 +242,7 @@ def converted(box: BlackBox) -> BlackBox:
         copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded", offset=box.offset)
         if box.is_regression:  # trees of a graph do not know that their sum is the estimate
             copy = replace(copy, outputs="value")
-        made = Converted(box, copy)
+        made = CompiledModel(box, copy)
         with made.borrowed():
             why = made.differs()
         if not why:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
-from holdfast.models.black_box import Converted
+from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack import Members, Stack, stack_of
@@ -68,7 +68,7 @@ def with_logits(model: Model, what: str) -> TorchModel:
     """The model, if it is a torch module that returns logits, or its exact copy as one; `what` needs one."""
     if model.is_regression:
         raise ModelError(f"{what} needs a classifier, and this model estimates a number")
-    if isinstance(model, Converted) and model.program is not None:
+    if isinstance(model, CompiledModel) and model.program is not None:
         return model.program
     if not isinstance(model, TorchModel):
         raise ModelError(f"{what} needs a torch module, got a model without gradients ({type(model).__name__})")

@@ -21,7 +21,7 @@ import holdfast as hf
 from holdfast.methods.tree_search.branch_and_bound import Bound, Wish
 from holdfast.methods.tree_search.moves import Moves, Offers
 from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Table
-from holdfast.models.black_box import Converted
+from holdfast.models.black_box import CompiledModel
 from holdfast.schema.feature import differ
 from holdfast.schema.verify import violations
 from support.tables import query_of
@@ -29,11 +29,11 @@ from support.tables import query_of
 ALL = 50_000  # a beam that holds every candidate of a small table
 
 
-def tree(frame: pd.DataFrame, yes: Any, **schema: Any) -> Converted:
+def tree(frame: pd.DataFrame, yes: Any, **schema: Any) -> CompiledModel:
     """One tree that knows the answer of every row of the table."""
     grown = DecisionTreeClassifier(random_state=0).fit(frame, np.where(yes, "yes", "no"))
     made = hf.Model.of(grown, hf.Schema.infer(frame, scaling="none", **schema))
-    assert isinstance(made, Converted)
+    assert isinstance(made, CompiledModel)
     return made
 
 
@@ -208,7 +208,7 @@ def test_every_small_forest_is_solved_exactly(kind: str, norm: int) -> None:
         y = (outcome(seed) > 2.6).astype(int)
         schema = hf.Schema.infer(EVERY, up=["m"], fixed=["owner"], weights={"job": 0.3})
         model = hf.Model.of(estimator(kind, seed, y), schema, classes=["no", "yes"])
-        assert isinstance(model, Converted)
+        assert isinstance(model, CompiledModel)
         people = EVERY[(model.predict(EVERY) == "no").to_numpy()].iloc[::6]
         target = hf.Target("yes", probability=probability)
         proofs += check(model, people, target, hf.TreeSearch(norm=norm, beam=ALL), exact=True)
@@ -224,7 +224,7 @@ def test_missing_numbers_are_kept_or_filled_in_exactly(kind: str, norm: int) -> 
         schema = hf.Schema.infer(GAPPY, weights={"job": 0.3}, integers=["n", "m"], **change)
         y = (outcome(seed, GAPPY) > 2.6).astype(int)
         model = hf.Model.of(estimator(kind, seed, y, GAPPY), schema, classes=["no", "yes"])
-        assert isinstance(model, Converted)
+        assert isinstance(model, CompiledModel)
         assert not model.rejects_missing
         people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::5]
         target, search = hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL)
@@ -243,7 +243,7 @@ def test_missing_numbers_of_models_over_encoded_rows() -> None:
     x = schema.encode(GAPPY, torch.float64).numpy()
     grown = RandomForestClassifier(5, max_depth=5, random_state=0).fit(x, outcome(4, GAPPY) > 2.6)
     model = hf.Model.of(grown, schema, classes=["no", "yes"], inputs="encoded")
-    assert isinstance(model, Converted)
+    assert isinstance(model, CompiledModel)
     people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::9]
     check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True, every=GAPPY)
 
@@ -264,7 +264,7 @@ def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
         ]
         people = frame[frame["g"].isin(cuts)].assign(h=0)
         model = hf.Model.of(grown, hf.Schema.infer(frame, fixed=["g"]))
-        assert isinstance(model, Converted)
+        assert isinstance(model, CompiledModel)
         x = model.schema.encode(frame, torch.float64)
         with model.borrowed():
             assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.judge(frame, x), 1))
@@ -282,7 +282,7 @@ def test_ranges_of_estimates(kind: str) -> None:
     prepare = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough")
     schema = hf.Schema.infer(EVERY, up=["m"], fixed=["owner"])
     model = hf.Model.of(make_pipeline(prepare, grown).fit(EVERY, outcome(4)), schema)
-    assert isinstance(model, Converted)
+    assert isinstance(model, CompiledModel)
     said, proofs = model.predict(EVERY), 0
     for low, high in ((3.0, 3.2), (4.0, None), (None, 1.0)):
         wish = hf.Target.between(low, high)
@@ -298,7 +298,7 @@ def test_more_classes_than_two(label: str | None) -> None:
     y = pd.cut(outcome(3), [-9, 1.8, 3.0, 9], labels=["low", "mid", "high"]).astype(str)
     schema = hf.Schema.infer(EVERY, fixed=["job", "owner"], down=["n"])
     model = hf.Model.of(estimator("forest", 0, y), schema)
-    assert isinstance(model, Converted)
+    assert isinstance(model, CompiledModel)
     people = EVERY[(model.predict(EVERY) != label).to_numpy()].iloc[::9]
     check(model, people, hf.Target(label), hf.TreeSearch(norm=1, beam=ALL), exact=True)
 
@@ -308,7 +308,7 @@ def test_models_over_encoded_rows() -> None:
     x = schema.encode(EVERY, torch.float64).numpy()
     grown = RandomForestClassifier(5, max_depth=4, random_state=0).fit(x, outcome(4) > 2.6)
     model = hf.Model.of(grown, schema, classes=["no", "yes"], inputs="encoded")
-    assert isinstance(model, Converted)
+    assert isinstance(model, CompiledModel)
     people = EVERY[(model.predict(EVERY) == "no").to_numpy()].iloc[::9]
     check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True)
 
@@ -356,7 +356,7 @@ def test_any_schema(
 
 def parts(kind: str) -> tuple[hf.Query, Offers, ByLeaves, Table]:
     model = hf.Model.of(estimator(kind, 0, (outcome(0) > 2.6).astype(int)), hf.Schema.infer(EVERY, fixed=["m"]))
-    assert isinstance(model, Converted)
+    assert isinstance(model, CompiledModel)
     assert model.copy.grown is not None
     leaves = model.copy.grown.leaves
     assert leaves is not None

@@ -44,11 +44,11 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
-from holdfast.models.black_box import BlackBox, Converted
+from holdfast.models.black_box import BlackBox, CompiledModel
 from holdfast.models.compiled.build import handed_in, probes
 from holdfast.models.compiled.preprocessing import Column, Raw
 from holdfast.models.compiled.tree_nodes import Nodes, bisect, grow_codes
-from holdfast.models.compiled.tree_program import Blend, Ranks
+from holdfast.models.compiled.tree_program import TreeProgram, Ranks
 from support.tables import mixed_schema, mixed_table
 
 torch.set_num_threads(1)
@@ -221,10 +221,10 @@ def quietly(estimator: Any, X: Any, y: Any) -> Any:
 
 def check(model: hf.Model, table: pd.DataFrame) -> None:
     """The copy and the library, on rows of the table, at thresholds and beside them."""
-    assert isinstance(model, Converted), model.conversion.text
+    assert isinstance(model, CompiledModel), model.conversion.text
     schema, copy = model.schema, model.copy
     rows, x = table, schema.encode(table, torch.float64)
-    by_codes = copy.grown is not None and isinstance(copy.run, Blend) and model.inputs == "frame"
+    by_codes = copy.grown is not None and isinstance(copy.run, TreeProgram) and model.inputs == "frame"
     with model.borrowed():
         mine, theirs = model(x), model.judge(rows, x)
         assert torch.equal(model(x[3:4]), mine[3:4])  # whatever the batch
@@ -654,7 +654,7 @@ def test_a_tree_by_hand() -> None:
     schema = hf.Schema.box(2)
     raws = Raw.all_of(schema, False)
     columns = [Column(0, None), Column(1, None)]
-    blend = Blend(nodes, *grow_codes(nodes, columns, raws))
+    blend = TreeProgram(nodes, *grow_codes(nodes, columns, raws))
     rows = [[1, 0], [1, 0.1], [1.1, 2], [5, 2.1], [5.1, 2.1], [-9, -9], [9, -9]]
     got = blend(torch.tensor(rows, dtype=torch.float64))
     assert got[:, 0].tolist() == [1017, 1027, 1037, 1047, 1057, 1017, 1037]

@@ -34,7 +34,7 @@ from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.moves import Moves, Offers, mended, whole
 from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Profile, Table, table_moves
 from holdfast.models.base import Model
-from holdfast.models.black_box import Converted
+from holdfast.models.black_box import CompiledModel
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
 from holdfast.problem import SLACK, Query, need
 from holdfast.schema.encoding import Encoding
@@ -102,7 +102,7 @@ class TreeSearch(Explainer):
 
     def _prepare(self, model: Model) -> tuple[Moves, Table | None]:
         """The moves, and the leaves if the model has any."""
-        grown = model.copy.grown if isinstance(model, Converted) else None
+        grown = model.copy.grown if isinstance(model, CompiledModel) else None
         if grown and grown.leaves:
             return _tables(model, grown.leaves)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
@@ -354,7 +354,7 @@ def _key(at: Tensor) -> Tensor:
 def _tables(model: Model, leaves: Leaves) -> tuple[Moves, Table]:
     """What a tree model's leaves are to a search, made once for each model."""
     if model not in _known:
-        assert isinstance(model, Converted)
+        assert isinstance(model, CompiledModel)
         moves = _moves(model, leaves.features)
         _known[model] = moves, Table(leaves, table_moves(leaves.features, moves), model.copy.outputs)
     return _known[model]

@@ -17,9 +17,9 @@ from holdfast.models.compiled import from_sklearn as forests
 from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
-from holdfast.models.compiled.tree_leaves import Grown
+from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Nodes, grow_codes, level_codes
-from holdfast.models.compiled.tree_program import Blend, coder, pieces
+from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
 from holdfast.schema.feature import Array
 from holdfast.schema.schema import Schema
 
@@ -33,14 +33,14 @@ Outputs = Literal["logits", "probabilities", "value"]
 
 
 @dataclass(frozen=True)
-class Copy:
+class CompiledScorer:
     """A copy to be checked: a differentiable module, or a function of encoded rows."""
 
     run: nn.Module | Callable[[Tensor], Tensor]
     outputs: Outputs
     text: str
     cuts: list[tuple[int, Array]]  # (encoded column, thresholds)
-    grown: Grown | None = None  # of trees: their thresholds and leaves
+    grown: TreeIndex | None = None  # of trees: their thresholds and leaves
 
 
 Grower = Callable[[Any], tuple[Nodes, Kernel | None]]
@@ -101,7 +101,7 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 )
 
 
-def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> Copy:
+def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> CompiledScorer:
     """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none. The offset of
     two classes, see `decision`, goes into its last layer or its leaves."""
     by_table = not encoded
@@ -128,14 +128,14 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequen
         return _linear(last, name, columns, raws, schema.width, offset)
     if library == "sklearn" and name in STRAIGHT:
         net = smooth.program(smooth.linear_layers(last), columns, raws, schema.width)
-        return Copy(net, "value", "the linear model as a differentiable program", [])
+        return CompiledScorer(net, "value", "the linear model as a differentiable program", [])
     if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
         if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
             raise RefusedError("it gives several labels at once")
         layers, act = smooth.shifted(smooth.mlp_layers(last), offset), smooth.ACTIVATIONS[last.activation]
         net = smooth.program(layers, columns, raws, schema.width, act)
         outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
-        return Copy(net, outputs, "the network as a differentiable program", [])
+        return CompiledScorer(net, outputs, "the network as a differentiable program", [])
     raise RefusedError(f"no exact copy of a {name} is known")
 
 
@@ -149,7 +149,7 @@ def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
     return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
 
 
-def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]) -> Copy:
+def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]) -> CompiledScorer:
     end = None
     if name == "SVC":
         if model.kernel != "linear":
@@ -162,13 +162,13 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
         if model.loss == "log_loss" and len(model.classes_) > 2:
             end = smooth.LogSigmoids()
     net = smooth.program(smooth.shifted(smooth.linear_layers(model), offset), columns, raws, width, end=end)
-    return Copy(net, "logits", "the linear model as a differentiable program", [])
+    return CompiledScorer(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]) -> Copy:
+def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]) -> CompiledScorer:
     grower, most = TREES[kind]
     columns = block.columns
-    hollow = kind.startswith("xgboost.") and block.is_sparse  # what a sparse matrix leaves out is missing for it
+    zero_is_missing = kind.startswith("xgboost.") and block.is_sparse  # what a sparse matrix leaves out is missing for it
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))
     if kind.startswith("lightgbm."):
@@ -177,7 +177,7 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     if kind.startswith("sklearn.Hist"):
         columns = through(getattr(model, "_preprocessor", None), block).columns
     nodes, kernel = _shifted(*grower(model), offset)
-    if hollow:
+    if zero_is_missing:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
     if nodes.column.max(initial=0) >= len(columns):
         raise RefusedError("it was trained on more columns than reach it")
@@ -186,15 +186,15 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     codes, rights = grow_codes(nodes, columns, raws)
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
-    grown = Grown.of(nodes, codes, rights, schema)
+    grown = TreeIndex.of(nodes, codes, rights, schema)
     most = 2 * most if nodes.sets else most  # sets of levels take the library's code longer
     count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
     if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
         if leaves.max(initial=0) > 256:
             raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
-        return Copy(Blend(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
-    run = Compiled(columns, raws, nodes.precision, kernel, hollow)
-    return Copy(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
+        return CompiledScorer(TreeProgram(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
+    run = Compiled(columns, raws, nodes.precision, kernel, zero_is_missing)
+    return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
 
 
 def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tuple[Nodes, Kernel | None]:
@@ -219,10 +219,10 @@ class Compiled:
     """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's compiled code."""
 
     def __init__(
-        self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, hollow: bool = False
+        self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, zero_is_missing: bool = False
     ) -> None:
         self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
-        self.hollow = hollow  # zeros are missing
+        self.hollow = zero_is_missing  # zeros are missing
         self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
         levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
         self.code_dtype: Any = np.min_scalar_type(max((codes.count for codes in levels.values()), default=1))

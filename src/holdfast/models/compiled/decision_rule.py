@@ -59,7 +59,7 @@ def is_regressor(model: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Voice:
+class ScoreSource:
     """How a model is asked for its scores, what they are, and what is to be added to them."""
 
     call: Callable[[Any], Any]
@@ -68,7 +68,7 @@ class Voice:
     labels_only: bool = False
 
 
-def voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> Voice:
+def voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
     """The voice of an estimator or a function; `outputs` is what the user says about it, if anything."""
     found = _voice(model, classes, outputs)
     if outputs and outputs != found.outputs:
@@ -77,36 +77,36 @@ def voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) ->
     return found
 
 
-def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> Voice:
+def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
     inner, only_predicts = core(model), hasattr(model, "predict") and not _has_scores(model)
     if is_regressor(model) or (outputs == "value" and only_predicts):
-        return Voice(model.predict, "value")
+        return ScoreSource(model.predict, "value")
     if boosters.has_margins(inner):
         return _of_trees(model, inner, outputs)
     if hasattr(model, "predict_proba") and not (outputs == "logits" and hasattr(model, "decision_function")):
-        return Voice(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
+        return ScoreSource(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
     if hasattr(model, "decision_function"):
         count = len(getattr(model, "classes_", ()))
         pairs = count > 2 and getattr(inner, "decision_function_shape", "") == "ovo"
         call = partial(_wins, model.decision_function, count) if pairs else model.decision_function
-        return Voice(call, "logits", offset_of(inner, "logits"))
+        return ScoreSource(call, "logits", offset_of(inner, "logits"))
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
-        return Voice(partial(_certain, model, names), "probabilities", labels_only=True)
+        return ScoreSource(partial(_certain, model, names), "probabilities", labels_only=True)
     if only_predicts:
         raise ModelError(
             f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it "
             "predicts classes, outputs='value' if it estimates a number"
         )
     if callable(model):
-        return Voice(model, outputs or "probabilities")
+        return ScoreSource(model, outputs or "probabilities")
     raise ModelError(
         f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither predict_proba, "
         "decision_function nor predict, and cannot be called"
     )
 
 
-def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> Voice:
+def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
     """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
     if boosters.is_own(inner) and outputs is None:
         raise ModelError(
@@ -114,9 +114,9 @@ def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> Voice:
             "the score of a class, pass outputs='logits'"
         )
     if outputs == "logits" or boosters.is_raw(inner):
-        return Voice(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
+        return ScoreSource(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
     alone = boosters.is_one_against_all(inner)
-    return Voice(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
+    return ScoreSource(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
 
 
 def _has_scores(model: Any) -> bool:

@@ -66,7 +66,7 @@ class Leaves:
 
 
 @dataclass(frozen=True)
-class Grown:
+class TreeIndex:
     """The trees of a model, over the encoded columns of a schema; `rights` is left out where it would be too large."""
 
     nodes: Nodes
@@ -75,9 +75,9 @@ class Grown:
     schema: Schema
 
     @staticmethod
-    def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "Grown":
+    def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "TreeIndex":
         cells = int(nodes.leaves().sum()) * sum(c.count for c in codes)
-        return Grown(nodes, codes, rights if cells <= MOST else None, schema)
+        return TreeIndex(nodes, codes, rights if cells <= MOST else None, schema)
 
     @property
     def ends(self) -> list[tuple[int, Array]]:

@@ -41,7 +41,7 @@ class Tree:
     adds_to: int
 
 
-class Blend:
+class TreeProgram:
     """The sum of the trees, ready to be evaluated: encoded rows (n, d) -> (n, outputs)."""
 
     def __init__(self, nodes: Nodes, codes: Sequence[Codes], rights: dict[int, tuple[int, Mask]]) -> None:

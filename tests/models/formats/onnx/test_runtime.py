@@ -36,7 +36,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.errors import FileError, SchemaError
-from holdfast.models.black_box import Converted
+from holdfast.models.black_box import CompiledModel
 from holdfast.models.formats.onnx import ops as operators
 from holdfast.models.formats.onnx import runtime as interpreter
 from holdfast.models.formats.onnx.graph import read_graph
@@ -678,7 +678,7 @@ def check_copy(
     (tmp_path / "m.onnx").write_bytes(data)
     schema = schema or hf.Schema.infer(frame)
     model = hf.Model.load(tmp_path / "m.onnx", schema, **more)
-    assert isinstance(model, Converted), model.conversion.text
+    assert isinstance(model, CompiledModel), model.conversion.text
     assert model.copy.grown is not None
     x = schema.encode(frame, torch.float64)
     mine, theirs = model(x), model.judge(frame)
