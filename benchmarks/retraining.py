@@ -32,7 +32,7 @@ class Given(hf.Explainer):
 
     rows: Tensor | None = None
 
-    def search(self, query: hf.Query) -> Tensor:
+    def search(self, query: hf.SearchProblem) -> Tensor:
         assert self.rows is not None
         return self.rows[: len(query)] if len(query) <= len(self.rows) else self.rows
 

@@ -25,7 +25,7 @@ from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 
@@ -144,9 +144,9 @@ def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict
 # ---- answers
 
 
-def asked(model: hf.Model, x: Tensor) -> Query:
+def asked(model: hf.Model, x: Tensor) -> SearchProblem:
     goal = Target.of(None).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
@@ -179,8 +179,8 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     method = hf.ROAR.lime().fit(table, model)
     with model.eval_mode():
         query = asked(model, x[:64])
-        shares = lime.shares_of(x, model.schema.encoding_of(model.dtype))
-        draw = lime.Neighbors.of(query.feasible.layout, shares, 0.1)
+        shares = lime.shares_of(x, model.schema.encoding(model.dtype))
+        draw = lime.Neighbors.of(query.feasible.encoding, shares, 0.1)
         room = torch.empty(8, 5000, x.shape[1])
         draw.draw(query[torch.arange(8)], room)
         portions = room.flatten(0, 1).split(lime.rows_at_once(x.shape[1]))
@@ -201,7 +201,7 @@ def measure() -> dict[str, float]:
     data = hf.datasets.load("sba_loan", rocoursenet=True)
     schema = data.schema
     x, y = schema.encode(data.X), torch.tensor((data.y == "paid").to_numpy(), dtype=torch.int64)
-    layout = schema.encoding_of()
+    layout = schema.encoding()
     tables = [torch.tensor((data.parts == year).to_numpy().nonzero()[0]) for year in sorted(data.parts.unique())]
     out = shifts(layout, x, y) | epochs(layout, x, y, tables)
     some = data.take(torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:10_000].numpy())

@@ -164,7 +164,7 @@ class Task:
             frame = pd.DataFrame(cells, index=before.index)[before.columns].astype(before.dtypes)
         valid = there & (self.estimator.predict(frame) == 1)
         step = self.free.encode(frame, torch.float64) - self.free.encode(before, torch.float64)
-        l1 = (step.abs() @ self.free.encoding_of(torch.float64).weight).numpy()
+        l1 = (step.abs() @ self.free.encoding(torch.float64).weight).numpy()
         changed = (frame.astype(object) != before.astype(object)).to_numpy().sum(axis=1)
         return {"there": there, "valid": valid, "l1": l1, "changed": changed}
 

@@ -55,7 +55,7 @@ def test_same_rows_in_and_out(method: str, model: str) -> None:
 def test_fixed_features_are_equal_to_the_bit(method: str, model: str) -> None:
     _, _, _, cfs = solved(method, model)
     assert (cfs.after["sex"] == cfs.before["sex"]).all()
-    columns = SCHEMA.encoding_of(cfs.x.dtype).fixed
+    columns = SCHEMA.encoding(cfs.x.dtype).fixed
     assert torch.equal(cfs.x_cf[:, columns], cfs.x[:, columns])
 
 
@@ -73,7 +73,7 @@ def test_every_answer_keeps_every_rule(method: str, model: str) -> None:
     assert after["job"][moved].isin(["a", "b"]).all()
     changed = sum((after[c].astype(object).fillna("?") != before[c].astype(object).fillna("?")) for c in after.columns)
     assert (changed <= 5).all()
-    groups = SCHEMA.encoding_of(cfs.x_cf.dtype).groups
+    groups = SCHEMA.encoding(cfs.x_cf.dtype).groups
     for group in groups:
         columns = group[group < SCHEMA.width]
         assert (cfs.x_cf[:, columns].sum(1) == 1).all()

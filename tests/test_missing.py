@@ -174,7 +174,7 @@ def test_rules_about_missing_numbers_count_as_kept(data: st.DataObject) -> None:
     got = schema.project(z, x)
     after, _ = schema.settle(got, numbers)
     assert violations(schema, numbers, after)[0] == ""
-    value, says = schema.encoding_of(torch.float64).gaps
+    value, says = schema.encoding(torch.float64).gaps
     gone = got[:, says] > 0.5
     assert torch.equal(got[:, value][gone], x[:, value][gone])  # what stays missing stays what it was
 

@@ -7,14 +7,14 @@ import torch
 
 import holdfast as hf
 from holdfast.nn.architecture import mlp
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 from support.tables import seeded
 
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
 
 
-def goal(label: list[int], sign: float = 1.0, margin: float = 0.0, soft: bool = False, k: int = 3) -> Goal:
-    return Goal(torch.tensor(label), sign, margin, soft, k)
+def goal(label: list[int], sign: float = 1.0, margin: float = 0.0, soft: bool = False, k: int = 3) -> BoundTarget:
+    return BoundTarget(torch.tensor(label), sign, margin, soft, k)
 
 
 def test_gap_by_hand() -> None:

@@ -143,7 +143,7 @@ def prepare(name: str, share: float = 1.0) -> Task:
     x = torch.cat(xs)
     x = (x - x.amin(0)) / (x.amax(0) - x.amin(0)).clamp_min(1e-12)  # all columns from 0 to 1, over all subsets
     free = _free(schema)
-    return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.encoding_of())
+    return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.encoding())
 
 
 def _free(schema: Schema) -> Schema:

@@ -48,7 +48,7 @@ from holdfast.methods.stable_neighbor_search import StableNeighborSearch as Stab
 from holdfast.methods.tree_search.search import TreeSearch as TreeSearch
 from holdfast.models.base import Model as Model
 from holdfast.models.density import FeatureDensity as FeatureDensity
-from holdfast.problem import Query as Query
+from holdfast.problem import SearchProblem as SearchProblem
 from holdfast.registry import list_methods as list_methods
 from holdfast.retraining.bank import ModelBank as ModelBank
 from holdfast.retraining.recipe import Recipe as Recipe

@@ -18,7 +18,7 @@ from holdfast._core.rows import row_norm
 from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.schema.feature import differ
 from holdfast.schema.schema import Schema
-from holdfast.target import Goal, IntervalTarget, Status, Target
+from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
@@ -61,7 +61,7 @@ class Counterfactuals:
     x: Tensor  # (n, d) the same, encoded
     x_cf: Tensor
     scores: Tensor  # (n, k) of `after`, by the bare model
-    goal: Goal
+    goal: BoundTarget
     codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
@@ -136,7 +136,7 @@ class Counterfactuals:
             raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, [*NORMS, 'weighted'])}")
         if units not in ("encoded", "raw"):
             raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
-        at = self.schema.encoding_of(torch.float64)
+        at = self.schema.encoding(torch.float64)
         x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
         if norm == "l0":
@@ -248,7 +248,7 @@ class Counterfactuals:
             schema.encode(before, dtype),
             schema.encode(after, dtype),
             scores,
-            (IntervalTarget if "unit" in content["goal"] else Goal)(label, k=scores.shape[1], **content["goal"]),
+            (IntervalTarget if "unit" in content["goal"] else BoundTarget)(label, k=scores.shape[1], **content["goal"]),
             table["holdfast:status"].to_numpy(np.int64),
             list(table["holdfast:reason"]),
             table["holdfast:source"].to_numpy(np.int64),

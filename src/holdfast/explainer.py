@@ -22,11 +22,11 @@ from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
-from holdfast.target import Goal, IntervalTarget, Status, Target
+from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 
 
 class Explainer(Settings, ABC):
@@ -58,7 +58,7 @@ class Explainer(Settings, ABC):
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     @abstractmethod
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
@@ -161,7 +161,7 @@ class Explainer(Settings, ABC):
             )
 
     def _search(
-        self, model: Model, x: Tensor, goal: Goal, rows: Tensor, seed: int, batch_size: int, clock: TimeBudget
+        self, model: Model, x: Tensor, goal: BoundTarget, rows: Tensor, seed: int, batch_size: int, clock: TimeBudget
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
         have no answer."""
@@ -174,7 +174,7 @@ class Explainer(Settings, ABC):
                 continue
             # Filled up with copies of its last row, so that no model has to pad at every step.
             full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
-            query = Query(model, x[full], goal[full], reach[full], random[full], clock, none[full])
+            query = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock, none[full])
             answer = self.search(query)
             assert query.hopeless is not None
             none[batch] = query.hopeless[: len(batch)]
@@ -203,7 +203,7 @@ class Explainer(Settings, ABC):
         return out.tolist()
 
 
-def outcomes(goal: Goal, scores: Tensor) -> list[str]:
+def outcomes(goal: BoundTarget, scores: Tensor) -> list[str]:
     """What the model says of each row: 'probability 0.43', 'the estimate 212,000'."""
     said: list[float] = goal.confidence(scores).numpy().tolist()
     if isinstance(goal, IntervalTarget):

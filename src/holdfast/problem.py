@@ -13,7 +13,7 @@ from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
 SLACK = 1e-5
@@ -43,12 +43,12 @@ class TimeBudget:
 
 
 @dataclass(frozen=True)
-class Query:
+class SearchProblem:
     """The questions of n people to one model."""
 
     model: Model
     x: Tensor  # (n, d)
-    goal: Goal
+    goal: BoundTarget
     feasible: FeasibleSet
     rng: RowRandom
     budget: TimeBudget
@@ -57,9 +57,9 @@ class Query:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: Tensor) -> "Query":
+    def __getitem__(self, rows: Tensor) -> "SearchProblem":
         """The questions of some of the people: how finished rows leave the working batch."""
-        return Query(self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget)
+        return SearchProblem(self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget)
 
     def steps(self, count: int) -> Iterator[int]:
         return self.budget.steps(count)

@@ -92,7 +92,7 @@ class Target:
             raise TargetError(f"no estimate hits exactly {low:g} but by luck; give a range around it")
         return cls(span=(ends["low"], ends["high"]))
 
-    def bind(self, model: Model, now: Tensor) -> "Goal":
+    def bind(self, model: Model, now: Tensor) -> "BoundTarget":
         """The goal for rows that the model scores `now` (n, k)."""
         if model.is_regression != (self.interval is not None):
             raise TargetError(_wrong_kind(model, self))
@@ -111,7 +111,7 @@ class Target:
                 "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
                 "for the class alone"
             )
-        return Goal(labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict)
+        return BoundTarget(labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict)
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -174,7 +174,7 @@ def _place(label: Any, classes: tuple[Any, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Goal:
+class BoundTarget:
     """A target bound to rows."""
 
     label: Tensor  # (n,) the class to reach, or to leave
@@ -185,7 +185,7 @@ class Goal:
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
     defers_to_predict: bool = field(default=False, kw_only=True)  # has the predicted class been put ahead in the scores? `Model`
 
-    def __getitem__(self, rows: Tensor | slice) -> "Goal":
+    def __getitem__(self, rows: Tensor | slice) -> "BoundTarget":
         return replace(self, label=self.label[rows])
 
     @cached_property
@@ -264,12 +264,12 @@ class Goal:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = probabilities(scores, self.offset, asks=self.defers_to_predict).gather(1, self.label[:, None]).squeeze(1)
+        p = probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict).gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
 
 
 @dataclass(frozen=True)
-class IntervalTarget(Goal):
+class IntervalTarget(BoundTarget):
     """A range of numbers bound to rows: the one score of a row is the model's estimate."""
 
     low: float

@@ -31,7 +31,7 @@ class Flip(hf.Explainer):
 
     feature: int = 0
 
-    def search(self, query: hf.Query) -> Tensor:
+    def search(self, query: hf.SearchProblem) -> Tensor:
         z = query.x.clone()
         z[:, self.feature] = 1 - z[:, self.feature]
         return query.feasible.project(z)

@@ -14,7 +14,7 @@ from holdfast import evaluate as shortcut
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.evaluation.metrics import confidence, cost, distance_to_data, evaluate, outlier_factor, sparsity, validity
 from holdfast.evaluation.report import Report, interval
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 
 SCHEMA = hf.Schema(
     (
@@ -36,7 +36,7 @@ def made() -> Counterfactuals:
     scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
     run = Run("Test", "Test()", "yes", 0, 0.5, "m", "s", "0", "now")
     codes = np.array([Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.ALREADY_MET])
-    goal = Goal(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
+    goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
     x, z = SCHEMA.encode(BEFORE), SCHEMA.encode(AFTER)
     return Counterfactuals(
         BEFORE, AFTER, x, z, scores, goal, codes, ["", "", "no", "met"], np.arange(4), SCHEMA, ("no", "yes"), run

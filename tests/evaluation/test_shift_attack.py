@@ -93,7 +93,7 @@ def test_the_bank_is_what_virtual_data_shift_gives() -> None:
     batch = Batch(*given, *answers, torch.full((2, len(goal), 1), 1 / len(goal)))
     random = RowRandom.of(5, torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     with torch.no_grad():
-        shifted = Attack(net, theta, Shift(outer=3), SCHEMA.encoding_of())(theta, batch, random, 0, 0.1)
+        shifted = Attack(net, theta, Shift(outer=3), SCHEMA.encoding())(theta, batch, random, 0, 0.1)
         torch.testing.assert_close(bank.scores(TABLE), net.scores(shifted, given[0]))
         hurt = losses(bank.scores(cfs.x_cf[found]), goal.float()).mean()
         assert hurt > losses(net.scores(theta, answers[0]), goal.float()).mean()
@@ -118,7 +118,7 @@ def test_validity_of_stacks_with_tables_of_different_length() -> None:
     nets = [net_of(seeded(mlp(3, (6,), 1), s), 1) for s in range(3)]
     net, theta = nets[0][0], Weights(torch.cat([t.flat for _, t in nets]), nets[0][1].sizes)
     g = torch.Generator().manual_seed(0)
-    sizes, layout = (20, 45, 33), SCHEMA.encoding_of()
+    sizes, layout = (20, 45, 33), SCHEMA.encoding()
     x, x_cf = ([torch.rand(n, 3, generator=g) for n in sizes] for _ in range(2))
     y, t = ([(torch.rand(n, generator=g) > 0.5).long() for n in sizes] for _ in range(2))
     with torch.no_grad():

@@ -57,13 +57,13 @@ def test_tables_and_images(name: str, data_dir: Path) -> None:
     assert (len(task.X), len(task.test_X)) == (setting.train, setting.test)
     assert set(task.X.index).isdisjoint(task.test_X.index)
     assert set(task.test_y) <= set(task.y)
-    held = task.guarded.encoding_of().fixed
+    held = task.guarded.encoding().fixed
     assert int(held.sum()) == (2 * 5 * 28 if name == "mnist" else 1)
     x = task.schema.encode(task.X, torch.float64)
     if name == "mnist":
         assert (float(x.min()), float(x.max())) == (-1.0, 1.0)
     else:
-        numbers = ~task.schema.encoding_of().one_hot
+        numbers = ~task.schema.encoding().one_hot
         assert torch.allclose(x[:, numbers].mean(0), torch.zeros(int(numbers.sum())).double(), atol=1e-6)
         assert task.y.map({v: i for i, v in enumerate(sorted(set(task.y)))}).mean() > 0.2
 

@@ -25,7 +25,7 @@ def bits() -> Task:
     x = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0.0]])
     schema = Schema(tuple(Feature(name, seen=(0.0, 1.0)) for name in "abc"))
     rows = [torch.arange(4), torch.arange(4, 8)]
-    return Task(("1", "2"), x, torch.zeros(8).long(), rows, rows, schema, schema.encoding_of())
+    return Task(("1", "2"), x, torch.zeros(8).long(), rows, rows, schema, schema.encoding())
 
 
 def test_the_validity_matrix_of_two_models_that_look_at_other_columns() -> None:
@@ -54,7 +54,7 @@ def test_an_answer_has_one_level_per_category_and_numbers_in_the_range_of_the_da
             Feature("b", seen=(0.0, 1.0)),
         )
     )
-    task = replace(bits(), schema=schema, layout=schema.encoding_of())
+    task = replace(bits(), schema=schema, layout=schema.encoding())
     raw = torch.tensor([[1.7, 0.2, 3.0, -1.0, -0.4]])
     assert harden(raw, task).tolist() == [[1.0, 0.0, 1.0, 0.0, 0.0]]
     torch.testing.assert_close(harden(raw, task, clamp=False), torch.tensor([[1.7, 0.0, 1.0, 0.0, -0.4]]))

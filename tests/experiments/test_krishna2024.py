@@ -43,7 +43,7 @@ def test_columns_are_between_0_and_1_and_a_fifth_of_each_class_is_held_out(
     assert (both.max() == 1).all()
     assert task.test_y.mean() == pytest.approx(task.y.mean(), abs=1e-3)
     assert len(task.test_X) == pytest.approx(rows / 5, abs=2)
-    assert not task.schema.encoding_of().fixed.any()
+    assert not task.schema.encoding().fixed.any()
     other = prepare(name, seed=1)
     assert set(other.test_X.index) != set(task.test_X.index)
 

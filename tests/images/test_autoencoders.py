@@ -36,7 +36,7 @@ from holdfast.images.model import MARK, ImageModel
 from holdfast.images.prototype import VLK, Hinge, prototypes, pull_of, shrunk
 from holdfast.images.revise import REVISE, Look, Slots, correction
 from holdfast.problem import TimeBudget
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 from support.tables import seeded
 
 SIZE = 1, 8, 8
@@ -80,7 +80,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def query_of(net: ImageModel, x: Tensor, wanted: Tensor, *, free: Tensor | None = None, chunk: int = 8) -> ImageSearchProblem:
-    goal = Goal(wanted, 1.0, 0.0, False, len(net.classes))
+    goal = BoundTarget(wanted, 1.0, 0.0, False, len(net.classes))
     free = torch.ones_like(x, dtype=torch.bool) if free is None else free
     return ImageSearchProblem(net, x, goal, free, RowRandom.of(0, x), TimeBudget(None, Progress(False, "")), chunk)
 

@@ -16,12 +16,12 @@ from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel
 from holdfast.models.density import FeatureDensity, Gaussians
 from holdfast.nn.stack import lent_generator
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 from support.images import cnn, digits, linear, spectral
 
 
-def goal_of(label: list[int], k: int) -> Goal:
-    return Goal(torch.tensor(label), 1.0, 0.0, True, k)
+def goal_of(label: list[int], k: int) -> BoundTarget:
+    return BoundTarget(torch.tensor(label), 1.0, 0.0, True, k)
 
 
 def given(gaussians: Gaussians, model: ImageModel, **settings: Any) -> DeDUCE:

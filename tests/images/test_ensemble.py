@@ -16,7 +16,7 @@ from holdfast.images.ensemble import Ensemble, Several, Stacked, Trainable, arch
 from holdfast.images.greedy_ensemble import GreedyEnsemble
 from holdfast.images.model import ImageModel, as_images
 from holdfast.retraining.loop import Loop, Plan, derived
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 SIZES, SEEDS = [6, 5, 4, 3], (11, 12, 13)
 SMALL: dict[str, Any] = {"members": 3, "hidden": (16, 12), "epochs": 4, "batch_size": 64, "lr": 5e-3}
@@ -268,7 +268,7 @@ def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
     by_hand = (z.mean(0).softmax(1) - nn.functional.one_hot(t, 3)) @ W.mean(0)
     for model in (many, stacked):
         with model.borrowed():
-            scores, slopes = GreedyEnsemble().look(model, x, Goal(t, 1.0, 0.0, True, 3))
+            scores, slopes = GreedyEnsemble().look(model, x, BoundTarget(t, 1.0, 0.0, True, 3))
             g, priority = slopes()
         torch.testing.assert_close(scores, z.softmax(2).mean(0).log())
         torch.testing.assert_close(g, by_hand)

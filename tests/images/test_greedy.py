@@ -16,7 +16,7 @@ from holdfast.images.greedy import GreedyPixels, Slots
 from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel
 from holdfast.problem import TimeBudget
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 from support.images import Scripted, cnn, digits, linear
 
 
@@ -228,7 +228,7 @@ class Recorder(JSMA):
     seen: Any = field(default_factory=list)
     _most: int = 0
 
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> Any:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> Any:
         scores, slopes = super().look(model, x, goal)
         self.seen.append((x.clone(), scores))
         return scores, slopes
@@ -418,7 +418,7 @@ def test_time_that_runs_out() -> None:
     assert not cfs.found.any()
     assert all("time budget of 1e-09 s" in r for r, c in zip(cfs.reasons, cfs.codes, strict=True) if c == 2)
     # After two steps of the first three pairs: they are as far as that, the others have not begun.
-    goal = Goal(torch.tensor(target), 1.0, 0.0, True, 10)
+    goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
     clock = Rope(1.0, Progress(False, ""), looks=2)
     free = torch.ones_like(x, dtype=torch.bool)
     query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), clock, 3)
@@ -436,7 +436,7 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
     model, x, target = asked(2)
     free = torch.ones_like(x, dtype=torch.bool)
     free[0] = False  # stuck at once
-    goal = Goal(torch.tensor(target), 1.0, 0.0, True, 10)
+    goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
     query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
     with model.borrowed():
         found = JSMA().search(query)

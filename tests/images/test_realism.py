@@ -28,7 +28,7 @@ from holdfast.images.anogan.wgan import WGAN, RunningMean
 from holdfast.images.model import MARK
 from holdfast.images.realism import auroc, realism
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 
 QUIET = Progress(False, "")
 
@@ -475,7 +475,7 @@ def answers() -> ImageCounterfactuals:
     codes = np.array([Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND, Status.FOUND], dtype=np.int64)
     zeros = np.zeros(4, dtype=np.int64)
     run = Run("made up", "", "", 0, 0.0, "", "", "", "")
-    goal = Goal(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
+    goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
     return ImageCounterfactuals(
         x, x_cf, torch.zeros(4, 2), goal, codes, [""] * 4, zeros, zeros, zeros, 0, (0, 1), run
     )  # fmt: skip

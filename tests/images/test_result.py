@@ -27,7 +27,7 @@ from holdfast.images.io import read_images, read_mask, write_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.render import lettering
 from holdfast.render.png import encoded, png
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 from support.pages import EVIL, Reader, pixels_of
 
 RUN = Run("DeDUCE", "DeDUCE(mu=2)", "all", 7, 1.5, "abc", "images of 1 x 3 x 4", "0", "2024-01-01T00:00:00+00:00")
@@ -49,7 +49,7 @@ def made(
     x_cf[2, 0] = 0.5
     x_cf[3, 0, 1, 0] = 0.2
     p = torch.tensor([[0.3, 0.6, 0.1], [0.2, 0.1, 0.7], [0.5, 0.3, 0.2], [0.05, 0.05, 0.9]])
-    goal = Goal(torch.tensor([1, 2, 1, 2]), 1.0, 0.0, True, 3)
+    goal = BoundTarget(torch.tensor([1, 2, 1, 2]), 1.0, 0.0, True, 3)
     reasons = ["", "the model gives the wanted class already", "the best attempt has probability 0.30; wait", ""]
     numbers = np.array([0, 0, 1, 1]), np.array([0, 0, 2, 0]), np.array([5, 0, 700, 2])
     return ImageCounterfactuals(x, x_cf, p.log(), goal, np.array(codes), reasons, *numbers, 123, classes, RUN)

@@ -90,7 +90,7 @@ def test_wrong_given_columns_are_refused(table: pd.DataFrame, schema: hf.Schema)
             dataclasses.replace(net, given=torch.tensor(wrong))
     with pytest.raises(hf.HoldfastError, match="all columns of a category or none"):
         dataclasses.replace(net, given=torch.tensor([0, 1]))
-    first = int(schema.encoding_of().groups[0, 0])
+    first = int(schema.encoding().groups[0, 0])
     with pytest.raises(hf.HoldfastError, match="all columns of a category or none"):
         autoencoder(table, schema, kind="vae", given=torch.tensor([first]), epochs=1)
     with pytest.raises(hf.HoldfastError, match="none is left"):
@@ -101,7 +101,7 @@ def test_wrong_given_columns_are_refused(table: pd.DataFrame, schema: hf.Schema)
 
 @pytest.mark.parametrize("kind", ["autoencoder", "vae"])
 def test_save_and_load_with_given_columns(kind: str, table: pd.DataFrame, schema: hf.Schema, tmp_path: Path) -> None:
-    given = schema.encoding_of().fixed.nonzero().squeeze(1)
+    given = schema.encoding().fixed.nonzero().squeeze(1)
     assert len(given) == 2  # both columns of "sex"
     net = autoencoder(table, schema, kind=kind, hidden=(8, 6), latent=3, epochs=2, given=given)
     x = schema.encode(table)
@@ -142,7 +142,7 @@ def test_gradients_by_hand_against_finite_differences() -> None:
 
 
 def test_gradients_by_hand_against_autograd(table: pd.DataFrame, schema: hf.Schema) -> None:
-    given = schema.encoding_of().fixed.nonzero().squeeze(1)
+    given = schema.encoding().fixed.nonzero().squeeze(1)
     net = autoencoder(table, schema, kind="vae", hidden=(16, 8), latent=4, epochs=2, given=given)
     x = schema.encode(table)[:21]
     v, leaf = points(21, schema.width), net.encode(x).clone().requires_grad_()

@@ -142,7 +142,7 @@ def mixed() -> Latent:
 def test_the_autoencoder_is_given_what_cannot_change(mixed: Latent) -> None:
     table, schema, model = mixed.table, mixed.schema, mixed.model
     e = CCHVAE(step=0.5, rings=20, samples=40, **SMALL).fit(table, model)
-    fixed = schema.encoding_of().fixed
+    fixed = schema.encoding().fixed
     cfs = mixed.check_given(e)
     assert (cfs.after["sex"] == cfs.before["sex"]).all()
     trace = retrace(e, model, cfs)
@@ -159,7 +159,7 @@ def test_an_autoencoder_that_is_given_nothing_will_do(mixed: Latent) -> None:
     e = CCHVAE(step=0.5, rings=20, samples=40, autoencoder=ready).fit(table, model)
     assert e.autoencoder_ is ready
     cfs = e.explain(model, table, "yes")
-    fixed = schema.encoding_of().fixed
+    fixed = schema.encoding().fixed
     assert cfs.found.any()
     assert torch.equal(cfs.x_cf[:, fixed], cfs.x[:, fixed])
 

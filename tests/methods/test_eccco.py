@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.methods._energy import decay
 from holdfast.methods.eccco import EnergyWalk, set_size
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
@@ -25,10 +25,10 @@ def points(n: int, d: int = D, seed: int = 0) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 
 
-def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
+def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
     """The query that `explain` would make, to follow a search step by step."""
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 def linear(k: int, seed: int = 0) -> nn.Sequential:
@@ -307,7 +307,7 @@ def test_categories_are_whole_at_every_step() -> None:
         walk = EnergyWalk(hf.ECCCo(lr=0.5), query)
         for t in range(10):
             p = walk.row(query.feasible)
-            for a, b in query.feasible.layout.spans:
+            for a, b in query.feasible.encoding.spans:
                 assert (p[:, a:b].sum(1) == 1).all()
                 assert ((p[:, a:b] == 0) | (p[:, a:b] == 1)).all()
             walk.step(query, p, t)

@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.gravitational import GravityWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 4
@@ -38,9 +38,9 @@ def first_column() -> hf.Model:
     return hf.Model.of(net, WIDE)
 
 
-def asked(model: hf.Model, x: Tensor, target: Any) -> Query:
+def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
     goal = hf.Target.of(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- Gravitational

@@ -16,16 +16,16 @@ from holdfast.methods import growing_spheres as spheres
 from holdfast.methods._candidate_projection import Space
 from holdfast.methods._candidates import Crowd, Memory, column_sum
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
 TABLE = mixed_table(60, seed=3)
 
 
-def query_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> Query:
+def query_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> SearchProblem:
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 def points(n: int, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_space_is_reach_columns_first(name: str, dtype: torch.dtype) -> None:
     rows = reach.repeat(m).project(z.flatten(1).T)
     got = Space(reach).project(z.clone(), slice(0, len(x)))
     assert torch.allclose(got.flatten(1).T, rows, atol=1e-6, rtol=0)
-    fixed = schema.encoding_of(dtype).fixed
+    fixed = schema.encoding(dtype).fixed
     assert torch.equal(got[fixed], x.T[fixed][..., None].expand(-1, -1, m))
     part = Space(reach).project(z[:, 11:20].clone(), slice(11, 20))
     assert torch.equal(part, got[:, 11:20])

@@ -267,7 +267,7 @@ def test_losses_by_hand() -> None:
 def test_vae_decodes_categories_to_probabilities(table: pd.DataFrame, schema: hf.Schema) -> None:
     net = autoencoder(table, schema, kind="vae", hidden=(16,), latent=3, epochs=3)
     x = net.decode(net.encode(schema.encode(table)))
-    for group in schema.encoding_of().groups:
+    for group in schema.encoding().groups:
         columns = group[group < schema.width]
         assert torch.allclose(x[:, columns].sum(1), torch.ones(len(x)), atol=1e-5)
         assert (x[:, columns] >= 0).all()

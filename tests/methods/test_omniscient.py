@@ -57,7 +57,7 @@ def test_what_cannot_change_stays_and_the_model_decides() -> None:
     schema = mixed_schema(table)
     model = hf.Model.of(seeded(mlp(schema.width, (16, 8), 2)), schema)
     one, many = (hf.Omniscient(draws=k).fit(table, model).explain(model, table, 1) for k in (1, 30))
-    fixed = schema.encoding_of().fixed
+    fixed = schema.encoding().fixed
     for cfs in (one, many):
         assert torch.equal(cfs.x_cf[:, fixed], cfs.x[:, fixed])
         assert (model.predict(cfs.after)[cfs.found] == 1).all()

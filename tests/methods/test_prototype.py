@@ -8,7 +8,7 @@ from torch import nn
 import holdfast as hf
 from holdfast.methods.prototype import prototypes
 from holdfast.nn.architecture import mlp
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 from support.tables import N, seeded
 
 D = 4
@@ -44,14 +44,14 @@ def brute(x: torch.Tensor, data: torch.Tensor, labels: torch.Tensor, allowed: li
 def test_the_prototype_is_the_one_of_brute_force(three: hf.Model, k: int) -> None:
     data, x = points(150), points(N, 1)
     labels, own = labels_of(three, data), labels_of(three, x)
-    leave = Goal(own, -1.0, 0.0, False, 3)
+    leave = BoundTarget(own, -1.0, 0.0, False, 3)
     proto, distance = prototypes(x, leave, data, labels, k)
     for i in range(N):
         others = [c for c in range(3) if c != int(own[i])]
         assert torch.equal(proto[i], brute(x[i], data, labels, others, k)), i
     assert torch.allclose(distance, (proto - x).norm(dim=1))
     wanted = torch.tensor([0, 1, 2, 0, 1, 2, 0])
-    proto, _ = prototypes(x, Goal(wanted, 1.0, 0.0, False, 3), data, labels, k)
+    proto, _ = prototypes(x, BoundTarget(wanted, 1.0, 0.0, False, 3), data, labels, k)
     for i in range(N):
         assert torch.equal(proto[i], brute(x[i], data, labels, [int(wanted[i])], k)), i
 
@@ -59,11 +59,11 @@ def test_the_prototype_is_the_one_of_brute_force(three: hf.Model, k: int) -> Non
 def test_small_and_empty_classes() -> None:
     data, x = points(10), points(N, 1)
     labels = torch.tensor([0] * 7 + [1] * 3)
-    goal = Goal(torch.ones(N, dtype=torch.int64), 1.0, 0.0, False, 3)
+    goal = BoundTarget(torch.ones(N, dtype=torch.int64), 1.0, 0.0, False, 3)
     proto, _ = prototypes(x, goal, data, labels, 20)  # three rows: the farthest of them
     farthest = torch.cdist(x, data[7:]).argmax(1)
     assert torch.equal(proto, data[7:][farthest])
-    proto, distance = prototypes(x, Goal(2 * goal.label, 1.0, 0.0, False, 3), data, labels, 20)
+    proto, distance = prototypes(x, BoundTarget(2 * goal.label, 1.0, 0.0, False, 3), data, labels, 20)
     assert torch.equal(proto, x)
     assert distance.isinf().all()
 
@@ -71,7 +71,7 @@ def test_small_and_empty_classes() -> None:
 @pytest.mark.parametrize("theta", [10.0, 30.0, 100.0])
 def test_with_a_large_theta_the_answer_tends_to_the_prototype(three: hf.Model, theta: float) -> None:
     data, x = points(200), points(20, 1)
-    proto, distance = prototypes(x, Goal(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5)
+    proto, distance = prototypes(x, BoundTarget(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5)
     # Steps of 1 / (2 theta) go to the prototype at once, and stay within |x - proto| / theta of it.
     e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, rounds=1).fit(data, three)
     cfs = e.explain(three, x)

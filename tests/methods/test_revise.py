@@ -13,7 +13,7 @@ from holdfast._core.rows import row_norm
 from holdfast.methods._autoencoder import Autoencoder, autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from support.tables import Latent, mixed_schema, mixed_table, points, seeded
 
 D = 5
@@ -49,13 +49,13 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     table = mixed_table(100)
     schema = mixed_schema(table, rules=[], max_changes=0)
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema)
-    given = schema.encoding_of().fixed.nonzero().squeeze(1)
+    given = schema.encoding().fixed.nonzero().squeeze(1)
     net = autoencoder(table, schema, kind="vae", given=given, **SMALL)
     x = schema.encode(table)[:16]
     how = hf.Descent(norm=norm, lam=0.3, optimizer="sgd", lr=1.0, steps=3)
     with model.eval_mode():
         goal = hf.Target(1).bind(model, model(x))
-        query = Query(model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+        query = SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
         walk = LatentWalk(how, query, net)
         start = walk.z.clone()
         p, u = walk.advance(query, 0)
@@ -67,7 +67,7 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
             scores = model.module(y)
             loss = nn.functional.softplus(query.level - (scores[:, 1] - scores[:, 0]))
             away = (y - x).abs() if norm == 1 else (y - x).square()
-            total = (loss + 0.3 * (away * schema.encoding_of().weight).sum(1)).sum()
+            total = (loss + 0.3 * (away * schema.encoding().weight).sum(1)).sum()
             (grad,) = torch.autograd.grad(total, leaf)
     assert torch.allclose(start - walk.z, grad, atol=1e-4)
 

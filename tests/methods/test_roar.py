@@ -18,7 +18,7 @@ from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
 from holdfast.methods.roar import worst_shift
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from holdfast.target import Target
 from support.tables import N, mixed_table, seeded
 
@@ -44,10 +44,10 @@ def refused(n: int = 40) -> Tensor:
     return x[x @ W + B < 0][:n]
 
 
-def ask(model: hf.Model, x: Tensor, target: object = 1) -> Query:
+def ask(model: hf.Model, x: Tensor, target: object = 1) -> SearchProblem:
     with model.eval_mode():
         goal = Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the inner maximum
@@ -88,7 +88,7 @@ def test_the_worst_shift_in_the_l2_ball_beats_all_others() -> None:
 class Watched(hf.ROAR):
     """Keeps the losses it meets."""
 
-    def worst_loss(self, query: Query, score: object, z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    def worst_loss(self, query: SearchProblem, score: object, z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
         loss, grad = super().worst_loss(query, score, z, lam)
         self.__dict__.setdefault("seen", []).append(loss)
         return loss, grad
@@ -192,12 +192,12 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     monkeypatch.setattr(lime, "SCORED", cells)
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)
-    shares, d, samples = shares_of(x, schema.encoding_of(torch.float64)), schema.width, 300
+    shares, d, samples = shares_of(x, schema.encoding(torch.float64)), schema.width, 300
     query = ask(model, x[:N])
     with model.eval_mode():
         plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
         z = torch.empty(N, samples, d).double()
-        r2 = Neighbors.of(query.feasible.layout, shares, 0.1).draw(query, z)
+        r2 = Neighbors.of(query.feasible.encoding, shares, 0.1).draw(query, z)
         logit = model(z.flatten(0, 1))[:, 1].clamp(-math.log(999999), math.log(999999)).reshape(N, samples)
     assert torch.allclose(r2, (z - query.x[:, None]).square().sum(2))
     k = torch.sqrt(torch.exp(-r2 / (0.75 * math.sqrt(d)) ** 2))
@@ -223,7 +223,7 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
         {"a": rng.random(500), "c": rng.choice([*"xyz"], 500, p=[0.6, 0.3, 0.1]), "b": rng.random(500)}
     )
     schema = hf.Schema.infer(table)
-    layout, x = schema.encoding_of(torch.float64), schema.encode(table, torch.float64)
+    layout, x = schema.encoding(torch.float64), schema.encode(table, torch.float64)
     shares = shares_of(x, layout)
     assert torch.allclose(shares[layout.one_hot], x[:, layout.one_hot].mean(0))
     model = hf.Model.of(seeded(mlp(schema.width, (4,), 1)).double(), schema)

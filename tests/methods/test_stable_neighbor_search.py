@@ -37,7 +37,7 @@ class Given(hf.Explainer):
         self.x, self.z = x, z
         return self
 
-    def search(self, query: hf.Query) -> Tensor:
+    def search(self, query: hf.SearchProblem) -> Tensor:
         return self.z[(query.x[:, None] == self.x).all(2).int().argmax(1)]
 
 

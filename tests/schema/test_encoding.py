@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.methods.descent import SoftWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 from support.tables import mixed_schema, mixed_table, seeded
@@ -34,12 +34,12 @@ def bce(model: nn.Module, x: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
     return (-torch.log(p) + 0.5 * (x - soft).square().mean(1)).sum()
 
 
-def question(model: hf.Model, frame: pd.DataFrame) -> Query:
+def question(model: hf.Model, frame: pd.DataFrame) -> SearchProblem:
     """What a search for the class 'yes' is given."""
     with model.eval_mode():
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.score_frame(frame, x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
 
 
 # ---- the map
@@ -48,7 +48,7 @@ def question(model: hf.Model, frame: pd.DataFrame) -> Query:
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0,)])
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e3, 1e20])
 def test_softmax_of_each_category(shape: tuple[int, ...], size: float) -> None:
-    at = OPEN.encoding_of(torch.float32)
+    at = OPEN.encoding(torch.float32)
     z = size * torch.randn(*shape, len(at.center), generator=torch.Generator().manual_seed(0))
     soft = at.softmax(z)
     assert soft.shape == z.shape
@@ -59,7 +59,7 @@ def test_softmax_of_each_category(shape: tuple[int, ...], size: float) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 1e3])
 def test_closed_levels_have_no_part(size: float) -> None:
-    at = OPEN.encoding_of(torch.float64)
+    at = OPEN.encoding(torch.float64)
     z = size * torch.randn(9, len(at.center), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     open_ = torch.ones_like(z)
     for columns in groups(at):
@@ -74,7 +74,7 @@ def test_closed_levels_have_no_part(size: float) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 100.0])
 def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
-    at = OPEN.encoding_of(torch.float64)
+    at = OPEN.encoding(torch.float64)
     generator = torch.Generator().manual_seed(2)
     z = (size * torch.randn(3, 4, len(at.center), generator=generator, dtype=torch.float64)).requires_grad_()
     g = torch.randn(z.shape, generator=generator, dtype=torch.float64)
@@ -85,7 +85,7 @@ def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
 
 def test_a_row_does_not_depend_on_the_others() -> None:
     many = pd.DataFrame({"place": pd.Categorical([f"p{i}" for i in range(51)]), "size": np.linspace(0, 1, 51)})
-    at = hf.Schema.infer(many).encoding_of(torch.float32)
+    at = hf.Schema.infer(many).encoding(torch.float32)
     z, g = torch.randn(2, 24, len(at.center), generator=torch.Generator().manual_seed(0)).unbind()
     soft = at.softmax(z)
     back = at.softmax_pull(soft, g)
@@ -96,7 +96,7 @@ def test_a_row_does_not_depend_on_the_others() -> None:
 
 
 def test_without_categories_nothing_happens() -> None:
-    at = hf.Schema.box(3).encoding_of(torch.float32)
+    at = hf.Schema.box(3).encoding(torch.float32)
     z = torch.randn(2, 3)
     assert at.softmax(z) is z
     assert at.softmax_pull(z, z) is z
@@ -110,7 +110,7 @@ def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> 
     module = seeded(mlp(schema.width, (8,), 1)).double()
     model = hf.Model.of(module, schema, classes=["no", "yes"])
     query = question(model, TABLE.head(20))
-    at = query.feasible.layout
+    at = query.feasible.encoding
     with model.eval_mode():
         walk = SoftWalk(hf.Descent.vanilla(), query, 0.5)
         walk.level = 0.0  # without the little to spare

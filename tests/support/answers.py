@@ -6,7 +6,7 @@ import torch
 
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.schema.schema import Schema
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 
 RUN = Run("MinCost", "MinCost(norm=2)", "good", 7, 1.5, "m0del", "5chema", "0.1.0", "2025-01-01T00:00:00+00:00")
 
@@ -33,7 +33,7 @@ def made(
         schema.encode(before, torch.float64),
         schema.encode(after, torch.float64),
         lead,
-        Goal(torch.full((n,), classes - 1), 1.0, 0.0, False, classes),
+        BoundTarget(torch.full((n,), classes - 1), 1.0, 0.0, False, classes),
         np.array(codes or [Status.FOUND] * n, dtype=np.int64),
         reasons or [""] * n,
         np.array(source if source is not None else range(n), dtype=np.int64),

@@ -12,7 +12,7 @@ from holdfast.images.classifier import SpectralResNet
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel
 from holdfast.nn.stack import lent_generator
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 
 @cache
@@ -102,7 +102,7 @@ class Scripted(GreedyPixels):
     script: Any = ()
     calls: int = 0
 
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         g = torch.tensor([self.script[min(self.calls, len(self.script) - 1)]]).expand(len(x), -1)
         self.calls += 1
         return model(x), lambda: (g, g.abs())

@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, Query
+from holdfast.problem import TimeBudget, SearchProblem
 
 N = 7
 
@@ -64,10 +64,10 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> Query:
+def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> SearchProblem:
     """What a search is asked, for encoded rows."""
     goal = hf.Target(target).bind(model, model(x))
-    return Query(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Latent:
 
     def check_given(self, e: LatentMethod) -> hf.Counterfactuals:
         """The autoencoder is given what cannot change, which the answers keep."""
-        fixed = self.schema.encoding_of().fixed
+        fixed = self.schema.encoding().fixed
         assert torch.equal(e.autoencoder_.given, fixed.nonzero().squeeze(1))
         cfs = e.explain(self.model, self.table[(self.model.predict(self.table) == "no").to_numpy()], "yes")
         assert cfs.found.mean() > 0.5

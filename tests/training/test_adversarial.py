@@ -255,7 +255,7 @@ def test_a_bank_is_attacked_as_its_models_are() -> None:
 
 def test_what_nobody_can_change_is_spared_on_request() -> None:
     model = SMALL.fit(TABLE, Y, SCHEMA)
-    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding_of()
+    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding()
     assert bool(at.fixed.any())
     z = attack_rows(model, TABLE, Y, epsilon=0.3)
     assert bool(((z != x) & at.fixed).any())

@@ -60,7 +60,7 @@ def attack_rows(
     how = Adversary(steps, norm, (0.1 if steps == 40 else None) if size is None else size, start)
     dtype = model.dtype if isinstance(model, Model) else model.shelves[0].dtype
     x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
-    layout = model.schema.encoding_of(dtype)
+    layout = model.schema.encoding(dtype)
     free = ~(layout.fixed & ("fixed" in spare)) & ~(layout.one_hot & ("categories" in spare))
     limits = (layout.seen_low, layout.seen_high) if box else None
     noise = RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None

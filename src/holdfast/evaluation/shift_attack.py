@@ -72,7 +72,7 @@ def attack_by_shift(
         raise SettingError(f"attack_by_shift takes answers (Counterfactuals), got {type(cfs).__name__}")
     if cfs.classes != model.classes:
         raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
-    if cfs.schema.encoding != model.schema.encoding:
+    if cfs.schema.encoding_key != model.schema.encoding_key:
         raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
     for name, value in (("models", models), ("rows", rows)):
         if not isinstance(value, int) or value < 1:
@@ -93,7 +93,7 @@ def attack_by_shift(
             x[drawn], labels[drawn][..., None], _shares(drawn.shape[1], models, model.dtype),
             x_cf.expand(models, -1, -1), t[:, None].expand(models, -1, -1), _shares(len(t), models, model.dtype),
         )  # fmt: skip
-        attack = Attack(net, theta, shift, model.schema.encoding_of(model.dtype))
+        attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
         if not bool(shifted.flat.isfinite().all()):
             raise SettingError("the attack diverged: some weights are no longer numbers; lower eta")

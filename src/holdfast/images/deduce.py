@@ -26,7 +26,7 @@ from holdfast.images.model import ImageModel
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
 from holdfast.models.density import FeatureDensity, Gaussians
 from holdfast.problem import need
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 UNBOUNDED = "this network has no spectral normalisation"
 TINY = 1e-12  # |ld| passes through 0 on the way from far to near
@@ -102,7 +102,7 @@ class DeDUCE(GreedyPixels):
     def gaussians(self) -> Gaussians:
         return self.density_.gaussians_
 
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         z, scores, pull = model.vjp(x)
         assert z is not None
 

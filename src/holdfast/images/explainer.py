@@ -27,7 +27,7 @@ from holdfast.errors import SettingError, TargetError
 from holdfast.images.model import ImageModel, as_images, words
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.problem import TimeBudget, need
-from holdfast.target import Goal, Status, Target
+from holdfast.target import BoundTarget, Status, Target
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ImageSearchProblem:
 
     model: ImageModel
     x: Tensor  # (n, c, h, w)
-    goal: Goal
+    goal: BoundTarget
     free: Tensor  # (n, c, h, w) which values may change
     random: RowRandom
     clock: TimeBudget
@@ -168,7 +168,7 @@ class ImageExplainer(Settings, ABC):
             raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
 
-    def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[Goal, Tensor]:
+    def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[BoundTarget, Tensor]:
         """The goal of every pair, and which image each pair is about."""
         wish = Target.of(target)
         n, k = now.shape
@@ -185,7 +185,7 @@ class ImageExplainer(Settings, ABC):
             wish = replace(wish, probability=self.confidence)
         soft = wish.probability is not None
         p = wish.probability or 0.5
-        return Goal(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
+        return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
 
     def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: TimeBudget) -> list[str]:
         def why(code: int, p: float, open_still: bool) -> str:

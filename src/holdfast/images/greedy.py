@@ -30,7 +30,7 @@ from torch import Tensor
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.problem import need
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 Slopes = Callable[[], tuple[Tensor, Tensor]]  # () -> gradient (n, d) and priority (n, d)
 LIMIT_OFF = 1 << 30
@@ -43,7 +43,7 @@ class Slots:
     pair: Tensor  # (s,) which pair of the query is in the slot
     x: Tensor  # (s, d) images as rows of values
     free: Tensor  # (s, d) what may change at all
-    goal: Goal
+    goal: BoundTarget
     steps: Tensor  # (s, d) P
     memory: Tensor | None  # (s, d) M
     locked: Tensor  # (s, d) pixels that the lock rule has closed
@@ -70,7 +70,7 @@ class Slots:
                 mine[rows] = theirs
         label = self.goal.label.clone()
         label[rows] = new.goal.label
-        self.goal = Goal(label, self.goal.sign, self.goal.margin, self.goal.soft, self.goal.k)
+        self.goal = BoundTarget(label, self.goal.sign, self.goal.margin, self.goal.soft, self.goal.k)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -104,7 +104,7 @@ class GreedyPixels(ImageExplainer):
     compact: bool = True
 
     @abstractmethod
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         """Scores (n, k) of images, and a function that gives gradients of the loss and priorities of the pixels."""
 
     def ranked(self, priority: Tensor, shut: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from holdfast.images.deduce import cross_entropy
 from holdfast.images.ensemble import member_logits, pooled
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel, padded
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -39,7 +39,7 @@ class GreedyEnsemble(GreedyPixels):
     confidence: float | None = 0.99
     max_iter: int = 5000
 
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         n, rows = len(x), padded(x).detach().requires_grad_()
         with torch.enable_grad():
             logits = member_logits(model, rows)[:, :n]  # (M, n, k)

@@ -14,7 +14,7 @@ from torch import Tensor
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError, did_you_mean, listed, untyped
 from holdfast.images.model import Size, as_images
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.result import ImageCounterfactuals
@@ -210,7 +210,7 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     if len(names) != len(content["classes"]):
         raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")
     columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
-    goal = Goal(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
+    goal = BoundTarget(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
     return ImageCounterfactuals(
         images("image"), images("counterfactual"), torch.stack(columns, 1), goal, numbers("status"),
         table["reason"].to_pylist(), numbers("row"), numbers("own"), numbers("iterations"), int(content["passes"]),

@@ -21,7 +21,7 @@ from holdfast.images.deduce import cross_entropy
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel, words
 from holdfast.problem import need
-from holdfast.target import Goal
+from holdfast.target import BoundTarget
 
 MOST_VALUES = 1024  # of an image whose pairs are compared: half a million pairs
 CELLS = 1 << 18  # pairs looked at together: what stays in a core's cache
@@ -58,10 +58,10 @@ class JSMA(GreedyPixels):
                 f"values); set pixels=1",
             )
 
-    def look(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         return self._by_saliency(model, x, goal) if self.saliency == "original" else self._by_loss(model, x, goal)
 
-    def _by_loss(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def _by_loss(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         _, scores, pull = model.vjp(x)
 
         def slopes() -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class JSMA(GreedyPixels):
 
         return scores, slopes
 
-    def _by_saliency(self, model: ImageModel, x: Tensor, goal: Goal) -> tuple[Tensor, Slopes]:
+    def _by_saliency(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         rows = x.detach().requires_grad_()
         with torch.enable_grad():
             scores = model(rows)

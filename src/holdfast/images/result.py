@@ -14,7 +14,7 @@ from torch import Tensor
 from holdfast._core.rows import row_norm
 from holdfast.counterfactuals import NORMS, Run
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.target import Goal, Status
+from holdfast.target import BoundTarget, Status
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
@@ -28,7 +28,7 @@ class ImageCounterfactuals:
     x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
     x_cf: Tensor
     scores: Tensor  # (n, k) of `x_cf`, by the bare model
-    goal: Goal
+    goal: BoundTarget
     codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the image that is answered

@@ -369,7 +369,7 @@ def autoencoder(
     given = _no_columns() if given is None else given.long().sort().values
     if len(given) >= schema.width:
         raise SettingError("all columns are given, so none is left to model; give fewer, or leave some free to change")
-    groups = _modelled(schema.encoding_of().groups, given, schema.width)
+    groups = _modelled(schema.encoding().groups, given, schema.width)
     check_given(given, groups, schema.width)
     generator = torch.Generator().manual_seed(seed)
     with (

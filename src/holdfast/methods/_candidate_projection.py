@@ -20,7 +20,7 @@ class Space:
 
     def __init__(self, reach: FeasibleSet) -> None:
         self.reach = reach
-        at = reach.layout
+        at = reach.encoding
         kinds = [2 if at.one_hot[j] else int(at.grid[j] > 0) for j in range(len(at.grid))]
         runs = [[j for j, _ in run] for _, run in groupby(enumerate(kinds), lambda pair: pair[1])]
         numbers = [(slice(run[0], run[-1] + 1), kinds[run[0]]) for run in runs if kinds[run[0]] < 2]
@@ -35,7 +35,7 @@ class Space:
 
     def project(self, z: Tensor, people: slice) -> Tensor:
         """Nearest reachable candidates to `z` (d, n, m), which is overwritten."""
-        at = self.reach.layout
+        at = self.reach.encoding
         if at.max_changes:  # weighs all columns of a row against each other
             return self._row_by_row(z, people, torch.arange(z[0].numel())).reshape(z.shape)
         wanted = z.clone() if len(at.rules) else z
@@ -59,7 +59,7 @@ class Space:
     @property
     def by_column(self) -> bool:
         """Is each column, and each category, brought within reach by itself, whatever the others hold?"""
-        return not (self.reach.layout.max_changes or len(self.reach.layout.rules))
+        return not (self.reach.encoding.max_changes or len(self.reach.encoding.rules))
 
     def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
         """(d, some) the candidates with these numbers, each as a row of its own."""
@@ -106,7 +106,7 @@ class Steps(Interval):
 
     def __init__(self, reach: FeasibleSet, columns: slice) -> None:
         super().__init__(reach, columns)
-        self.tick, origin = (v[columns, None, None] for v in (reach.layout.grid, reach.layout.origin))
+        self.tick, origin = (v[columns, None, None] for v in (reach.encoding.grid, reach.encoding.origin))
         self.per_unit = 1 / self.tick
         self.own = torch.clamp(_columns_first(reach.x, columns), self.lo, self.hi)
         near = torch.round((self.own + origin) / self.tick) * self.tick - origin

@@ -17,7 +17,7 @@ from holdfast._core.rows import ROW_BLOCK
 from holdfast.methods._autoencoder import aligned
 from holdfast.methods._candidate_projection import Space
 from holdfast.nn.relu_network import Engine
-from holdfast.problem import SLACK, Query
+from holdfast.problem import SLACK, SearchProblem
 
 CANDIDATES = (
     1 << 14
@@ -55,7 +55,7 @@ class Crowd:
         weight: (d,) of the columns in that distance; None for 1.
     """
 
-    def __init__(self, query: Query, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
+    def __init__(self, query: SearchProblem, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
         self.query, self.norm, self.weight = query, norm, weight
         engine = query.model.engine if query.goal.k == 2 and query.goal.is_lead else None
         self.lead = Lead(engine) if engine else None

@@ -25,7 +25,7 @@ from holdfast._core.rows import chunks
 from holdfast.explainer import Explainer
 from holdfast.methods.descent import Descent, Walk, until_met
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Query, need
+from holdfast.problem import SLACK, SearchProblem, need
 from holdfast.target import Target
 
 
@@ -53,18 +53,18 @@ class GuidedMethod(Explainer):
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         return until_met(query, self.walk(query), self.steps)[0]
 
     @abstractmethod
-    def walk(self, query: Query) -> "GuidedWalk":
+    def walk(self, query: SearchProblem) -> "GuidedWalk":
         """The rows at their start, with all that the method's term needs."""
 
 
 class GuidedWalk(Walk):
     """The walk of `Descent` with plain steps, towards a class rather than a gap."""
 
-    def __init__(self, how: GuidedMethod, query: Query) -> None:
+    def __init__(self, how: GuidedMethod, query: SearchProblem) -> None:
         super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), query, how.lam)
         goal = query.goal
         label = goal.label if goal.sign > 0 else goal.wanted(query.model(query.x))
@@ -80,7 +80,7 @@ class GuidedWalk(Walk):
         super().only(rows)
         self.label, self.own, self.below = self.label[rows], self.own[rows], self.below[rows]
 
-    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from being mature (below 0: it is)."""
         scores, pull = query.model.vjp(p)
         s = softmax(scores)

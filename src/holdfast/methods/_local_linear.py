@@ -22,7 +22,7 @@ from torch import Tensor
 
 from holdfast._core.rows import ROW_BLOCK, chunks
 from holdfast.errors import untyped
-from holdfast.problem import Query
+from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 
 Block = tuple[int, int, bool]  # start and stop of columns that belong together, and whether they are one category
@@ -51,11 +51,11 @@ def shares_of(x: Tensor, layout: Encoding) -> Tensor:
 
 
 def fit_planes(
-    query: Query, shares: Tensor, *, samples: int, noise: float, kernel: float, ridge: float, intercept: bool
+    query: SearchProblem, shares: Tensor, *, samples: int, noise: float, kernel: float, ridge: float, intercept: bool
 ) -> Plane:
     """The plane of each row. Rows, and if need be their neighbours, come in parts that fit into the cache."""
     n, d = query.x.shape
-    neighbors = Neighbors.of(query.feasible.layout, shares, noise)
+    neighbors = Neighbors.of(query.feasible.encoding, shares, noise)
     parts = chunks(torch.arange(n), _together(samples * d))
     w, b = torch.zeros_like(query.x), query.x.new_zeros(n)
     room = query.x.new_empty(len(parts[0]) if parts else 0, samples, d)  # fresh memory costs more than what is in it
@@ -110,7 +110,7 @@ class Neighbors:
         levels = layout.groups.gather(1, place).flatten().to(torch.int16 if len(shares) < 1 << 15 else torch.int32)
         return cls(layout, numbers, normal, spread, levels, blocks_of(layout))
 
-    def draw(self, query: Query, z: Tensor) -> Tensor:
+    def draw(self, query: SearchProblem, z: Tensor) -> Tensor:
         """Neighbours into z (n, m, d); returns their squared distances to x (n, m)."""
         x, at = query.x, self.layout
         (n, m, d), q, g = z.shape, len(self.numbers), len(at.groups)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from holdfast.problem import Query
+from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
 
 
@@ -19,11 +19,11 @@ def tangent_step(reach: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radiu
     fill columns in the order of gain per cost until the gap is closed. Norm 2: move by tau g_j / w_j, cut off
     at the limits, with tau from bisection. One-hot columns, and what says that a number is missing, stay as in u.
     """
-    frozen = reach.layout.one_hot | reach.layout.missing
+    frozen = reach.encoding.one_hot | reach.encoding.missing
     lo = torch.where(frozen, u, torch.maximum(reach.lo, u - radius))
     hi = torch.where(frozen, u, torch.minimum(reach.hi, u + radius))
     p = torch.minimum(torch.maximum(reach.x, lo), hi)
-    weight = reach.layout.weight.clamp_min(1e-6)
+    weight = reach.encoding.weight.clamp_min(1e-6)
     need = aim - gap - ((p - u) * grad).sum(1)
     room = torch.where(grad > 0, hi - p, p - lo)
     if norm == 1:
@@ -57,15 +57,15 @@ def shift(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float
 
 def _round_away(reach: FeasibleSet, u: Tensor) -> Tensor:
     """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses it."""
-    step = reach.layout.grid
+    step = reach.encoding.grid
     ticks = torch.ceil((u - reach.x).abs() / step.clamp_min(1e-12) - 1e-3)
     return torch.where(step > 0, reach.x + torch.sign(u - reach.x) * ticks * step, u)
 
 
-def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
+def tighten(query: SearchProblem, z: Tensor, norm: int, steps: int) -> Tensor:
     """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
     reach, x = query.feasible, query.x
-    weight = reach.layout.weight
+    weight = reach.encoding.weight
     wide = reach.widths
     gap, grad = query.gap_and_gradient(z)
     cost = cost_of(z - x, weight, norm)
@@ -81,10 +81,10 @@ def tighten(query: Query, z: Tensor, norm: int, steps: int) -> Tensor:
     return z
 
 
-def swap(query: Query, z: Tensor, norm: int, steps: int = 8) -> Tensor:
+def swap(query: SearchProblem, z: Tensor, norm: int, steps: int = 8) -> Tensor:
     """Try to do without each changed feature, dearest first, by asking the numbers to make up for it."""
     reach, x = query.feasible, query.x
-    at = reach.layout
+    at = reach.encoding
     price = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())
     order = price.argsort(1, descending=True)
     cost = cost_of(z - x, at.weight, norm)
@@ -104,13 +104,13 @@ def swap(query: Query, z: Tensor, norm: int, steps: int = 8) -> Tensor:
     return z
 
 
-def revert(query: Query, z: Tensor, norm: int = 2, most: int | None = None) -> Tensor:
+def revert(query: SearchProblem, z: Tensor, norm: int = 2, most: int | None = None) -> Tensor:
     """Give features back their own value, smallest change first, wherever the row stays valid without it.
 
     Works for any model: it only asks whether rows are valid. `most` limits how many features are tried.
     """
     reach, x = query.feasible, query.x
-    at = reach.layout
+    at = reach.encoding
     size = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())  # (n, features)
     order = torch.where(size > 0, size, torch.inf).argsort(1)
     tries = int((size > 0).sum(1).max()) if len(z) else 0

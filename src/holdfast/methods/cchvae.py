@@ -29,7 +29,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.methods._candidates import Crowd, Nearest, Place
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import TimeBudget, Query, need
+from holdfast.problem import TimeBudget, SearchProblem, need
 
 
 class Trace(NamedTuple):
@@ -73,12 +73,12 @@ class CCHVAE(LatentMethod):
         need(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         return self.trace(query).rows
 
-    def trace(self, query: Query) -> Trace:
+    def trace(self, query: SearchProblem) -> Trace:
         """The search, and which latent points its answers were decoded from."""
-        crowd = Crowd(query, self.norm, query.feasible.layout.weight)
+        crowd = Crowd(query, self.norm, query.feasible.encoding.weight)
         start = self.autoencoder_.encode(query.x)
         best, z = Nearest.none(query.feasible.project(query.x)), start.clone()
         radius, rows = start.new_full((len(query),), torch.inf), torch.arange(len(query))
@@ -123,7 +123,7 @@ def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     x = cfs.x[rows]
     with model.eval_mode(), limited_threads(1):
         reach, random = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
-        part = method.trace(Query(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, ""))))
+        part = method.trace(SearchProblem(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, ""))))
         start = method.autoencoder_.encode(cfs.x)
     radius = start.new_full((len(cfs),), torch.inf)
     found, z = cfs.x.clone(), start.clone()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -29,14 +29,14 @@ class ClaPROAR(GuidedMethod):
         super().check(model)
         need(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
 
-    def walk(self, query: Query) -> "LossWalk":
+    def walk(self, query: SearchProblem) -> "LossWalk":
         return LossWalk(self, query)
 
 
 class LossWalk(GuidedWalk):
     """The walk with a second, weighted cross-entropy."""
 
-    def __init__(self, how: ClaPROAR, query: Query) -> None:
+    def __init__(self, how: ClaPROAR, query: SearchProblem) -> None:
         super().__init__(how, query)
         self.weight = 1 + how.external
 

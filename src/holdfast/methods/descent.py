@@ -38,7 +38,7 @@ from holdfast.errors import untyped
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import shift
 from holdfast.nn.relu_network import Pullback
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 from holdfast.schema.feasible import FeasibleSet
 
 Loss = Literal["cross_entropy", "score", "hinge"]
@@ -137,7 +137,7 @@ class Descent(Explainer):
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         answer, found = self._descend(query, self.lam)
         for r in range(1, self.rounds):
             rest = (~found).nonzero().squeeze(1)
@@ -146,7 +146,7 @@ class Descent(Explainer):
             answer[rest], found[rest] = self._descend(query[rest], self.lam / 2**r)
         return answer
 
-    def _descend(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
+    def _descend(self, query: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
         if self.keep == "first":
             return until_met(query, self._walk(query, lam), self.steps)
@@ -162,10 +162,10 @@ class Descent(Explainer):
                 best.see(p, u)
         return best.done(p) if best else (p, query.met(p))
 
-    def _walk(self, query: Query, lam: float) -> "Walk":
+    def _walk(self, query: SearchProblem, lam: float) -> "Walk":
         return Walk(self, query, lam) if self.relax == "round" else SoftWalk(self, query, lam)
 
-    def _unjudged(self, query: Query, lam: float) -> tuple[Tensor, Tensor]:
+    def _unjudged(self, query: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
         """Only the end is rounded: nothing on the way needs a reachable row."""
         walk = SoftWalk(self, query, lam)
         for t in query.steps(self.steps):
@@ -174,7 +174,7 @@ class Descent(Explainer):
         return p, query.met(p)
 
 
-def until_met(query: Query, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
+def until_met(query: SearchProblem, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
     """The first point of each row's walk that is there (`step` below 0), the last one if none is, and whether it is.
 
     Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one by one would cost
@@ -203,7 +203,7 @@ def until_met(query: Query, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
 class Walk:
     """Where all rows are, and the memory of the optimiser, one row each."""
 
-    def __init__(self, how: Descent, query: Query, lam: float) -> None:
+    def __init__(self, how: Descent, query: SearchProblem, lam: float) -> None:
         self.how, self.lam, self.z = how, lam, query.feasible.clamp(query.x)
         self.level, self.soft = query.level, True if how.loss == "cross_entropy" else None
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
@@ -221,7 +221,7 @@ class Walk:
         """The reachable rows where the walk is."""
         return self.z if reach.is_box else reach.project(self.z)
 
-    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
         u, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
         if self.how.optimizer == "newton":
@@ -234,7 +234,7 @@ class Walk:
     def _rate(self, t: int) -> float:
         return self.how.lr * (1 - t / self.how.steps) if self.how.decay else self.how.lr
 
-    def _gradient(self, query: Query, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+    def _gradient(self, query: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Of loss and distance, by p."""
         how = self.how
         if how.loss == "cross_entropy":
@@ -267,7 +267,7 @@ class Walk:
         )  # fmt: skip
         return z
 
-    def _tangent_optimum(self, query: Query, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+    def _tangent_optimum(self, query: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
         x, reach = query.x, query.feasible
         g = -pull(torch.ones_like(v))
@@ -285,9 +285,9 @@ class SoftWalk(Walk):
     softmax keeps their levels between 0 and 1; numbers stay in their intervals.
     """
 
-    def __init__(self, how: Descent, query: Query, lam: float) -> None:
+    def __init__(self, how: Descent, query: SearchProblem, lam: float) -> None:
         super().__init__(how, query, lam)
-        reach, at = query.feasible, query.feasible.layout
+        reach, at = query.feasible, query.feasible.encoding
         self.lo = torch.where(at.one_hot, -math.inf, reach.lo)
         self.hi = torch.where(at.one_hot, math.inf, reach.hi)
         shut = at.one_hot & (reach.hi <= 0)
@@ -299,20 +299,20 @@ class SoftWalk(Walk):
         self.open = None if self.open is None else self.open[rows]
 
     def row(self, reach: FeasibleSet) -> Tensor:
-        return reach.project(reach.layout.softmax(self.z, self.open))
+        return reach.project(reach.encoding.softmax(self.z, self.open))
 
-    def step(self, query: Query, p: Tensor, t: int) -> Tensor:
+    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at the softmax; the verdict is that on p."""
         u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
         self.descend(query, t)
         return u
 
-    def descend(self, query: Query, t: int) -> None:
+    def descend(self, query: SearchProblem, t: int) -> None:
         self._move(self.slope(query), t, self.lo, self.hi)
 
-    def slope(self, query: Query) -> Tensor:
+    def slope(self, query: SearchProblem) -> Tensor:
         """The gradient of loss and distance at N(z), by z."""
-        at = query.feasible.layout
+        at = query.feasible.encoding
         p = at.softmax(self.z, self.open)
         _, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
         return at.softmax_pull(p, self._gradient(query, p, v, pull))
@@ -342,8 +342,8 @@ class Cheapest:
     step itself. On large ones the gathering would.
     """
 
-    def __init__(self, query: Query, norm: object) -> None:
-        self.x, self.weight, self.norm = query.x, query.feasible.layout.weight, norm
+    def __init__(self, query: SearchProblem, norm: object) -> None:
+        self.x, self.weight, self.norm = query.x, query.feasible.encoding.weight, norm
         self.kept, self.price = query.x.clone(), query.x.new_full((len(query),), math.inf)
         self.points, self.shorts = list[Tensor](), list[Tensor]()
         self.block = 64 if query.x.numel() < 4096 else 1

@@ -26,7 +26,7 @@ from torch import Tensor
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -70,14 +70,14 @@ class ECCCo(GuidedMethod):
         self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
         return self
 
-    def walk(self, query: Query) -> "EnergyWalk":
+    def walk(self, query: SearchProblem) -> "EnergyWalk":
         return EnergyWalk(self, query)
 
 
 class EnergyWalk(GuidedWalk):
     """The walk with the derivatives of energy and set size by the scores."""
 
-    def __init__(self, how: ECCCo, query: Query) -> None:
+    def __init__(self, how: ECCCo, query: SearchProblem) -> None:
         super().__init__(how, query)
         self.weights, self.method = [float(phi) * how.energy for phi in decay(how.steps)], how
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from holdfast._core.rows import chunks
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 CELLS = 1 << 22  # distances held at once
 BLOCK = 1 << 17  # numbers of neighbours looked at together: what stays in the cache is faster
@@ -67,14 +67,14 @@ class Gravitational(GuidedMethod):
         self.data_, self.labels_ = x[kept], labels[kept]
         return self
 
-    def walk(self, query: Query) -> "GravityWalk":
+    def walk(self, query: SearchProblem) -> "GravityWalk":
         return GravityWalk(self, query)
 
 
 class GravityWalk(GuidedWalk):
     """The walk with the slope of the mean distance to each row's neighbours."""
 
-    def __init__(self, how: Gravitational, query: Query) -> None:
+    def __init__(self, how: Gravitational, query: SearchProblem) -> None:
         super().__init__(how, query)
         self.weight = how.external
         data, labels = how.data_.to(self.z.dtype), how.labels_

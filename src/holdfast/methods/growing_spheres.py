@@ -20,7 +20,7 @@ from torch import Tensor
 from holdfast.explainer import Explainer
 from holdfast.methods._candidates import Crowd, Nearest
 from holdfast.methods._tighten import revert
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 from holdfast.schema.encoding import Encoding
 
 HALVINGS = 30  # of the first ball, at most
@@ -62,7 +62,7 @@ class GrowingSpheres(Explainer):
         need(self.width > 0, f"width must be positive, got {self.width}")
         need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         crowd = Crowd(query, norm=2)
         if self.variant == "carla":
             return self._grow(crowd, query.x.new_full((len(query),), self.width), first=0).rows
@@ -78,7 +78,7 @@ class GrowingSpheres(Explainer):
         """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
         query, rows = crowd.query, torch.arange(len(crowd))
         best = Nearest.none(query.feasible.project(query.x))
-        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.feasible.layout.diagonal)
+        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.feasible.encoding.diagonal)
         for draw in range(HALVINGS):
             found = self._sample(crowd, eta[rows], 0, draw)
             best.take(rows, found)
@@ -106,9 +106,9 @@ class GrowingSpheres(Explainer):
         """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
         reach, random, dtype = crowd.query.feasible, crowd.query.rng, crowd.query.x.dtype
         d, m = crowd.query.x.shape[1], self.samples
-        anew = _few_values(reach.layout) if self.variant == "carla" else torch.zeros_like(reach.layout.fixed)
+        anew = _few_values(reach.encoding) if self.variant == "carla" else torch.zeros_like(reach.encoding.fixed)
         way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)
-        way[reach.layout.fixed | anew] = 0.0
+        way[reach.encoding.fixed | anew] = 0.0
         way /= way.square().sum(0).sqrt().clamp_min(torch.finfo(dtype).tiny)
         way *= ring + random.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
         columns = anew.nonzero().squeeze(1)

@@ -22,7 +22,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import HIDDEN, Autoencoder, Kind, autoencoder
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
@@ -63,7 +63,7 @@ class LatentMethod(Explainer):
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Train the autoencoder, unless one was given."""
-        given = model.schema.encoding_of().fixed.nonzero().squeeze(1) if self.conditioned else None
+        given = model.schema.encoding().fixed.nonzero().squeeze(1) if self.conditioned else None
         self.autoencoder_ = self.autoencoder or autoencoder(
             X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
             beta=self.beta, seed=self.seed, given=given,
@@ -102,7 +102,7 @@ class LatentSearch(LatentMethod):
         need(self.radius > 0, f"radius must be positive, got {self.radius}")
         need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         net = self.autoencoder_
         z = net.encode(query.x)
         answer, again = query.feasible.project(query.x), query.feasible.project(net.decode(z, query.x).to(query.x.dtype))
@@ -114,7 +114,7 @@ class LatentSearch(LatentMethod):
             answer[parts[i]] = self._around(query[parts[i]], z[parts[i]])
         return answer
 
-    def _around(self, query: Query, z: Tensor) -> Tensor:
+    def _around(self, query: SearchProblem, z: Tensor) -> Tensor:
         """The nearest hit of the first draw that has one; the row itself where none has."""
         answer, rows = query.feasible.project(query.x), torch.arange(len(query))
         for draw in range(self.repeats):
@@ -127,18 +127,18 @@ class LatentSearch(LatentMethod):
                 break
         return answer
 
-    def _nearest(self, query: Query, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
+    def _nearest(self, query: SearchProblem, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
         """Per row the nearest hit of one draw and its squared distance (inf, and any point, if there is none)."""
         n, m = len(query), self.samples
         drawn = around(query, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
         many = query[torch.arange(n).repeat_interleave(m)]
         p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(query.x.dtype))  # (n m, d)
-        cost = cost_of(p - many.x, many.feasible.layout.weight, 2)
+        cost = cost_of(p - many.x, many.feasible.encoding.weight, 2)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best
 
 
-def around(query: Query, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
+def around(query: SearchProblem, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
     """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
     u = unit(query.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
     r = radius * query.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)

@@ -29,7 +29,7 @@ from torch import Tensor
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of, revert, swap, tangent_step, tighten
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Query, need
+from holdfast.problem import SLACK, SearchProblem, need
 
 
 @dataclass(eq=False, repr=False)
@@ -71,7 +71,7 @@ class MinCost(Explainer):
         need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         if self.legacy:
             return legacy_elastic_net(query, self.norm, self.rounds, self.steps, self.lr, self.beta)
         best = Best(query, self.norm)
@@ -88,8 +88,8 @@ class MinCost(Explainer):
 class Best:
     """The cheapest valid row so far for each person; the nearest miss where there is none."""
 
-    def __init__(self, query: Query, norm: int) -> None:
-        self.x, self.norm, self.weight = query.x, norm, query.feasible.layout.weight
+    def __init__(self, query: SearchProblem, norm: int) -> None:
+        self.x, self.norm, self.weight = query.x, norm, query.feasible.encoding.weight
         self.z = query.feasible.project(query.x)
         self.cost = query.x.new_full((len(query),), math.inf)
         self.miss = query.x.new_full((len(query),), -math.inf)
@@ -120,7 +120,7 @@ class Best:
         return met
 
 
-def linearised(query: Query, best: Best, steps: int) -> None:
+def linearised(query: SearchProblem, best: Best, steps: int) -> None:
     """Jump to the optimum of the tangent problem again and again, in ever smaller steps.
 
     The tangent problem leaves categories and missing numbers as they are, so it also starts once from each single
@@ -142,10 +142,10 @@ def linearised(query: Query, best: Best, steps: int) -> None:
         best.take(tried, torch.arange(n) * s + i)
 
 
-def switches(query: Query, z: Tensor) -> Tensor:
+def switches(query: SearchProblem, z: Tensor) -> Tensor:
     """(n, 1 + gaps + categories, d): the rows z, z with one missing number filled in by what stands for it, and z with
     one category moved to the level the gradient favours."""
-    at = query.feasible.layout
+    at = query.feasible.encoding
     groups, says = at.groups, at.gaps[1]
     starts = z[:, None].repeat(1, 1 + len(says), 1)
     starts[:, torch.arange(1, 1 + len(says)), says] = query.feasible.lo[:, says]
@@ -162,7 +162,7 @@ def switches(query: Query, z: Tensor) -> Tensor:
     return torch.cat([starts, moved], 1)
 
 
-def scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
+def scored(query: SearchProblem, p: Tensor) -> tuple[Tensor, Tensor]:
     """Rows p, and by how much they exceed the goal: what `Best.offer` takes."""
     return p, query.goal.gap(query.model(p)) - query.goal.margin - SLACK
 
@@ -170,7 +170,7 @@ def scored(query: Query, p: Tensor) -> tuple[Tensor, Tensor]:
 Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-def bisected(query: Query, c: Tensor, rounds: int, steps: int, step: Step) -> None:
+def bisected(query: SearchProblem, c: Tensor, rounds: int, steps: int, step: Step) -> None:
     """Accelerated proximal steps from x (FISTA), again and again, with a weight c per row found by bisection.
 
     `step(v, c, k)` gives the next point from the extrapolated one, and which rows have an answer at this step.
@@ -198,10 +198,10 @@ def shrink(moved: Tensor, threshold: Tensor | float) -> Tensor:
     return torch.sign(moved) * (moved.abs() - threshold).clamp_min(0)
 
 
-def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
+def elastic_net(query: SearchProblem, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
     """EAD with the real box, a hinge that switches off only its own term, and logits."""
     x, reach = query.x, query.feasible
-    weight = reach.layout.weight
+    weight = reach.encoding.weight
     wide = reach.widths
     rate = lr * wide  # each column in units of its own range
     _, grad = query.gap_and_gradient(reach.project(x))
@@ -221,7 +221,7 @@ def elastic_net(query: Query, best: Best, rounds: int, steps: int, lr: float, ka
     bisected(query, c, rounds, steps, step)
 
 
-def lead_and_gradient(query: Query, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def lead_and_gradient(query: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
     scores, pull = query.model.vjp(v)
     u = torch.softmax(scores, 1)
@@ -229,7 +229,7 @@ def lead_and_gradient(query: Query, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return scores, lead, pull(u * (slope - (u * slope).sum(1, keepdim=True)))
 
 
-def legacy_elastic_net(query: Query, norm: int, rounds: int, steps: int, lr: float, beta: float) -> Tensor:
+def legacy_elastic_net(query: SearchProblem, norm: int, rounds: int, steps: int, lr: float, beta: float) -> Tensor:
     """The elastic net as the library behind the paper's tables runs it; see the top of the file."""
     x = query.x
     beta, kappa = (beta, 0.5) if norm == 1 else (0.0, 0.5)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holdfast._core.rows import clip_norm, unit
 from holdfast.explainer import Explainer
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 
 @dataclass(eq=False, repr=False)
@@ -43,8 +43,8 @@ class MinEpsilonPGD(Explainer):
         need(self.rungs >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
         need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
-    def search(self, query: Query) -> Tensor:
-        radius = self.radius or 0.5 * query.feasible.layout.diagonal
+    def search(self, query: SearchProblem) -> Tensor:
+        radius = self.radius or 0.5 * query.feasible.encoding.diagonal
         answer = query.feasible.project(query.x)
         rows = torch.arange(len(query))
         for i in query.steps(self.rungs):
@@ -56,7 +56,7 @@ class MinEpsilonPGD(Explainer):
                 break
         return answer
 
-    def _ascend(self, query: Query, radius: float, draw: int) -> Tensor:
+    def _ascend(self, query: SearchProblem, radius: float, draw: int) -> Tensor:
         """The last point of ascent inside the ball, as a reachable row."""
         x, reach = query.x, query.feasible
         z = x
@@ -71,7 +71,7 @@ class MinEpsilonPGD(Explainer):
             z = reach.clamp(x + clip_norm(z + step - x, radius))
         return self._inside(query, z, radius)
 
-    def _inside(self, query: Query, z: Tensor, radius: float) -> Tensor:
+    def _inside(self, query: SearchProblem, z: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where rounding to whole values leaves the ball, the row itself."""
         if query.feasible.is_box:
             return z

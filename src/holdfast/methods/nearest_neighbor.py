@@ -18,7 +18,7 @@ from holdfast.errors import untyped
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 BLOCK = 64  # candidates tried at once for each row
 CELLS = 1 << 24  # numbers held at once while distances are computed
@@ -56,7 +56,7 @@ class NearestNeighbor(Explainer):
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         d = query.x.shape[1]
         out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)
         data, scores = self.data_.to(query.x.dtype), self.scores_
@@ -70,12 +70,12 @@ class NearestNeighbor(Explainer):
                     out[part] = self._nearest(query[part], data[fits])
         return out
 
-    def _nearest(self, query: Query, data: Tensor) -> Tensor:
+    def _nearest(self, query: SearchProblem, data: Tensor) -> Tensor:
         """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""
         n, d, m = *query.x.shape, len(data)
         wide = query.feasible.repeat(m)
         candidates = wide.project(data.repeat(n, 1))  # (n m, d)
-        cost = cost_of(candidates - wide.x, wide.layout.weight, self.norm).reshape(n, m)
+        cost = cost_of(candidates - wide.x, wide.encoding.weight, self.norm).reshape(n, m)
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
         out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.explainer import Explainer
 from holdfast.methods._guided import encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 
 @dataclass(eq=False, repr=False)
@@ -48,7 +48,7 @@ class Omniscient(Explainer):
         self.scores_: Tensor = scores_of(self.data_, model)
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         data, label = self.data_.to(query.x.dtype), query.goal.label
         fits = torch.stack([self._met(query, k) for k in range(query.goal.k)])  # (k, m)
         size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
@@ -63,6 +63,6 @@ class Omniscient(Explainer):
             rows = rows[~part.met(answer[rows])]
         return answer
 
-    def _met(self, query: Query, label: int) -> Tensor:
+    def _met(self, query: SearchProblem, label: int) -> Tensor:
         """(m,) which data rows have the outcome that people with this label ask for?"""
         return replace(query.goal, label=torch.full((len(self.data_),), label)).met(self.scores_)

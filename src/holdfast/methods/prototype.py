@@ -27,8 +27,8 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.methods.min_cost import Best, bisected, lead_and_gradient, scored, shrink
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Query, need
-from holdfast.target import Goal
+from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.target import BoundTarget
 
 CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per column
@@ -80,7 +80,7 @@ class Prototype(Explainer):
             self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         x, reach = query.x, query.feasible
         proto, distance = prototypes(x, query.goal, self.data_.to(x.dtype), self.labels_, self.k)
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
@@ -103,7 +103,7 @@ class Prototype(Explainer):
 class Elastic(Best):
     """The valid row with least beta l1 + l2^2 so far."""
 
-    def __init__(self, query: Query, beta: float) -> None:
+    def __init__(self, query: SearchProblem, beta: float) -> None:
         super().__init__(query, 2)
         self.beta = beta
 
@@ -111,7 +111,7 @@ class Elastic(Best):
         return self.beta * cost_of(delta, self.weight, 1) + cost_of(delta, self.weight, 2)
 
 
-def prototypes(x: Tensor, goal: Goal, data: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def prototypes(x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The prototype of each row (n, d), and its distance (n,): infinite, and the row itself, if there is none."""
     proto, nearest = x.clone(), x.new_full((len(x),), math.inf)
     for label in range(goal.k):

@@ -35,7 +35,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, row_norm, unit
 from holdfast.errors import untyped
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 CELLS = 1 << 20  # numbers held at once
 NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
@@ -99,7 +99,7 @@ class RBR(Explainer):
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         edge = self._boundary(query)
         answer = query.feasible.project(query.x)
         rows = edge.isfinite().all(1).nonzero().squeeze(1)
@@ -113,7 +113,7 @@ class RBR(Explainer):
 
     # ---- (1) the boundary
 
-    def _boundary(self, query: Query) -> Tensor:
+    def _boundary(self, query: SearchProblem) -> Tensor:
         """x_b (n, d); NaN in rows that no data row shows the way."""
         edge = torch.full_like(query.x, math.nan)
         data = self.data_.to(query.x.dtype)
@@ -133,18 +133,18 @@ class RBR(Explainer):
                 edge[part] = self._nearest_flip(some, self._guides(some, data[fits], m))
         return edge
 
-    def _guides(self, query: Query, data: Tensor, m: int) -> Tensor:
+    def _guides(self, query: SearchProblem, data: Tensor, m: int) -> Tensor:
         """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
         near = torch.cdist(query.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
         return query.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(query), m, -1)
 
-    def _nearest_flip(self, query: Query, guides: Tensor) -> Tensor:
+    def _nearest_flip(self, query: SearchProblem, guides: Tensor) -> Tensor:
         """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
 
         Nearest before numbers are rounded; categories change half-way.
         """
         n, way = len(query), guides - query.x[:, None]
-        cut = query.feasible.layout.one_hot & (not self.relaxed)
+        cut = query.feasible.encoding.one_hot & (not self.relaxed)
         smooth, jump = (way.abs() * ~cut).sum(2, keepdim=True), (way.abs() * cut).sum(2, keepdim=True)  # (n, m, 1)
         best, edge = query.x.new_full((n,), math.inf), torch.full_like(query.x, math.nan)
         for t in chunks(_coarse_to_fine(self.scan).to(way.dtype) / self.scan, AT_ONCE):
@@ -169,7 +169,7 @@ class RBR(Explainer):
 
     # ---- (2) samples, and (3) projected gradient
 
-    def _minimise(self, query: Query, edge: Tensor) -> Tensor:
+    def _minimise(self, query: SearchProblem, edge: Tensor) -> Tensor:
         x = query.x
         points = around(query, edge, self.radius, self.samples)
         many = query[torch.arange(len(x)).repeat_interleave(self.samples)]
@@ -204,7 +204,7 @@ def _coarse_to_fine(scan: int) -> Tensor:
     return torch.tensor(sorted(range(1, scan + 1), key=lambda i: (-min(i & -i, scan // 8), i)))
 
 
-def around(query: Query, center: Tensor, radius: float, samples: int) -> Tensor:
+def around(query: SearchProblem, center: Tensor, radius: float, samples: int) -> Tensor:
     """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
     n, d = center.shape
     way = unit(query.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)

@@ -20,7 +20,7 @@ from holdfast.methods._autoencoder import Autoencoder
 from holdfast.methods.descent import Cheapest, Descent, Walk
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 LANES = 32  # numbers that exp and the like handle as one at most; the remainder may differ in the last bit
 
@@ -53,7 +53,7 @@ class REVISE(LatentMethod):
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         n, how = len(query), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
         query = query[torch.arange(n + -n % LANES).clamp_max(n - 1)]
         walk, best, p = LatentWalk(how, query, self.autoencoder_), Cheapest(query, self.norm), query.x
@@ -66,13 +66,13 @@ class REVISE(LatentMethod):
 class LatentWalk(Walk):
     """The same walk as that of `Descent`, over codes."""
 
-    def __init__(self, how: Descent, query: Query, net: Autoencoder) -> None:
+    def __init__(self, how: Descent, query: SearchProblem, net: Autoencoder) -> None:
         super().__init__(how, query, how.lam)
         self.net, self.z = net, net.encode(query.x).contiguous()
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
         self.far = self.z.new_tensor(torch.inf)
 
-    def advance(self, query: Query, t: int) -> tuple[Tensor, Tensor]:
+    def advance(self, query: SearchProblem, t: int) -> tuple[Tensor, Tensor]:
         """Move all codes once; the reachable rows they stood for, and how far these are from the goal (below 0: met).
 
         The gradient is that at the decoded rows, which need not be reachable.

@@ -28,7 +28,7 @@ from holdfast._core.rows import row_norm
 from holdfast.explainer import Explainer
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
 from holdfast.models.base import Model
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 Ball = Literal["linf", "l2"]
 Optimizer = Literal["adam", "rmsprop", "sgd"]
@@ -104,10 +104,10 @@ class ROAR(Explainer):
         self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "ROAR needs at least one data row")
-        self.shares_: Tensor = shares_of(x, model.schema.encoding_of(model.dtype))
+        self.shares_: Tensor = shares_of(x, model.schema.encoding(model.dtype))
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         score = self._score(query)
         answer = self._descend(query, score, self.lam)
         for r in range(1, self.rounds):
@@ -117,7 +117,7 @@ class ROAR(Explainer):
             answer[rest] = self._descend(query[rest], score[rest], self.lam / 2**r)
         return answer
 
-    def _score(self, query: Query) -> "Score":
+    def _score(self, query: SearchProblem) -> "Score":
         """The gap as a linear function: exactly where the model is one, else by planes around each row."""
         exact = exact_weights(query.model) if self.linear == "auto" else None
         if exact is not None:
@@ -128,7 +128,7 @@ class ROAR(Explainer):
         )  # fmt: skip
         return Score(plane, None, None, shifts_b=self.intercept)
 
-    def _descend(self, query: Query, score: "Score", lam: float) -> Tensor:
+    def _descend(self, query: SearchProblem, score: "Score", lam: float) -> Tensor:
         """One run for all rows; a row whose loss has settled stays where it is."""
         z, relax = query.feasible.clamp(query.x), Relax(query, self.relax == "softmax")
         memory = Memory(z, self.optimizer, self.lr)
@@ -142,7 +142,7 @@ class ROAR(Explainer):
             z, last = torch.where(on, relax.clamp(memory.step(z, relax.pull(p, grad))), z), loss
         return query.feasible.project(relax(z))
 
-    def worst_loss(self, query: Query, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    def worst_loss(self, query: SearchProblem, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
         """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
         plane = score.at(query, z)
         w, b = plane.w, plane.b[:, None]
@@ -194,7 +194,7 @@ class Score:
     def __getitem__(self, rows: Tensor) -> "Score":
         return Score(self.plane[rows] if self.plane else None, self.weights, self.biases, self.shifts_b)
 
-    def at(self, query: Query, z: Tensor) -> Plane:
+    def at(self, query: SearchProblem, z: Tensor) -> Plane:
         """The plane at rows z; with more than two classes it depends on which class is next best there."""
         if self.plane is not None:
             return self.plane
@@ -210,8 +210,8 @@ class Score:
 class Relax:
     """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
 
-    def __init__(self, query: Query, softmax: bool) -> None:
-        reach, self.layout, self.softmax = query.feasible, query.feasible.layout, softmax
+    def __init__(self, query: SearchProblem, softmax: bool) -> None:
+        reach, self.layout, self.softmax = query.feasible, query.feasible.encoding, softmax
         free = self.layout.one_hot & softmax
         self.open = (reach.hi > 0).to(query.x.dtype)
         # What goes into a softmax has no limits.

@@ -26,7 +26,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.min_cost import MinCost
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Query, need
+from holdfast.problem import SLACK, SearchProblem, need
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Target
 
@@ -140,7 +140,7 @@ class StableNeighborSearch(Explainer):
             self.depth_ = typical_distance(model, x)
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         m = self.answers
         found = self.first.search(query).reshape(len(query) * m, -1)
         many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
@@ -153,10 +153,10 @@ class StableNeighborSearch(Explainer):
             out[part] = self._refine(many[full], x0[full], self._radius(query))[: len(part)]
         return out.reshape(len(query), m, -1) if m > 1 else out
 
-    def _radius(self, query: Query) -> float:
+    def _radius(self, query: SearchProblem) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided, at = self.bank is not None, query.feasible.layout
+        guided, at = self.bank is not None, query.feasible.encoding
         if hasattr(self, "depth_"):
             radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
         else:
@@ -170,7 +170,7 @@ class StableNeighborSearch(Explainer):
         models = 1 + (len(self.bank) if self.bank is not None else 0)
         return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.points * width))
 
-    def _value(self, query: Query, y: Tensor, path: Path) -> Any:
+    def _value(self, query: SearchProblem, y: Tensor, path: Path) -> Any:
         """One pass over the model and the bank."""
         base = path_value(query.model, y, path)
         if self.bank is None:
@@ -191,7 +191,7 @@ class StableNeighborSearch(Explainer):
 
         return value
 
-    def _refine(self, query: Query, x0: Tensor, radius: float) -> Tensor:
+    def _refine(self, query: SearchProblem, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
         path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.points, self.end)
@@ -231,7 +231,7 @@ class StableNeighborSearch(Explainer):
         out[rows] = best
         return out
 
-    def _hand_in(self, query: Query, z: Tensor, x0: Tensor, radius: float) -> Tensor:
+    def _hand_in(self, query: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
         if query.feasible.is_box:
             return z

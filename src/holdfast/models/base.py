@@ -30,7 +30,7 @@ from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.target import Goal
+    from holdfast.target import BoundTarget
 
 Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
@@ -135,7 +135,7 @@ class Model(ABC):
         return None
 
     def shortfall(
-        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
         """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's pullback."""
         scores, pull = self.vjp(x)

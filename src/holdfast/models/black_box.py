@@ -29,7 +29,7 @@ from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.target import Goal
+    from holdfast.target import BoundTarget
 
 # Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is brought closer.
 ASKED_ROWS, ASKED_PAIRS, HALVINGS = 256, 64, 8
@@ -70,7 +70,7 @@ class BlackBox(Model):
 
     def _spread_rows(self) -> Tensor:
         """A few encoded rows spread over the data's range."""
-        at = self.schema.encoding_of(self.dtype)
+        at = self.schema.encoding(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         rows = at.whole(low + t * (high - low))
@@ -84,7 +84,7 @@ class BlackBox(Model):
             return {name: why for _, name in gaps}
         out: dict[str, str] = {}
         known = self._spread_rows()
-        known[:, self.schema.encoding_of(self.dtype).gaps[1]] = 0.0
+        known[:, self.schema.encoding(self.dtype).gaps[1]] = 0.0
         full = self.schema.decode_numbers(known)
         for i, name in gaps:
             numbers = full.copy()
@@ -217,7 +217,7 @@ class CompiledModel(BlackBox):
         return self.program.engine if self.program else None
 
     def shortfall(
-        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
         return (self.program or super()).shortfall(x, goal, level, soft)
 

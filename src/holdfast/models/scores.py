@@ -48,7 +48,7 @@ def undecided(scores: Tensor) -> Tensor:
     return scores.scatter(1, first, (1 - others).clamp_min(torch.finfo(scores.dtype).tiny).log())
 
 
-def probabilities(scores: Tensor, offset: Sequence[float], *, asks: bool = False) -> Tensor:
+def probabilities(scores: Tensor, offset: Sequence[float], *, defers_to_predict: bool = False) -> Tensor:
     """(n, k) what the model itself takes for the probabilities of the classes; `asks`: see `Model`."""
-    own = undecided(scores.double()) if asks else scores.double()
+    own = undecided(scores.double()) if defers_to_predict else scores.double()
     return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

@@ -18,7 +18,7 @@ from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from holdfast.target import Goal
+    from holdfast.target import BoundTarget
 from holdfast.models.base import PROBE_ROWS, Model, Outputs, looks_like_probabilities, spread_of, to_scores
 
 
@@ -59,7 +59,7 @@ class TorchModel(Model):
 
     def _probe(self) -> Tensor:
         """The module's bare outputs on a few rows spread over the data's range."""
-        at = self.schema.encoding_of(self.dtype)
+        at = self.schema.encoding(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
         with self.borrowed(), torch.no_grad():
@@ -116,7 +116,7 @@ class TorchModel(Model):
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
     def shortfall(
-        self, x: Tensor, goal: "Goal", level: float, soft: bool | None = None
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
         way = goal.direction if self._engine else 0.0
         if not way:

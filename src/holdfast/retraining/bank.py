@@ -177,7 +177,7 @@ class ModelBank:
                 "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""
             )
             raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}")
-        if other.schema.encoding != self.schema.encoding:
+        if other.schema.encoding != self.schema.encoding_key:
             raise SchemaError(
                 "the bank was made with another schema, by which rows become other numbers; retrain it with the schema "
                 "of the answers"
@@ -360,7 +360,7 @@ def origins_of(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[s
     """A short hash of all that each model of a group is made from."""
     recipe, plan = group.recipe, group.plan
     base = given.seed if group.last_layer else None
-    common = hashlib.sha256(f"{_plainly(recipe, given.n)} {schema.encoding} {base}".encode())
+    common = hashlib.sha256(f"{_plainly(recipe, given.n)} {schema.encoding_key} {base}".encode())
     common.update(x.numpy().tobytes() + given.labels.numpy().tobytes())
     out = list[str]()
     for i in range(len(plan)):

@@ -38,7 +38,7 @@ class FeasibleSet:
     x: Tensor
     lo: Tensor
     hi: Tensor
-    layout: Encoding
+    encoding: Encoding
     fallback: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
 
     @classmethod
@@ -60,7 +60,7 @@ class FeasibleSet:
         return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
 
     def __getitem__(self, rows: Tensor | slice) -> "FeasibleSet":
-        return FeasibleSet(self.x[rows], self.lo[rows], self.hi[rows], self.layout, self.fallback[rows])
+        return FeasibleSet(self.x[rows], self.lo[rows], self.hi[rows], self.encoding, self.fallback[rows])
 
     def __len__(self) -> int:
         return len(self.x)
@@ -72,7 +72,7 @@ class FeasibleSet:
     @cached_property
     def is_box(self) -> bool:
         """Nothing but an interval per column: projecting is clamping."""
-        at = self.layout
+        at = self.encoding
         return not (at.has_grid or at.groups.numel() or at.max_changes or len(at.rules))
 
     @cached_property
@@ -89,7 +89,7 @@ class FeasibleSet:
     @cached_property
     def weights(self) -> Tensor:
         """(n, d) cost of one unit of change, written out: broadcasting it at every step costs more."""
-        return self.layout.weight.expand_as(self.x).contiguous()
+        return self.encoding.weight.expand_as(self.x).contiguous()
 
     @cached_property
     def outside(self) -> Tensor:
@@ -106,7 +106,7 @@ class FeasibleSet:
 
     def contains(self, z: Tensor) -> Tensor:
         """(n,) do rows `z` keep to the intervals, the rules and max_changes?"""
-        at = self.layout
+        at = self.encoding
         kept = ((z >= self.lo) & (z <= self.hi)).all(1)
         if len(at.rules):
             kept &= (at.excess(z) <= 0).all(1)
@@ -119,14 +119,14 @@ class FeasibleSet:
             return y
         y = self._one_level(self._fill_in(self._snap(y), z), z)
         free = torch.ones_like(y, dtype=torch.bool)
-        if self.layout.max_changes:
-            free = self._most_moved(y, z, self.layout.per_feature(self.outside.to(y.dtype)) > 0)
+        if self.encoding.max_changes:
+            free = self._most_moved(y, z, self.encoding.per_feature(self.outside.to(y.dtype)) > 0)
             y = torch.where(free, y, self.x)
-        return self._keep_rules(y, z, free) if len(self.layout.rules) else y
+        return self._keep_rules(y, z, free) if len(self.encoding.rules) else y
 
     def _snap(self, y: Tensor) -> Tensor:
         """To the grid, or to the person's own value where that is nearer."""
-        at = self.layout
+        at = self.encoding
         if not at.has_grid:
             return y
         columns, tick, origin = at.gridded
@@ -141,7 +141,7 @@ class FeasibleSet:
 
     def _fill_in(self, y: Tensor, z: Tensor) -> Tensor:
         """Missing numbers stay missing, or become what they are in y, whichever is nearer to z."""
-        value, says = self.layout.gaps
+        value, says = self.encoding.gaps
         if not says.numel():
             return y
         x, v, u, w = self.x[:, value], y[:, value], z[:, value], z[:, says]
@@ -150,7 +150,7 @@ class FeasibleSet:
 
     def _one_level(self, y: Tensor, z: Tensor) -> Tensor:
         """The strongest level of each category that the person may take."""
-        groups = self.layout.groups
+        groups = self.encoding.groups
         if not groups.numel():
             return y
         # Where all is open, which the least of all limits tells at once, nothing need be masked.
@@ -159,18 +159,18 @@ class FeasibleSet:
             open_ = torch.cat([open_, open_.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
             column = groups.expand(len(z), -1, -1).gather(2, open_.argmax(2, keepdim=True)).squeeze(2)
         else:
-            column = torch.stack([open_[:, a:b].max(1).indices + a for a, b in self.layout.spans], 1)
-        numbers = self.layout.numbers.expand(len(z), -1)
+            column = torch.stack([open_[:, a:b].max(1).indices + a for a, b in self.encoding.spans], 1)
+        numbers = self.encoding.numbers.expand(len(z), -1)
         return torch.zeros_like(y).scatter_(1, numbers, y.gather(1, numbers)).scatter_(1, column, 1.0)
 
     def _changes(self, z: Tensor) -> Tensor:
         """(n, features) which features differ from the person's own."""
-        return self.layout.per_feature((z != self.x).to(z.dtype)) > 0
+        return self.encoding.per_feature((z != self.x).to(z.dtype)) > 0
 
     def _most_moved(self, y: Tensor, z: Tensor, must: Tensor) -> Tensor:
         """(n, d) columns of the max_changes features whose change to `y` brings the row nearest to `z`; features
         that `must` change (n, features) go first."""
-        at = self.layout
+        at = self.encoding
         # (z - x)^2 - (z - y)^2, written so that it neither cancels nor overflows
         gain = at.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
         best = torch.where(must, torch.inf, gain).topk(min(at.max_changes, at.features), 1).indices
@@ -184,7 +184,7 @@ class FeasibleSet:
         With a limit on changes it matters which features move. Those are tried that move most without the limit, and
         then each feature of a rule in turn with the next ones.
         """
-        at, home = self.layout, self.project(self.x)
+        at, home = self.encoding, self.project(self.x)
         if not at.max_changes:
             return home
         ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
@@ -197,7 +197,7 @@ class FeasibleSet:
 
     def _with_features(self, first: int | None) -> Tensor:
         """The person's own row, or, where rules do not hold, that with as many features moved as may be."""
-        at = self.layout
+        at = self.encoding
         loose = replace(self, layout=replace(at, max_changes=0))
         size = at.per_feature((loose.project(self.x) - self.x).abs())
         if first is not None:
@@ -211,7 +211,7 @@ class FeasibleSet:
     def _keep_rules(self, y: Tensor, z: Tensor, free: Tensor) -> Tensor:
         """`y`, which has all but the rules, or where those do not hold, near `z` where they do; only columns that
         are `free` (n, d) move."""
-        broken = (self.layout.excess(y) > 0).any(1)
+        broken = (self.encoding.excess(y) > 0).any(1)
         if not broken.any():
             return y
         out = y.clone()
@@ -219,7 +219,7 @@ class FeasibleSet:
         return out
 
     def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
-        at, (value, says) = self.layout, self.layout.gaps
+        at, (value, says) = self.encoding, self.encoding.gaps
         free = free.index_copy(
             1, value, free[:, value] & (y[:, says] <= 0.5)
         )  # what stays missing has no value to move
@@ -236,7 +236,7 @@ class FeasibleSet:
 
     def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
         """Where rounding broke a rule, take whole steps along the grid until it holds."""
-        at = self.layout
+        at = self.encoding
         for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
             for j, a in zip(columns, weights, strict=True):
                 over = at.excess(z)[:, r]
@@ -250,7 +250,7 @@ class FeasibleSet:
 
     def to_fallback(self, y: Tensor) -> Tensor:
         """`y` with the columns of all rules as they are at home."""
-        at = self.layout
+        at = self.encoding
         ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
         z = torch.where(ruled, self.fallback, y)
         if not at.max_changes:

@@ -316,7 +316,7 @@ class Schema:
 
     # ---- what a person may do
 
-    def encoding_of(self, dtype: torch.dtype = torch.float32) -> Encoding:
+    def encoding(self, dtype: torch.dtype = torch.float32) -> Encoding:
         """The schema as tensors."""
         cache = cast(dict[torch.dtype, Encoding], self.__dict__.setdefault("_layouts", {}))
         if dtype not in cache:
@@ -325,7 +325,7 @@ class Schema:
 
     def feasible(self, x: Tensor) -> FeasibleSet:
         """What the people `x` (n, width) can reach; see `holdfast.schema.feasible`."""
-        return FeasibleSet.of(x, self.encoding_of(x.dtype))
+        return FeasibleSet.of(x, self.encoding(x.dtype))
 
     def project(self, z: Tensor, x: Tensor) -> Tensor:
         """Nearest to `z` among the points that `x` can reach, row by row."""
@@ -383,7 +383,7 @@ class Schema:
         return hashlib.sha256(repr(self.to_dict()).encode()).hexdigest()[:16]
 
     @cached_property
-    def encoding(self) -> str:
+    def encoding_key(self) -> str:
         """A short hash of how rows become numbers, whatever may change in them."""
         parts = [(f.name, f.kind, f.levels, f.missing, f.center, f.scale) for f in self.features]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
@@ -391,7 +391,7 @@ class Schema:
     @cached_property
     def probe(self) -> Tensor:
         """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
-        at = self.encoding_of(torch.float64)
+        at = self.encoding(torch.float64)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         rows = at.whole(low + spread * (high - low))

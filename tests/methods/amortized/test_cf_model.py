@@ -37,7 +37,7 @@ from support.tables import mixed_schema, mixed_table, seeded
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
 D, M, N = SCHEMA.width, 3, 7
-LAYOUT = SCHEMA.encoding_of(torch.float64)
+LAYOUT = SCHEMA.encoding(torch.float64)
 X = SCHEMA.encode(TABLE, torch.float64)
 SMALL = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, epochs=2, batch_size=16)
 NOISY = Variational(hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16)
@@ -241,19 +241,19 @@ def test_a_stack_answers_as_its_networks_do() -> None:
         e.fit(TABLE, model)
         net, theta = net_of(model.module, 1)
         x = SCHEMA.encode(TABLE)
-        stack = fit_generators(e.kind(), net, theta, x, None, SCHEMA.encoding_of())
+        stack = fit_generators(e.kind(), net, theta, x, None, SCHEMA.encoding())
         t = (net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1).float()
         noise = torch.randn(1, len(x), 5, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
             seen = with_wish(x, t[0], 1)
             nets = e.networks_.layers
             if isinstance(e, hf.CFModel):
-                expected = SCHEMA.encoding_of().softmax(nets[0](seen))
+                expected = SCHEMA.encoding().softmax(nets[0](seen))
             else:
                 z = nets[0](seen) + (0.5 + torch.sigmoid(nets[1](seen))).sqrt() * noise[0]
-                expected = sigmoids(nets[2](with_wish(z, t[0], 1)), SCHEMA.encoding_of())
-        expected = torch.where(SCHEMA.encoding_of().fixed, x, expected)
-        torch.testing.assert_close(stack.answers(x[None], t, SCHEMA.encoding_of(), noise)[0], expected)
+                expected = sigmoids(nets[2](with_wish(z, t[0], 1)), SCHEMA.encoding())
+        expected = torch.where(SCHEMA.encoding().fixed, x, expected)
+        torch.testing.assert_close(stack.answers(x[None], t, SCHEMA.encoding(), noise)[0], expected)
 
 
 # ---- a small task: two classes, the line between them moves with the data

@@ -44,7 +44,7 @@ def schema_and_table(rows: int = 60, seed: int = 0) -> tuple[hf.Schema, pd.DataF
 def data(rows: int = 60, dtype: torch.dtype = F64, classes: int = 2) -> tuple[Tensor, Tensor, Encoding]:
     schema, table = schema_and_table(rows)
     labels = torch.tensor(np.array(table["a"] * classes + 0.3 * table["b"])).long().clamp(max=classes - 1)
-    return schema.encode(table).to(dtype), labels, schema.encoding_of(dtype)
+    return schema.encode(table).to(dtype), labels, schema.encoding(dtype)
 
 
 def keys(count: int = M) -> RowRandom:
@@ -403,7 +403,7 @@ def test_with_three_classes_the_generator_does_as_told() -> None:
     how = replace(
         SMALL, encoder=(20, 10), predictor=(10,), generator=(20,), epochs=80, dropout=0.0, shift=Shift(outer=1)
     )
-    stack = fit_joint(how, x, labels, hf.Schema.box(2).encoding_of(), classes=3)
+    stack = fit_joint(how, x, labels, hf.Schema.box(2).encoding(), classes=3)
     predicted = stack.scores(x)[0].argmax(1)
     assert float((predicted == labels).float().mean()) > 0.95
     for t in range(3):

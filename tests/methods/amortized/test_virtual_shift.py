@@ -48,12 +48,12 @@ def problem(classes: int = 2, count: int = M, seed: int = 1, dtype: torch.dtype 
 
 
 def numbers(dtype: torch.dtype = F64) -> Encoding:
-    return hf.Schema.box(D).encoding_of(dtype)
+    return hf.Schema.box(D).encoding(dtype)
 
 
 def mixed(dtype: torch.dtype = F64) -> Encoding:
     table = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [0.5, 1.5, 1.0], "c": ["x", "y", "z"]})
-    return hf.Schema.infer(table).encoding_of(dtype)
+    return hf.Schema.infer(table).encoding(dtype)
 
 
 def loss(parts: Parts, x: Tensor, y: Tensor, w: Tensor, slope: float = SLOPE) -> Tensor:

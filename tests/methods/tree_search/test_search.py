@@ -174,7 +174,7 @@ def check(
     """Answers and proofs against all reachable rows; how many proofs there were."""
     schema = model.schema
     cfs = search.explain(model, people, target)
-    weight = schema.encoding_of(torch.float64).weight
+    weight = schema.encoding(torch.float64).weight
     proofs = 0
     for i in range(len(people)):
         person = people.iloc[i : i + 1]
@@ -354,13 +354,13 @@ def test_any_schema(
 # ---- the parts
 
 
-def parts(kind: str) -> tuple[hf.Query, Offers, ByLeaves, Table]:
+def parts(kind: str) -> tuple[hf.SearchProblem, Offers, ByLeaves, Table]:
     model = hf.Model.of(estimator(kind, 0, (outcome(0) > 2.6).astype(int)), hf.Schema.infer(EVERY, fixed=["m"]))
     assert isinstance(model, CompiledModel)
     assert model.copy.grown is not None
     leaves = model.copy.grown.leaves
     assert leaves is not None
-    layout = model.schema.encoding_of(torch.float64)
+    layout = model.schema.encoding(torch.float64)
     chosen = [i for i, c in enumerate(leaves.features) if not layout.fixed[c.at.start]]
     moves = Moves.of([leaves.features[i] for i in chosen], layout, np.full(model.schema.width, 1e-15))
     query = query_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))

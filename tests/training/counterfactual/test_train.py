@@ -576,7 +576,7 @@ def test_counterfactuals_of_taught_networks_are_more_plausible(name: str, l_reg:
     )  # fmt: skip
     last = fit.history.groupby("variant").last()
     assert last.validation["taught"] >= last.validation["plain"] - 0.01
-    found = implausibility(fit, test, schema, Domain.of(schema.encode(rows.X), schema.encoding_of()))
+    found = implausibility(fit, test, schema, Domain.of(schema.encode(rows.X), schema.encoding()))
     assert least < 100 * (1 - found["taught"] / found["plain"]) < most
 
 
@@ -699,7 +699,7 @@ def test_the_search_in_codes_follows_the_gradient_through_the_decoder() -> None:
 
 
 def test_categories_are_numbers_or_one_level_each() -> None:
-    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding_of()
+    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding()
     y = torch.tensor((Y == "yes").to_numpy()).long()
     models = stack_of(mlp(x.shape[1], (8,), 2), 1)
     models.theta.normal_(generator=torch.Generator().manual_seed(0), std=0.5)
@@ -727,7 +727,7 @@ def test_limits_are_those_of_the_schema_or_of_the_data() -> None:
     schema = Schema.infer(X, scaling="none", bounds={"c": (-0.5, math.inf)})
     x = schema.encode(X, F64)
     for spread in (2.0, 0.0, 5.0):
-        domain = Domain.of(x, schema.encoding_of(F64), spread=spread)
+        domain = Domain.of(x, schema.encoding(F64), spread=spread)
         low = np.minimum(X.mean() - spread * X.std(), X.min())
         high = np.maximum(X.mean() + spread * X.std(), X.max())
         low["c"] = -0.5

@@ -32,7 +32,7 @@ from holdfast.methods.amortized.learned_recourse import filled, network
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
 from holdfast.nn.stack_derivatives import SLOPE
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 
@@ -79,7 +79,7 @@ class Parametric(Explainer):
         """The settings of the training."""
 
     @abstractmethod
-    def propose(self, query: Query, t: Tensor) -> Tensor:
+    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
         """(n, d) answers before they are projected; t (n, 1) are the classes to reach."""
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
@@ -108,7 +108,7 @@ class Parametric(Explainer):
             bar.total(1)
             net, theta = net_of(own.module, 1)
             stack = fit_generators(
-                kind, net, theta, x, labels, model.schema.encoding_of(model.dtype), classes=len(model.classes),
+                kind, net, theta, x, labels, model.schema.encoding(model.dtype), classes=len(model.classes),
                 seeds=(self.seed,), shift=self.shift, schedule=self.schedule, bar=bar,
             )  # fmt: skip
         self.networks_: Networks = Networks.of(stack, 0, model.fingerprint())
@@ -120,7 +120,7 @@ class Parametric(Explainer):
             f"this {type(self).__name__} was trained for another model; fit one for this model",
         )
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         answer = query.x
         for _ in query.steps(1):
             t = query.goal.wanted(query.model(query.x))[:, None]
@@ -163,6 +163,6 @@ class CFModel(Parametric):
     def kind(self) -> Direct:
         return Direct(**self._settings(Direct))
 
-    def propose(self, query: Query, t: Tensor) -> Tensor:
+    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
         (generator,), told = self.networks_.layers, self.networks_.told
-        return query.feasible.layout.softmax(generator(with_wish(query.x, t, told)))
+        return query.feasible.encoding.softmax(generator(with_wish(query.x, t, told)))

@@ -107,7 +107,7 @@ class CounterNet(Settings):
         # Weights made in the caller's inference mode could never be changed again.
         with torch.inference_mode(False), torch.no_grad(), Progress(progress, type(self).__name__) as bar:
             bar.total(1)
-            x, at = schema.encode(frame), schema.encoding_of()
+            x, at = schema.encode(frame), schema.encoding()
             stack = fit_joint(how, x, class_numbers(y, names), at, classes=len(names), seeds=(int(self.seed),), bar=bar)
             self.model_, self.recourse_ = as_model(stack, 0, how, schema, names)
         self.schema_, self.classes_ = schema, np.array(names)

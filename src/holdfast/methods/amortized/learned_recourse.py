@@ -19,7 +19,7 @@ from holdfast.explainer import Explainer
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, flat_layers
-from holdfast.problem import Query, need
+from holdfast.problem import SearchProblem, need
 
 ROWS = 4096  # answered at once, which bounds memory
 
@@ -114,7 +114,7 @@ class LearnedRecourse(Explainer):
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
         need(own, "this recourse network was trained with another model; ask it about its own")
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         answer = torch.empty_like(query.x)
         for _ in query.steps(1):
             for at in range(0, len(query), ROWS):
@@ -122,7 +122,7 @@ class LearnedRecourse(Explainer):
                 answer[part] = self._answers(query, part)
         return answer
 
-    def _answers(self, query: Query, part: slice) -> Tensor:
+    def _answers(self, query: SearchProblem, part: slice) -> Tensor:
         """The answers to some of the rows."""
         model, x, reach = cast(TorchModel, query.model), query.x[part], query.feasible[part]
         wanted = None
@@ -131,7 +131,7 @@ class LearnedRecourse(Explainer):
             wanted = goal.wanted(x.new_zeros(len(x), 2) if goal.k == 2 else model(x))
         raw = self.generator_(model.module, x, wanted)
         # The largest level is the same before and after a softmax; only how far a row moves is not.
-        return reach.project(reach.layout.softmax(raw) if reach.layout.max_changes else raw)
+        return reach.project(reach.encoding.softmax(raw) if reach.encoding.max_changes else raw)
 
 
 def network(sizes: tuple[int, ...], slope: float, dropout: float) -> nn.Sequential:

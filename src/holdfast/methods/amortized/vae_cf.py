@@ -8,7 +8,7 @@ from torch import Tensor
 
 from holdfast.methods.amortized._generator_loop import Variational, sigmoids, with_wish
 from holdfast.methods.amortized.cf_model import Parametric
-from holdfast.problem import Query
+from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False)
@@ -40,10 +40,10 @@ class VAECF(Parametric):
     def kind(self) -> Variational:
         return Variational(**self._settings(Variational))
 
-    def propose(self, query: Query, t: Tensor) -> Tensor:
+    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
         (mean, variance, decoder), told = self.networks_.layers, self.networks_.told
         seen = with_wish(query.x, t, told)
         m = mean(seen)
         noise = query.rng.normal(m.shape[1], dtype=m.dtype)
         z = m + (0.5 + torch.sigmoid(variance(seen))).sqrt() * noise
-        return sigmoids(decoder(with_wish(z, t, told)), query.feasible.layout)
+        return sigmoids(decoder(with_wish(z, t, told)), query.feasible.encoding)

@@ -21,7 +21,7 @@ from torch import Tensor
 from holdfast._core.rows import chunks
 from holdfast.methods.tree_search.moves import Offers, mended
 from holdfast.methods.tree_search.single_changes import ByLeaves, Table
-from holdfast.problem import SLACK, Query
+from holdfast.problem import SLACK, SearchProblem
 from holdfast.target import IntervalTarget
 
 PEOPLE = 32  # rows at once
@@ -38,7 +38,7 @@ class Wish:
     every: bool
 
     @staticmethod
-    def of(query: Query, label: int, k: int, outputs: str) -> "Wish":
+    def of(query: SearchProblem, label: int, k: int, outputs: str) -> "Wish":
         goal = replace(query.goal, label=torch.tensor([label]))
         if isinstance(goal, IntervalTarget):  # low <= v <= high, in units as the gap
             ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
@@ -102,7 +102,7 @@ class Bound:
         return ub, torch.where(mask, chosen @ self.inside.T, -1.0), chosen.sum(1)
 
 
-def decide(query: Query, offers: Offers, profile: ByLeaves, rows: Tensor, boxes: int) -> tuple[Tensor, Tensor, Tensor]:
+def decide(query: SearchProblem, offers: Offers, profile: ByLeaves, rows: Tensor, boxes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Which of the rows (r,) have an answer, the moves (r, features) to it, and which are proved to have none.
 
     Rows that are neither took more than `boxes` boxes, or are too close to call.
@@ -124,10 +124,10 @@ def decide(query: Query, offers: Offers, profile: ByLeaves, rows: Tensor, boxes:
 
 
 def _decide(
-    query: Query, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
+    query: SearchProblem, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     r, spans = len(rows), offers.moves.spans
-    most = query.feasible.layout.max_changes
+    most = query.feasible.encoding.max_changes
     at, looked = offers.own[rows], torch.zeros(r, dtype=torch.int64)
     found, open_ = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)  # open: cannot be proved
     mask, who = offers.price[rows].isfinite(), torch.arange(r)
@@ -192,7 +192,7 @@ def _each(asked: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]
     return torch.stack(tops, 1), torch.stack(points, 1), torch.stack(sizes, 1)
 
 
-def _holds(query: Query, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
+def _holds(query: SearchProblem, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = query[person]
     z = mended(part.feasible, offers.rows(person, at))

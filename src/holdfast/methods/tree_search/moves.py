@@ -129,7 +129,7 @@ class Offers:
 
     @staticmethod
     def of(moves: Moves, reach: FeasibleSet) -> "Offers":
-        at, x, home = reach.layout, reach.x, reach.project(reach.x)
+        at, x, home = reach.encoding, reach.x, reach.project(reach.x)
         column, own = moves.column, moves.within(home)
         here = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
         mine, stays = x[:, column], home[:, column]
@@ -179,7 +179,7 @@ class Offers:
         count = count + self.moved[person].long() - stayed.long()
         price = price + self.price[person] - left
         fits = (at == own)[:, moves.feature] & price.isfinite()
-        most = self.reach.layout.max_changes
+        most = self.reach.encoding.max_changes
         return count, price, fits & (count <= most) if most else fits
 
     def rows(self, person: Tensor, at: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ class Offers:
 
     def after(self, z: Tensor, person: Tensor, move: Tensor) -> Tensor:
         """Rows z (s, d) of people (s,) after one move (s,) each; overwrites them."""
-        owner, column = self.reach.layout.owner, self.moves.column[move]
+        owner, column = self.reach.encoding.owner, self.moves.column[move]
         z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
         if self.moves.gaps:
             told = (self.moves.says[move] >= 0).nonzero().squeeze(1)
@@ -204,7 +204,7 @@ class Offers:
 
     def keeps(self, person: Tensor, at: Tensor) -> Tensor:
         """Moves taken (s, features) by people (s,) -> (s, m) which single change of them keeps the rules."""
-        layout, moves = self.reach.layout, self.moves
+        layout, moves = self.reach.encoding, self.moves
         z, value = self.rows(person, at), self.value[person]
         ok = torch.ones_like(value, dtype=torch.bool)
         step = torch.where(moves.is_level, 0.0, value - z[:, moves.column])
@@ -224,7 +224,7 @@ def mended(reach: FeasibleSet, z: Tensor) -> Tensor:
     kept = reach.contains(z)
     if bool(kept.all()):
         return z
-    held = (z != reach.x) & reach.layout.in_rule
+    held = (z != reach.x) & reach.encoding.in_rule
     others = replace(reach, lo=torch.where(held, z, reach.lo), hi=torch.where(held, z, reach.hi))
     return torch.where(kept[:, None], z, others.project(z))
 

@@ -36,7 +36,7 @@ from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Profi
 from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
-from holdfast.problem import SLACK, Query, need
+from holdfast.problem import SLACK, SearchProblem, need
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Array
 
@@ -82,7 +82,7 @@ class TreeSearch(Explainer):
         self.neighbor_: NearestNeighbor = NearestNeighbor().fit(X, model)
         return self
 
-    def search(self, query: Query) -> Tensor:
+    def search(self, query: SearchProblem) -> Tensor:
         moves, table = self._prepare(query.model)
         out = query.feasible.project(query.x)
         if not len(moves):
@@ -106,10 +106,10 @@ class TreeSearch(Explainer):
         if grown and grown.leaves:
             return _tables(model, grown.leaves)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
-        at = model.schema.encoding_of(model.dtype)
+        at = model.schema.encoding(model.dtype)
         return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.values)), None
 
-    def _answer(self, query: Query, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
+    def _answer(self, query: SearchProblem, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
         best, none = Best(offers, self.norm), torch.zeros(len(query), dtype=torch.bool)
         grow(profile, best, self.beam, self.depth)
@@ -128,7 +128,7 @@ class TreeSearch(Explainer):
         return self._settled(query, offers, profile, best, rows, seeds), none
 
     def _settled(
-        self, query: Query, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
+        self, query: SearchProblem, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
     ) -> Tensor:
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
         z = mended(query.feasible, offers.rows(torch.arange(len(offers)), best.at))
@@ -262,7 +262,7 @@ def _take(
 ) -> Tensor:
     """`Best.take` of what keeps the rules; the best of what does not is tried with the other columns moved for it."""
     query, offers = profile.query, profile.offers
-    layout = query.feasible.layout
+    layout = query.feasible.encoding
     if not len(layout.rules):
         return best.take(rows, at, gap, hit, count, price)
     kept = offers.keeps(person, at)
@@ -280,9 +280,9 @@ def _take(
     return won
 
 
-def pull_back(query: Query, z: Tensor) -> Tensor:
+def pull_back(query: SearchProblem, z: Tensor) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
-    at = query.feasible.layout
+    at = query.feasible.encoding
     for column in map(int, at.numbers[~at.missing[at.numbers]]):
         x, far = query.x[:, column], z[:, column].clone()
         near = torch.where(query.feasible.outside[:, column], far, x)
@@ -362,7 +362,7 @@ def _tables(model: Model, leaves: Leaves) -> tuple[Moves, Table]:
 
 def _moves(model: Model, cells: list[Cells]) -> Moves:
     """To the cells of all features that may change."""
-    layout = model.schema.encoding_of(model.dtype)
+    layout = model.schema.encoding(model.dtype)
     return Moves.of([c for c in cells if not layout.fixed[c.at.start]], layout, _digits(model))
 
 

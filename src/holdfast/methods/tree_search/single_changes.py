@@ -19,7 +19,7 @@ from holdfast._core.rows import chunks, pad_rows
 from holdfast.methods.tree_search.moves import Moves, Offers, whole
 from holdfast.models.base import Outputs, to_scores
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
-from holdfast.problem import Query
+from holdfast.problem import SearchProblem
 
 STATES = 256  # candidates at once: their tables stay in the cache
 ROWS = 1 << 15  # rows a model is asked about at once
@@ -30,7 +30,7 @@ class Profile(ABC):
 
     exact: ClassVar[bool]  # is the answer the same all over a cell?
 
-    def __init__(self, query: Query, offers: Offers) -> None:
+    def __init__(self, query: SearchProblem, offers: Offers) -> None:
         self.query, self.offers = query, offers
 
     @abstractmethod
@@ -69,7 +69,7 @@ class ByLeaves(Profile):
 
     exact = True
 
-    def __init__(self, query: Query, offers: Offers, table: Table) -> None:
+    def __init__(self, query: SearchProblem, offers: Offers, table: Table) -> None:
         super().__init__(query, offers)
         self.table, self.shut = table, table.shut(query.x)
         one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)

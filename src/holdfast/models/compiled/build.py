@@ -284,7 +284,7 @@ def _is_plain(raw: Raw, column: Column) -> bool:
 def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
     """Encoded rows: `count` spread over the data's range, every level of every category, at thresholds and beside."""
     random = np.random.default_rng(0)
-    at = schema.encoding_of(torch.float64)
+    at = schema.encoding(torch.float64)
     low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
     spread = low + torch.tensor(random.random((count, schema.width))) * (high - low)
     numbers = schema.decode_numbers(spread)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from holdfast.errors import SettingError, listed, optional
 from holdfast.render.sentences import estimates, headings, moves, sentences
-from holdfast.target import Goal, IntervalTarget
+from holdfast.target import BoundTarget, IntervalTarget
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
@@ -47,7 +47,7 @@ def _fit(how: str) -> dict[str, str]:
     return {"type": how, "contains": "padding"}
 
 
-def decision_level(goal: Goal) -> float | None:
+def decision_level(goal: BoundTarget) -> float | None:
     """The probability from which the outcome counts as reached; with more than two classes only a class that is to
     be reached with a probability has one, behind a threshold only a single class, and a model that does not go by
     probabilities has none."""
@@ -107,7 +107,7 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
     return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
 
 
-def _outcome(goal: Goal, said: Any) -> tuple[str, list[str], dict[str, float]]:
+def _outcome(goal: BoundTarget, said: Any) -> tuple[str, list[str], dict[str, float]]:
     """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}

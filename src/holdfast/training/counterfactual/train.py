@@ -159,7 +159,7 @@ def train_counterfactual(
     recipe.check(schema, names)
     labels, x = class_numbers(y, names), schema.encode(X)
     held = None if validation is None else (schema.encode(validation[0]), _labels(*validation, names))
-    domain = Domain.of(x, schema.encoding_of(), spread=spread, categories=respect_categories)
+    domain = Domain.of(x, schema.encoding(), spread=spread, categories=respect_categories)
     lesson = Lesson(
         domain, steps=tutor.steps, epsilon=float(epsilon), count=n_counterfactuals, burn_in=burn_in, refresh=refresh,
         spare_wrong=spare_wrong, net=tutor.codes(x, schema, domain, progress),

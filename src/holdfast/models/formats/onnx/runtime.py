@@ -156,7 +156,7 @@ class Columns(nn.Module):
         # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
         units = torch.tensor([(f.center, f.scale) for f in schema.features], dtype=torch.float64)
         self.center, self.scale = (nn.Parameter(column.clone(), requires_grad=False) for column in units.T)
-        self.inner, self.schema, self.at = inner, schema, schema.encoding_of(torch.float64)
+        self.inner, self.schema, self.at = inner, schema, schema.encoding(torch.float64)
         self.together = len(inner.slots) == 1 and inner.slots[0].name not in schema.names
 
     def forward(self, z: Tensor) -> Tensor:
@@ -287,7 +287,7 @@ def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
     gaps, out = [f.name for f in schema.features if f.has_gaps], dict[str, str]()
     for name in gaps:
         alone = schema.without_gaps(other for other in gaps if other != name)
-        at, rows = alone.encoding_of(torch.float64), alone.probe.clone()
+        at, rows = alone.encoding(torch.float64), alone.probe.clone()
         rows[:, at.gaps[1]] = 1.0
         try:
             with torch.no_grad():
