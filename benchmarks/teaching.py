@@ -30,7 +30,7 @@ from engine import bare_pass, write
 from holdfast.datasets import load
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
-from holdfast.retraining.loop import Plan
+from holdfast.retraining.loop import Variation
 from holdfast.retraining.recipe import Recipe
 from holdfast.training.counterfactual import search as nascent
 from holdfast.training.counterfactual.domain import Domain
@@ -77,7 +77,7 @@ class Task:
         return Terms(tau=0.5, reg=self.reg)
 
     def training(self, terms: Terms, seeds: int = 1) -> Training:
-        recipe, plan = Recipe(hidden=(32,), batch_size=self.batch), Plan(tuple(range(seeds)), tuple(range(seeds)))
+        recipe, plan = Recipe(hidden=(32,), batch_size=self.batch), Variation(tuple(range(seeds)), tuple(range(seeds)))
         module = recipe.network(self.x.shape[1], self.classes)
         models = Stack.like(module, seeds)
         assert models is not None

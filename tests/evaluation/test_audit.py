@@ -20,7 +20,7 @@ from holdfast.methods.stable_neighbor_search import StableNeighborSearch
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
-from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 from support.tables import seeded
@@ -38,7 +38,7 @@ def bank_of(modules: Sequence[nn.Module], like: hf.Model, family: str = "seed") 
     stack = stack_of(modules[0], len(modules))
     states = [stack.named(dict(m.state_dict())) for m in modules]
     stack.load({name: torch.stack([s[name] for s in states]) for name in states[0]})
-    return ModelBank((Shelf(family, stack),), like.schema, like.classes, Recipe(), 0)
+    return ModelBank((ModelGroup(family, stack),), like.schema, like.classes, Recipe(), 0)
 
 
 def answered(n: int, model: hf.Model | None = None, target: object = None) -> hf.Counterfactuals:
@@ -371,7 +371,7 @@ def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
             audit(guided(guide, model), again)
     guide.save(tmp_path / "bank.safetensors")
     bare = ModelBank.load(tmp_path / "bank.safetensors")
-    stripped = replace(bare, shelves=tuple(replace(shelf, origins=()) for shelf in bare.shelves))
+    stripped = replace(bare, shelves=tuple(replace(shelf, origins=()) for shelf in bare.groups))
     with pytest.raises(SettingError, match="4 of the bank's 4 models guided the search"):
         audit(guided(guide, model), stripped)
 

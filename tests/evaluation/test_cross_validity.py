@@ -16,7 +16,7 @@ from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.evaluation.cross_validity import Crossing, Spread, cross_validity, spread, validity_matrix
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.shift import COLOURS, data_size, pareto, strength, validity_heatmap
-from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 
@@ -51,12 +51,12 @@ def model_of(feature: int) -> hf.Model:
 
 
 def bank_of(families: dict[str, Sequence[nn.Module]]) -> ModelBank:
-    shelves = list[Shelf]()
+    shelves = list[ModelGroup]()
     for name, modules in families.items():
         stack = stack_of(modules[0], len(modules))
         states = [stack.named(dict(m.state_dict())) for m in modules]
         stack.load({key: torch.stack([s[key] for s in states]) for key in states[0]})
-        shelves.append(Shelf(name, stack))
+        shelves.append(ModelGroup(name, stack))
     return ModelBank(tuple(shelves), hf.Schema.box(3), tuple(CLASSES), Recipe(), 0)
 
 
@@ -151,7 +151,7 @@ def test_another_category_costs_two() -> None:
     assert cfs.codes.tolist() == [Status.FOUND, Status.ALREADY_MET, Status.FOUND] * 2
     stack = stack_of(module, 1)
     stack.load({key: v[None] for key, v in stack.named(dict(module.state_dict())).items()})
-    some = cross_validity({"a": cfs}, ModelBank((Shelf("a", stack),), schema, tuple(CLASSES), Recipe(), 0))
+    some = cross_validity({"a": cfs}, ModelBank((ModelGroup("a", stack),), schema, tuple(CLASSES), Recipe(), 0))
     assert some.cost.tolist() == [2.0]
 
 

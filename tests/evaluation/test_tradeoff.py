@@ -43,7 +43,7 @@ def study(hardened: Hardened) -> Tradeoff:
 def weights(hardened: Hardened) -> tuple[torch.Tensor, torch.Tensor]:
     """(epsilons, seeds, d) and (epsilons, seeds) of the score of 'yes' less that of 'no'."""
     layers = list[tuple[torch.Tensor, torch.Tensor]]()
-    for shelf in hardened.bank.shelves:
+    for shelf in hardened.bank.groups:
         assert isinstance(shelf.networks, Stack)
         layers.append(shelf.networks.layers[0])
     w = torch.stack([(w[:, :, 1] - w[:, :, 0]).double() for w, _ in layers])

@@ -15,7 +15,7 @@ from holdfast._core.progress import Progress
 from holdfast.images.ensemble import Ensemble, Several, Stacked, Trainable, architecture, fit_members, pooled, step
 from holdfast.images.greedy_ensemble import GreedyEnsemble
 from holdfast.images.model import ImageModel, as_images
-from holdfast.retraining.loop import Loop, Plan, derived
+from holdfast.retraining.loop import Loop, Variation, derived
 from holdfast.target import BoundTarget
 
 SIZES, SEEDS = [6, 5, 4, 3], (11, 12, 13)
@@ -113,7 +113,7 @@ def test_members_do_not_know_of_each_other() -> None:
     three, two = networks(), networks(SEEDS[:2])
     for nets, seeds in ((three, SEEDS), (two, SEEDS[:2])):
         with Progress(False, "") as bar:
-            fit_members(nets, x, y, Loop(epochs=3, batch_size=8, lr=0.01), Plan(seeds, seeds), 0.1, None, bar)
+            fit_members(nets, x, y, Loop(epochs=3, batch_size=8, lr=0.01), Variation(seeds, seeds), 0.1, None, bar)
     for name, value in two.state.items():
         torch.testing.assert_close(value, three.state[name][:2], rtol=1e-6, atol=1e-7)
     a, b, c = three.state["0.weight"]

@@ -19,8 +19,8 @@ from holdfast.evaluation.audit import audit
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.stable_neighbor_search import DEPTH, DEPTH_WITH_BANK, OF_RANGE, StableNeighborSearch, direction
 from holdfast.nn.architecture import mlp
-from holdfast.nn.stack import Members, ModuleStack, stack_of
-from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.nn.stack import ModelStack, ModuleStack, stack_of
+from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.verify import blocked, violations
 from support.tables import mixed_table, seeded
@@ -83,7 +83,7 @@ def wrapped(module: nn.Module, low: float = -math.inf, high: float = math.inf) -
     return hf.Model.of(module, hf.Schema.box(layers[0].in_features, low, high), classes=NAMES[layers[-1].out_features])
 
 
-def stacked(modules: Sequence[nn.Module], kind: Callable[[nn.Module, int], Members] = stack_of) -> Members:
+def stacked(modules: Sequence[nn.Module], kind: Callable[[nn.Module, int], ModelStack] = stack_of) -> ModelStack:
     out = kind(modules[0], len(modules))
     states = [out.named(dict(m.state_dict())) for m in modules]
     out.load({name: torch.stack([s[name] for s in states]) for name in states[0]})
@@ -92,7 +92,7 @@ def stacked(modules: Sequence[nn.Module], kind: Callable[[nn.Module, int], Membe
 
 def bank_of(modules: Sequence[nn.Module], like: hf.Model, families: Sequence[str] = ("seed",)) -> ModelBank:
     """A bank of modules at hand, dealt to the families in turn."""
-    shelves = tuple(Shelf(name, stacked(modules[i :: len(families)])) for i, name in enumerate(families))
+    shelves = tuple(ModelGroup(name, stacked(modules[i :: len(families)])) for i, name in enumerate(families))
     return ModelBank(shelves, like.schema, like.classes, Recipe(), 0)
 
 
@@ -616,7 +616,7 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     frame = model.schema.decode(gaussian(0, 40, 5))
     estimator = hf.Model.of(LogisticRegression().fit(frame, y), model.schema, convert=False)
     cases = [
-        (replace(good, shelves=(Shelf("seed", estimators=(estimator,)),)), ModelError, "estimators"),
+        (replace(good, shelves=(ModelGroup("seed", estimators=(estimator,)),)), ModelError, "estimators"),
         (replace(good, classes=("bad", "good")), ModelError, "classes"),
         (replace(good, schema=hf.Schema.box(list("abcde"), -9, 9)), SchemaError, "schema"),
     ]

@@ -13,8 +13,8 @@ from holdfast.errors import ModelError, SettingError
 from holdfast.nn import stack
 from holdfast.nn.architecture import mlp
 from holdfast.nn.relu_network import Engine
-from holdfast.nn.stack import Adam, Members, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
-from holdfast.retraining.loop import Orders, Plan, RobustLoop, fit_stack, glorot, redrawn
+from holdfast.nn.stack import Adam, ModelStack, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
+from holdfast.retraining.loop import Orders, Variation, RobustLoop, fit_stack, glorot, redrawn
 from support.tables import seeded
 
 M, N, D = 3, 11, 5
@@ -41,13 +41,13 @@ def networks(hidden: tuple[int, ...], k: int) -> list[nn.Module]:
     return [seeded(mlp(D, hidden, k).double(), seed) for seed in range(M)]
 
 
-def stacked(members: Members, nets: list[nn.Module]) -> Members:
+def stacked(members: ModelStack, nets: list[nn.Module]) -> ModelStack:
     tensors = [members.named(dict(net.state_dict())) for net in nets]
     members.load({name: torch.stack([t[name] for t in tensors]) for name in members.state()})
     return members
 
 
-def in_layout(members: Members, values: list[list[Tensor]]) -> Tensor:
+def in_layout(members: ModelStack, values: list[list[Tensor]]) -> Tensor:
     """Gradients of each network's parameters where `members.gradient` puts them."""
     room = copy.deepcopy(members)
     names = list(room.state())
@@ -248,7 +248,7 @@ def made(name: str) -> nn.Module:
 
 
 def plain_loop(
-    module: nn.Module, x: Tensor, labels: Tensor, plan: Plan, i: int, loop: RobustLoop, epochs: int | None = None
+    module: nn.Module, x: Tensor, labels: Tensor, plan: Variation, i: int, loop: RobustLoop, epochs: int | None = None
 ) -> nn.Module:
     """Model i of a plan, as anyone would train it."""
     net = copy.deepcopy(module)
@@ -256,7 +256,7 @@ def plain_loop(
     optimizer = torch.optim.Adam(net.parameters(), lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
     kept = torch.ones(len(x), dtype=torch.bool) if plan.kept is None else plan.kept[i]
     labels = labels if plan.labels is None else plan.labels[i]
-    orders = Orders(Plan((0,), (plan.order[i],)), len(x))
+    orders = Orders(Variation((0,), (plan.order[i],)), len(x))
     with lent_generator(plan.weights[i]):
         net.train()
         for _ in range(epochs or loop.epochs):
@@ -289,7 +289,7 @@ def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dty
     x, labels = numbers(44, D, dtype=dtype), classes(k, 44, seed=1)
     kept = torch.ones(4, 44, dtype=torch.bool)
     kept[torch.arange(4), torch.tensor([3, 3, 8, 0])] = False
-    plan = Plan(
+    plan = Variation(
         weights=(5, 6, 6, 7),
         order=(1, 1, 2, 3),
         kept=kept,
@@ -297,7 +297,7 @@ def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dty
         labels=classes(k, 4, 44, seed=9),
     )
     before = copy.deepcopy(module.state_dict())
-    for given in (plan, Plan(plan.weights, plan.order), Plan(plan.weights, (1, 1, 1, 1))):
+    for given in (plan, Variation(plan.weights, plan.order), Variation(plan.weights, (1, 1, 1, 1))):
         state, mode = torch.get_rng_state(), module.training
         models = fit_stack(module, lambda seed: redrawn(module, seed), x, labels, given, LOOP, OFF)
         alone = [
@@ -317,7 +317,7 @@ def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dty
 
 def test_epochs_of_each_model() -> None:
     module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
-    plan = Plan((1, 1, 2), (1, 1, 1), epochs=(2, 6, 3))
+    plan = Variation((1, 1, 2), (1, 1, 1), epochs=(2, 6, 3))
     models = fit_stack(module, lambda seed: redrawn(module, seed), x, labels, plan, LOOP, OFF)
     for i, epochs in enumerate((2, 6, 3)):
         reference = plain_loop(module, x, labels, plan, i, LOOP, epochs)
@@ -328,7 +328,7 @@ def test_epochs_of_each_model() -> None:
 def test_many_models_are_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.retraining.loop.CELLS", 1)  # eight at once
     module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
-    plan = Plan(tuple(range(19)), tuple(range(19)), emphasis=numbers(19, 30).abs().float())
+    plan = Variation(tuple(range(19)), tuple(range(19)), emphasis=numbers(19, 30).abs().float())
     models = fit_stack(module, lambda seed: glorot(module, seed), x, labels, plan, LOOP, OFF)
     assert models.count == 19
     for i in (0, 7, 8, 18):
@@ -337,14 +337,14 @@ def test_many_models_are_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_order_and_weights_have_generators_of_their_own() -> None:
-    a, b = Orders(Plan((1,), (5,)), 20), Orders(Plan((2,), (5,)), 20)
+    a, b = Orders(Variation((1,), (5,)), 20), Orders(Variation((2,), (5,)), 20)
     first = a.next()
     assert torch.equal(first, b.next())
     assert not torch.equal(first, a.next())  # reshuffled each epoch
     assert sorted(first[0].tolist()) == list(range(20))
     kept = torch.ones(2, 20, dtype=torch.bool)
     kept[0, 4] = kept[1, 9] = False
-    order = Orders(Plan((1, 1), (5, 5), kept=kept), 20).next()
+    order = Orders(Variation((1, 1), (5, 5), kept=kept), 20).next()
     assert order[0].tolist() == [r for r in first[0].tolist() if r != 4]
     assert order[1].tolist() == [r for r in first[0].tolist() if r != 9]
 
@@ -381,14 +381,14 @@ def test_weights_that_cannot_be_drawn_anew_are_refused() -> None:
 
 def test_plans_that_cannot_be() -> None:
     with pytest.raises(SettingError, match="2 weight seeds for 1 order"):
-        Plan((1, 2), (1,))
+        Variation((1, 2), (1,))
     with pytest.raises(SettingError, match="equally many"):
-        Plan((1, 2), (1, 2), kept=torch.tensor([[True, False], [True, True]]))
+        Variation((1, 2), (1, 2), kept=torch.tensor([[True, False], [True, True]]))
     with pytest.raises(SettingError, match="no row is left"):
-        Plan((1,), (1,), kept=torch.tensor([[False]]))
+        Variation((1,), (1,), kept=torch.tensor([[False]]))
     norm, x = made("norm"), numbers(25, D, dtype=torch.float32)
     with pytest.raises(SettingError, match=r"batch_size 12 .*BatchNorm1d"):
-        fit_stack(norm, lambda seed: redrawn(norm, seed), x, classes(3, 25), Plan((1,), (1,)), LOOP, OFF)
+        fit_stack(norm, lambda seed: redrawn(norm, seed), x, classes(3, 25), Variation((1,), (1,)), LOOP, OFF)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

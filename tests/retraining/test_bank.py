@@ -22,8 +22,8 @@ import holdfast as hf
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
-from holdfast.retraining.bank import ModelBank, Shelf
-from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, Given, family
+from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, BaseRun, family
 from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.recipe import Recipe
 from support.tables import mixed_schema, mixed_table
@@ -60,7 +60,7 @@ def tensors(made: ModelBank) -> list[list[Tensor]]:
     """The tensors of every model."""
     return [
         [v[i] for v in shelf.networks.state().values()]
-        for shelf in made.shelves
+        for shelf in made.groups
         for i in range(len(shelf))
         if shelf.networks is not None
     ]
@@ -84,7 +84,7 @@ def base(recipe: Recipe = RECIPE, outcome: Any = Y, table: Any = X, seed: int = 
 
 def plan_of(name: str, models: range, recipe: Recipe = RECIPE) -> Any:
     """The one group of a family and its plan."""
-    given = Given(recipe, torch.tensor(Y.to_numpy()), 3, 7, torch.arange(N))
+    given = BaseRun(recipe, torch.tensor(Y.to_numpy()), 3, 7, torch.arange(N))
     (group,) = family(name)(given, models)
     return group.plan
 
@@ -218,7 +218,7 @@ def test_bootstrap_weights_add_up() -> None:
 
 
 def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
-    given = Given(RECIPE, torch.tensor(np.tile(Y.to_numpy(), 10)), 3, 7, torch.arange(10 * N))
+    given = BaseRun(RECIPE, torch.tensor(np.tile(Y.to_numpy(), 10)), 3, 7, torch.arange(10 * N))
     (group,) = family("label_noise")(given, range(6))
     assert group.plan.labels is not None
     wrong = group.plan.labels != given.labels
@@ -250,21 +250,21 @@ def test_epochs_last_from_half_to_one_and_a_half_times() -> None:
             if name == "relu":
                 assert near(one, expected)
             else:
-                names = bank(recipe, families={"epochs": range(i, i + 1)}).shelves[0].networks.state()
+                names = bank(recipe, families={"epochs": range(i, i + 1)}).groups[0].networks.state()
                 order = [list(norm().state_dict()).index(n) for n in names]
                 assert near(one, [expected[j] for j in order])
 
 
 def test_width_of_hidden_layers() -> None:
     made = bank(families={"width": 8})
-    sizes = [shelf.networks.sizes[1:-1] for shelf in made.shelves if isinstance(shelf.networks, Stack)]
+    sizes = [shelf.networks.sizes[1:-1] for shelf in made.groups if isinstance(shelf.networks, Stack)]
     assert sizes == [(3, 2), (9, 8), (4, 4), (12, 10)]
-    assert [len(shelf) for shelf in made.shelves] == [2, 2, 2, 2]
+    assert [len(shelf) for shelf in made.groups] == [2, 2, 2, 2]
     assert made.families == {"width": 8}
     wide = bank(Recipe(hidden=(9, 8), epochs=4, batch_size=16, lr=0.01), families={"seed": range(1, 2)})
     assert near(tensors(wide)[0], tensors(bank(families={"width": range(1, 2)}))[0])
     own = bank(RECIPES["tanh"], families={"width": 4})
-    assert [shelf.networks.module(0)[0].out_features for shelf in own.shelves] == [2, 8, 4, 10]
+    assert [shelf.networks.module(0)[0].out_features for shelf in own.groups] == [2, 8, 4, 10]
     assert own.scores(X).isfinite().all()
 
 
@@ -388,13 +388,13 @@ def test_fingerprint_knows_every_weight() -> None:
     first = made.fingerprint()
     assert bank(RECIPES["norm"], families={"seed": 2}).fingerprint() == first
     seen = {first}
-    for value in made.shelves[0].networks.state().values():
+    for value in made.groups[0].networks.state().values():
         for i in range(2):
             kept = value[i].clone()
             value[i].view(-1)[-1:] += 1
             seen.add(made.fingerprint())
             value[i].copy_(kept)
-    assert len(seen) == 1 + 2 * len(made.shelves[0].networks.state())
+    assert len(seen) == 1 + 2 * len(made.groups[0].networks.state())
     assert made.fingerprint() == first
     assert made.renamed("x").fingerprint() != first
 
@@ -420,7 +420,7 @@ def test_members_find_models_that_two_banks_share(tmp_path: Path) -> None:
     a.save(tmp_path / "a.safetensors")
     assert ModelBank.load(tmp_path / "a.safetensors").members() == a.members()
     # Models that nobody saw being made are told by their weights.
-    bare = [Shelf("bare", shelf.networks) for shelf in a.shelves]
+    bare = [ModelGroup("bare", shelf.networks) for shelf in a.groups]
     assert len(ModelBank(tuple(bare), SCHEMA, (0, 1, 2), RECIPE, 7).members()) == 6
 
 
@@ -641,7 +641,7 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
         with both.model(i).eval_mode():
             assert torch.allclose(both.model(i).score_frame(table).double(), scores[i].double(), atol=1e-5)
     assert torch.equal(scores[2:], trees.scores(table))
-    for shelf, part in zip(both.shelves, scores.split(2), strict=True):  # rows in either precision
+    for shelf, part in zip(both.groups, scores.split(2), strict=True):  # rows in either precision
         for dtype in (torch.float32, torch.float64):
             assert torch.allclose(shelf.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
     assert set(both.predict(table).flatten()) <= {"good", "bad"}

@@ -16,7 +16,7 @@ from holdfast.evaluation.attacks import attack_rows, attacked_accuracy
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.loop import Harder, Loop, Plan, RobustLoop
+from holdfast.retraining.loop import Harder, Loop, Variation, RobustLoop
 from holdfast.retraining.recipe import Recipe
 from holdfast.training.adversarial import train_adversarial
 from support.law_table import mixed_schema, mixed_table
@@ -49,7 +49,7 @@ def some(models: int = 3, n: int = 11, d: int = 5, classes: int = 2) -> tuple[Te
 def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_closed_form(outputs: int) -> None:
     stack, (x, y), eps = linear(outputs), some(), 0.17
     loop = RobustLoop(epsilon=eps, attack_box=False)
-    plan = Plan((0, 1, 2), (0, 1, 2))
+    plan = Variation((0, 1, 2), (0, 1, 2))
     worst = Harder.of(stack, x.flatten(0, 1), plan, loop)
     assert worst is not None
     raw = stack.scores(worst(x, y))
@@ -67,7 +67,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
 
 def test_the_gradient_of_linear_adversarial_training_is_the_closed_one() -> None:
     stack, (x, y), eps = linear(1, models=1), some(1), 0.2
-    worst = Harder.of(stack, x[0], Plan((0,), (0,)), RobustLoop(epsilon=eps, attack_box=False))
+    worst = Harder.of(stack, x[0], Variation((0,), (0,)), RobustLoop(epsilon=eps, attack_box=False))
     assert worst is not None
     g = stack.gradient(worst(x, y), y, None)
     (w, b), side = stack.layers[0], 2.0 * y[0] - 1
@@ -225,7 +225,7 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
     # The order of the second epoch comes from the same generator.
     from holdfast.retraining.loop import Orders
 
-    orders = Orders(Plan((0,), (0,)), len(x))
+    orders = Orders(Variation((0,), (0,)), len(x))
     orders.next()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.01)
     for rows in torch.split(orders.next()[0], 40):

@@ -19,7 +19,7 @@ from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import ModelError, SettingError, did_you_mean
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary, Ball
-from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.recipe import class_numbers, outcomes
 
@@ -58,7 +58,7 @@ def attack_rows(
     if wrong or isinstance(spare, str):
         raise SettingError(f"spare is a list of 'fixed' and 'categories', got {spare!r}")
     how = Adversary(steps, norm, (0.1 if steps == 40 else None) if size is None else size, start)
-    dtype = model.dtype if isinstance(model, Model) else model.shelves[0].dtype
+    dtype = model.dtype if isinstance(model, Model) else model.groups[0].dtype
     x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
     layout = model.schema.encoding(dtype)
     free = ~(layout.fixed & ("fixed" in spare)) & ~(layout.one_hot & ("categories" in spare))
@@ -68,7 +68,7 @@ def attack_rows(
     with limited_threads(1):
         if isinstance(model, Model):
             return _on_model(model, x, labels, attack, noise)
-        return torch.cat([_on_shelf(shelf, x, labels, attack, noise) for shelf in model.shelves])
+        return torch.cat([_on_shelf(shelf, x, labels, attack, noise) for shelf in model.groups])
 
 
 def attacked_accuracy(
@@ -82,7 +82,7 @@ def attacked_accuracy(
             said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
         return (said == labels).double().mean(1).numpy()[0]
     at, said = 0, list[Tensor]()
-    for shelf in model.shelves:
+    for shelf in model.groups:
         assert shelf.networks is not None
         with torch.no_grad(), limited_threads(1):
             raw = shelf.networks.scores(z[at : at + len(shelf)])
@@ -122,7 +122,7 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
     return torch.cat(out) if out else x.clone()
 
 
-def _on_shelf(shelf: Shelf, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
+def _on_shelf(shelf: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
     nets, m = shelf.networks, len(shelf)
     if nets is None:
         raise ModelError(f"attacks follow gradients, and the estimators of family {shelf.family!r} have none")

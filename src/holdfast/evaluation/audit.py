@@ -50,7 +50,7 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
     bank.check_fits(cfs)
     counted = independent(cfs, bank)
     with Progress(progress, "auditing") as bar:
-        bar.total(len(bank.shelves))
+        bar.total(len(bank.groups))
         held = verdicts(cfs, bank, bar)
     return Audit(cfs, held[counted], bank.family[counted], bank.fingerprint())
 
@@ -59,7 +59,7 @@ def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
     """(M, n) does model m give answer i the wanted outcome? The bar moves by one per shelf."""
     goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
     held = list[Array]()
-    for shelf in bank.shelves:
+    for shelf in bank.groups:
         scores = shelf.scores(cfs.after, cfs.x_cf)  # (M, n, k)
         m, n = scores.shape[:2]
         many = torch.arange(n).repeat(m)

@@ -56,7 +56,7 @@ def cross_validity(
     known = _checked(answers, bank)
     held, cost = list[Array](), list[float]()
     with Progress(progress, "crossing") as bar:
-        bar.total(len(known) * len(bank.shelves))
+        bar.total(len(known) * len(bank.groups))
         for name, cfs in known.items():
             needy = cfs.codes != Status.ALREADY_MET
             if not needy.any():

@@ -27,7 +27,7 @@ from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
 from holdfast.nn.stack_derivatives import Net, Weights
-from holdfast.retraining.bank import ModelBank, Shelf
+from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.frozen import encoded, members_of, net_of, numbered, with_logits
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.encoding import Encoding
@@ -98,7 +98,7 @@ def attack_by_shift(
         if not bool(shifted.flat.isfinite().all()):
             raise SettingError("the attack diverged: some weights are no longer numbers; lower eta")
         networks = members_of(own.module, net, shifted)
-    return ModelBank((Shelf(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
+    return ModelBank((ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
 
 
 def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:

@@ -32,7 +32,7 @@ from holdfast.images.model import ImageModel, as_images
 from holdfast.models.base import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.problem import need
-from holdfast.retraining.loop import Loop, Orders, Plan, derived, redrawn
+from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
 EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
 
@@ -211,7 +211,7 @@ class Ensemble(ImageClassifier):
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
             nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
-                history = fit_members(nets, x.flatten(1), y, loop, Plan(seeds, seeds), self.attack, held, bar)
+                history = fit_members(nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar)
             self.model_ = ImageModel.of(nets.folded(), size, classes=classes)
         self.history_: list[Epoch] = history
         return self
@@ -232,7 +232,7 @@ def fit_members(
     x: Tensor,
     y: Tensor,
     loop: Loop,
-    plan: Plan,
+    plan: Variation,
     attack: float,
     held: tuple[Tensor, Tensor] | None,
     bar: Progress,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast._core.rows import COLUMN_BLOCK
 from holdfast.models.base import Model, to_scores
-from holdfast.nn.stack import Members, Stack
+from holdfast.nn.stack import ModelStack, Stack
 
 
 class Value(NamedTuple):
@@ -57,7 +57,7 @@ def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
     return _linear_relu(alone, y, path)
 
 
-def stack_value(models: Members, y: Tensor, path: Path) -> PathValue:
+def stack_value(models: ModelStack, y: Tensor, path: Path) -> PathValue:
     """The same, summed over many models."""
     if isinstance(models, Stack) and len(models.layers) > 1:
         return _linear_relu(models, y, path)
@@ -99,7 +99,7 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     return value
 
 
-def _any_stack(models: Members, y: Tensor, path: Path) -> PathValue:
+def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
 
     def value(z: Tensor) -> Value:

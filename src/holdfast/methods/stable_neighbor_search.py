@@ -111,7 +111,7 @@ class StableNeighborSearch(Explainer):
         if self.bank is not None:
             need(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
             self.bank.check_fits(model)
-            if any(shelf.networks is None for shelf in self.bank.shelves):
+            if any(shelf.networks is None for shelf in self.bank.groups):
                 raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
         self.first.check_call(model)
 
@@ -177,7 +177,7 @@ class StableNeighborSearch(Explainer):
             return base
         others = [
             (shelf.dtype, stack_value(shelf.networks, y, Path(*[v.to(shelf.dtype) for v in path])))
-            for shelf in self.bank.shelves
+            for shelf in self.bank.groups
             if shelf.networks is not None
         ]
 

@@ -33,7 +33,7 @@ WIDE = 64  # columns of rows that are better not copied
 SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
 
 
-class Way(Protocol):
+class StackPullback(Protocol):
     """The way back from outputs to rows."""
 
     def slope(self, v: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class Way(Protocol):
         ...
 
 
-class Members(ABC):
+class ModelStack(ABC):
     """M models of one architecture."""
 
     theta: Tensor  # all parameters of all models
@@ -71,7 +71,7 @@ class Members(ABC):
         """
 
     @abstractmethod
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back.
 
         Args:
@@ -167,7 +167,7 @@ class Sgd:
         self.theta.sub_(g, alpha=self.lr)
 
 
-class Stack(Members):
+class Stack(ModelStack):
     """Linear and ReLU layers in turn."""
 
     def __init__(self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32) -> None:
@@ -276,7 +276,7 @@ class Stack(Members):
             g = torch.bmm(g, self.layers[i][0].transpose(1, 2))
         return g
 
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         if x.stride(1) == 1 < x.shape[1]:
             return self._across(x)
         h, kept = x, list[Tensor]()
@@ -286,7 +286,7 @@ class Stack(Members):
         w, b = self.upright[-1]
         return torch.baddbmm(b, w, h), Down(self, kept)
 
-    def _across(self, x: Tensor) -> tuple[Tensor, Way]:
+    def _across(self, x: Tensor) -> tuple[Tensor, StackPullback]:
         """The same for rows that are each in one piece of memory."""
         h, kept = x.mT, list[Tensor]()
         for w, b in self.layers[:-1]:
@@ -413,7 +413,7 @@ class Through:
         return out.add_(slope)
 
 
-class ModuleStack(Members):
+class ModuleStack(ModelStack):
     """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics trains alone."""
 
     def __init__(self, module: nn.Module, count: int) -> None:
@@ -484,7 +484,7 @@ class ModuleStack(Members):
         given = x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
         return vmap(slope)(*given)
 
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, Way]:
+    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         def score(rows: Tensor) -> Tensor:
             return self._each(self._raw, self.parts, self.statistics, rows)
 
@@ -559,6 +559,6 @@ def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:
     return nn.functional.cross_entropy(raw, y, reduction="none")
 
 
-def stack_of(module: nn.Module, count: int) -> Members:
+def stack_of(module: nn.Module, count: int) -> ModelStack:
     """Room for `count` models like this one, by hand where possible."""
     return Stack.like(module, count) or ModuleStack(module, count)

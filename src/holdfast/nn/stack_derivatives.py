@@ -77,7 +77,7 @@ def block(units: int) -> int:
     return -(-units // size) * size
 
 
-class Rooms:
+class Buffers:
     """Memory by name, kept from step to step: large tensors that are made anew cost more than what fills them."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Leaky(Net):
         self.inputs = torch.arange(self.sizes[0]) if inputs is None else inputs
         first = self.sizes[0] if columns is None else columns
         self.room = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
-        self.rooms = Rooms()
+        self.rooms = Buffers()
 
     def weights(self, count: int, dtype: torch.dtype = torch.float32) -> Weights:
         """Room for the parameters of `count` networks, all 0."""

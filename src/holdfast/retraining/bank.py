@@ -25,9 +25,9 @@ from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
 from holdfast.models.base import Model, to_scores
 from holdfast.nn.architecture import build, describe, flat_layers
-from holdfast.nn.stack import Members, Stack, stack_of
-from holdfast.retraining.families import FOR_ESTIMATORS, Given, Group, family
-from holdfast.retraining.loop import Plan, fit_stack
+from holdfast.nn.stack import ModelStack, Stack, stack_of
+from holdfast.retraining.families import FOR_ESTIMATORS, BaseRun, RetrainJob, family
+from holdfast.retraining.loop import Variation, fit_stack
 from holdfast.retraining.recipe import Recipe, class_names, class_numbers, fitted_estimator, outcomes, plain
 from holdfast.schema.schema import Schema
 
@@ -35,11 +35,11 @@ CELLS = 1 << 22  # scores and hidden values held at once
 
 
 @dataclass(frozen=True)
-class Shelf:
+class ModelGroup:
     """Models of one family and one architecture: a stack of networks, or fitted estimators."""
 
     family: str
-    networks: Members | None = None
+    networks: ModelStack | None = None
     estimators: tuple[Model, ...] = ()
     origins: tuple[str, ...] = ()  # a short hash of all that each model was made from
 
@@ -67,7 +67,7 @@ class Shelf:
 class ModelBank:
     """Retrained copies of a model, by family."""
 
-    shelves: tuple[Shelf, ...]
+    groups: tuple[ModelGroup, ...]
     schema: Schema
     classes: tuple[Any, ...]
     recipe: Recipe
@@ -111,11 +111,11 @@ class ModelBank:
             raise SettingError(f"workers must be at least 1, got {workers}")
         recipe.check(schema, names)
         labels = class_numbers(y, names)
-        given = Given(recipe, labels, len(names), seed, _pool(pool, len(X), seed))
+        given = BaseRun(recipe, labels, len(names), seed, _pool(pool, len(X), seed))
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             x = schema.encode(X)
-            shelves = list[Shelf]()
+            shelves = list[ModelGroup]()
             for name, models in wanted.items():
                 if recipe.estimator is not None and name not in FOR_ESTIMATORS:
                     known = listed(FOR_ESTIMATORS)
@@ -123,10 +123,10 @@ class ModelBank:
                 for group in family(name)(given, models):
                     origins = origins_of(group, given, schema, x)
                     if recipe.estimator is None:
-                        shelves.append(Shelf(name, _networks(group, given, x, bar), origins=origins))
+                        shelves.append(ModelGroup(name, _networks(group, given, x, bar), origins=origins))
                     else:
                         fitted = _estimators(group.plan, given, X, y, schema, names, workers)
-                        shelves.append(Shelf(name, estimators=fitted, origins=origins))
+                        shelves.append(ModelGroup(name, estimators=fitted, origins=origins))
                         bar.step(len(fitted))
         return cls(tuple(shelves), schema, tuple(names), recipe, seed)
 
@@ -158,13 +158,13 @@ class ModelBank:
 
     def renamed(self, name: str) -> "ModelBank":
         """The same models as one family of this name."""
-        return replace(self, shelves=tuple(replace(shelf, family=name) for shelf in self.shelves))
+        return replace(self, shelves=tuple(replace(shelf, family=name) for shelf in self.groups))
 
     def join(self, *others: "ModelBank") -> "ModelBank":
         """One bank of all models; classes and encoding must agree. In an audit each model counts once."""
         for other in others:
             self.check_fits(other)
-        return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.shelves))
+        return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.groups))
 
     def check_fits(self, other: Any) -> None:
         """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
@@ -186,20 +186,20 @@ class ModelBank:
     # ---- looking at it
 
     def __len__(self) -> int:
-        return sum(len(shelf) for shelf in self.shelves)
+        return sum(len(shelf) for shelf in self.groups)
 
     @property
     def families(self) -> dict[str, int]:
         """How many models there are of each family."""
         out = dict[str, int]()
-        for shelf in self.shelves:
+        for shelf in self.groups:
             out[shelf.family] = out.get(shelf.family, 0) + len(shelf)
         return out
 
     @property
     def family(self) -> np.ndarray[Any, Any]:
         """(M,) the family of each model."""
-        return np.array([shelf.family for shelf in self.shelves for _ in range(len(shelf))], dtype=object)
+        return np.array([shelf.family for shelf in self.groups for _ in range(len(shelf))], dtype=object)
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {count}" for name, count in self.families.items())
@@ -207,14 +207,14 @@ class ModelBank:
 
     def scores(self, X: pd.DataFrame | Tensor) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
-        kinds = {shelf.dtype for shelf in self.shelves}
+        kinds = {shelf.dtype for shelf in self.groups}
         if isinstance(X, pd.DataFrame):
             frame, x = X, {kind: self.schema.encode(X, kind) for kind in kinds}
         else:
-            read = any(shelf.networks is None for shelf in self.shelves)
+            read = any(shelf.networks is None for shelf in self.groups)
             frame, x = self.schema.decode(X) if read else pd.DataFrame(), dict.fromkeys(kinds, X)
         with limited_threads(1):
-            return torch.cat([shelf.scores(frame, x[shelf.dtype]) for shelf in self.shelves])
+            return torch.cat([shelf.scores(frame, x[shelf.dtype]) for shelf in self.groups])
 
     def predict(self, X: pd.DataFrame | Tensor) -> np.ndarray[Any, Any]:
         """(M, n) the class that every model gives to every row."""
@@ -225,7 +225,7 @@ class ModelBank:
         if not -len(self) <= i < len(self):
             raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
         i %= len(self)
-        for shelf in self.shelves:
+        for shelf in self.groups:
             if i < len(shelf):
                 if shelf.networks is None:
                     return shelf.estimators[i]
@@ -236,7 +236,7 @@ class ModelBank:
     def fingerprint(self) -> str:
         """A short hash of every model, by which a search remembers what it has seen."""
         digest = hashlib.sha256(repr(self.classes).encode())
-        for shelf in self.shelves:
+        for shelf in self.groups:
             digest.update(shelf.family.encode())
             if shelf.networks is not None:
                 for value in shelf.networks.state().values():
@@ -249,7 +249,7 @@ class ModelBank:
         """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
         last bits."""
         out = list[str]()
-        for shelf in self.shelves:
+        for shelf in self.groups:
             for i in range(len(shelf)):
                 if shelf.origins:
                     out.append(shelf.origins[i])
@@ -271,10 +271,10 @@ class ModelBank:
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
-        if not self.shelves:
+        if not self.groups:
             raise ModelError("there is no model in it")
         at = 0
-        for shelf in self.shelves:
+        for shelf in self.groups:
             if not len(shelf) or len(shelf.origins) not in (0, len(shelf)):
                 raise ModelError(f"family {shelf.family!r} has {len(shelf)} models from {len(shelf.origins)} origins")
             self.model(at)
@@ -285,10 +285,10 @@ class ModelBank:
 
     def save(self, path: str | Path) -> None:
         """All models, the recipe and the schema in one safetensors file that runs no code."""
-        if any(shelf.networks is None for shelf in self.shelves):
+        if any(shelf.networks is None for shelf in self.groups):
             raise ModelError("a bank of estimators cannot be saved; keep its recipe and make it again from the seed")
         tensors, shelves = dict[str, Tensor](), list[dict[str, Any]]()
-        for i, shelf in enumerate(self.shelves):
+        for i, shelf in enumerate(self.groups):
             assert shelf.networks is not None
             module, state = shelf.networks.module(0), shelf.networks.state()
             entry = {"family": shelf.family, "architecture": describe(module), "models": len(shelf)}
@@ -329,7 +329,7 @@ class ModelBank:
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
 
 
-def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> Shelf:
+def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:
     with torch.device("meta"):  # the sizes are only a claim of the file
         module = build(entry["architecture"])
     mine = {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == str(i)}
@@ -342,7 +342,7 @@ def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> Shelf:
         raise ModelError(f"family {entry['family']!r} mixes kinds of numbers")
     models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
     models.load(mine)
-    return Shelf(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
+    return ModelGroup(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
 
 
 def _wanted(name: str, models: Any) -> range:
@@ -356,7 +356,7 @@ def _wanted(name: str, models: Any) -> range:
     return wanted
 
 
-def origins_of(group: Group, given: Given, schema: Schema, x: Tensor) -> tuple[str, ...]:
+def origins_of(group: RetrainJob, given: BaseRun, schema: Schema, x: Tensor) -> tuple[str, ...]:
     """A short hash of all that each model of a group is made from."""
     recipe, plan = group.recipe, group.plan
     base = given.seed if group.last_layer else None
@@ -401,13 +401,13 @@ def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:
     return rows
 
 
-def _networks(group: Group, given: Given, x: Tensor, bar: Progress) -> Members:
+def _networks(group: RetrainJob, given: BaseRun, x: Tensor, bar: Progress) -> ModelStack:
     """The trained networks of one group."""
     recipe, labels = group.recipe, given.labels
     if not group.last_layer:
         return recipe.train(x, labels, given.classes, group.plan, bar)
     # Only the last layer is trained: a linear model on what the layers below make of the rows.
-    base = recipe.train(x, labels, given.classes, Plan((given.seed,), (given.seed,)), Progress(False, ""))
+    base = recipe.train(x, labels, given.classes, Variation((given.seed,), (given.seed,)), Progress(False, ""))
     if not isinstance(base, Stack) or len(base.sizes) < 3:
         raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
     with torch.no_grad():
@@ -441,8 +441,8 @@ class _Job:
 
 
 def _estimators(
-    plan: Plan,
-    given: Given,
+    plan: Variation,
+    given: BaseRun,
     X: pd.DataFrame,
     y: "pd.Series[Any]",
     schema: Schema,

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.retraining.loop import Plan, derived
+from holdfast.retraining.loop import Variation, derived
 from holdfast.retraining.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Given:
+class BaseRun:
     """What the model in use was made from."""
 
     recipe: Recipe
@@ -41,74 +41,74 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Group:
+class RetrainJob:
     """Models of one architecture, trained together. `last_layer`: only that is trained, on the base's features."""
 
     recipe: Recipe
-    plan: Plan
+    plan: Variation
     last_layer: bool = False
 
 
-def new_seed(given: Given, models: range) -> list[Group]:
+def new_seed(given: BaseRun, models: range) -> list[RetrainJob]:
     """Other initial weights, everything else the same."""
-    return [Group(given.recipe, Plan(given.others(models), given.same(models)))]
+    return [RetrainJob(given.recipe, Variation(given.others(models), given.same(models)))]
 
 
-def new_seed_and_order(given: Given, models: range) -> list[Group]:
+def new_seed_and_order(given: BaseRun, models: range) -> list[RetrainJob]:
     """Other initial weights and another order of the rows."""
-    return [Group(given.recipe, Plan(given.others(models), given.others(models)))]
+    return [RetrainJob(given.recipe, Variation(given.others(models), given.others(models)))]
 
 
-def leave_one_out(given: Given, models: range) -> list[Group]:
+def leave_one_out(given: BaseRun, models: range) -> list[RetrainJob]:
     """The same weights and order; model i lacks the i-th row of the pool."""
     if models.stop > len(given.pool):
         raise SettingError(f"leave_one_out up to {models.stop} needs as many rows; there are {len(given.pool)}")
     kept = torch.ones(len(models), given.n, dtype=torch.bool)
     kept[torch.arange(len(models)), given.pool[models.start : models.stop]] = False
-    return [Group(given.recipe, Plan(given.same(models), given.same(models), kept=kept))]
+    return [RetrainJob(given.recipe, Variation(given.same(models), given.same(models), kept=kept))]
 
 
-def leave_share_out(given: Given, models: range, share: float = 0.1) -> list[Group]:
+def leave_share_out(given: BaseRun, models: range, share: float = 0.1) -> list[RetrainJob]:
     """The same weights and order; every model lacks a random tenth of the rows."""
     gone = max(1, round(share * given.n))
     kept = torch.ones(len(models), given.n, dtype=torch.bool)
     for at, i in enumerate(models):
         kept[at, torch.randperm(given.n, generator=given.generator(1, i))[:gone]] = False
-    return [Group(given.recipe, Plan(given.same(models), given.same(models), kept=kept))]
+    return [RetrainJob(given.recipe, Variation(given.same(models), given.same(models), kept=kept))]
 
 
-def bootstrap(given: Given, models: range) -> list[Group]:
+def bootstrap(given: BaseRun, models: range) -> list[RetrainJob]:
     """The same weights and order; every row counts as often as it was drawn, with replacement."""
     drawn = [torch.randint(given.n, (given.n,), generator=given.generator(2, i)) for i in models]
     times = torch.stack([torch.bincount(rows, minlength=given.n) for rows in drawn]).float()
-    return [Group(given.recipe, Plan(given.same(models), given.same(models), emphasis=times))]
+    return [RetrainJob(given.recipe, Variation(given.same(models), given.same(models), emphasis=times))]
 
 
-def last_layer(given: Given, models: range) -> list[Group]:
+def last_layer(given: BaseRun, models: range) -> list[RetrainJob]:
     """The features stay; the last layer is drawn and trained anew, with another order of the rows."""
-    return [Group(given.recipe, Plan(given.others(models), given.others(models)), last_layer=True)]
+    return [RetrainJob(given.recipe, Variation(given.others(models), given.others(models)), last_layer=True)]
 
 
-def epochs(given: Given, models: range) -> list[Group]:
+def epochs(given: BaseRun, models: range) -> list[RetrainJob]:
     """The same weights and order; training lasts from half to one and a half times as long."""
     # Multiples of the golden ratio spread evenly however many there are.
     factors = [0.5 + (i + 1) * 0.6180339887498949 % 1 for i in models]
     lengths = tuple(max(1, round(f * given.recipe.epochs)) for f in factors)
-    return [Group(given.recipe, Plan(given.same(models), given.same(models), epochs=lengths))]
+    return [RetrainJob(given.recipe, Variation(given.same(models), given.same(models), epochs=lengths))]
 
 
-def width(given: Given, models: range) -> list[Group]:
+def width(given: BaseRun, models: range) -> list[RetrainJob]:
     """Hidden layers half, three quarters, one and a half times and twice as wide, with new weights; listed by width."""
     factors = (0.5, 1.5, 0.75, 2.0)
-    groups = list[Group]()
+    groups = list[RetrainJob]()
     for at, factor in enumerate(factors):
         seeds = tuple(given.seed + 1 + i for i in models if i % len(factors) == at)
         if seeds:
-            groups.append(Group(given.recipe.widened(factor), Plan(seeds, (given.seed,) * len(seeds))))
+            groups.append(RetrainJob(given.recipe.widened(factor), Variation(seeds, (given.seed,) * len(seeds))))
     return groups
 
 
-def label_noise(given: Given, models: range, share: float = 0.02) -> list[Group]:
+def label_noise(given: BaseRun, models: range, share: float = 0.02) -> list[RetrainJob]:
     """The same weights and order; two in a hundred labels are replaced by another class."""
     wrong = max(1, round(share * given.n))
     labels = given.labels.repeat(len(models), 1)
@@ -117,10 +117,10 @@ def label_noise(given: Given, models: range, share: float = 0.02) -> list[Group]
         rows = torch.randperm(given.n, generator=g)[:wrong]
         step = torch.randint(1, given.classes, (wrong,), generator=g)
         labels[at, rows] = (labels[at, rows] + step) % given.classes
-    return [Group(given.recipe, Plan(given.same(models), given.same(models), labels=labels))]
+    return [RetrainJob(given.recipe, Variation(given.same(models), given.same(models), labels=labels))]
 
 
-Family = Callable[[Given, range], list[Group]]
+Family = Callable[[BaseRun, range], list[RetrainJob]]
 FAMILIES: dict[str, Family] = {
     "seed": new_seed,
     "seed_and_order": new_seed_and_order,

@@ -12,7 +12,7 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
-from holdfast.nn.stack import Members, Stack, stack_of
+from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
 from holdfast.retraining.recipe import class_names, class_numbers, outcomes
 
@@ -45,7 +45,7 @@ def _slope(layers: Sequence[nn.Module]) -> float | None:
     return slopes.pop() if len(slopes) == 1 and min(slopes) >= 0 else None
 
 
-def members_of(module: nn.Module, net: Net, theta: Weights) -> Members:
+def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
     """The networks as copies of a module with other parameters."""
     out, count = stack_of(module, len(theta)), len(theta)
     names = [name for name, _ in module.named_parameters()]

@@ -24,14 +24,14 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
 from holdfast.errors import SettingError
-from holdfast.nn.stack import Adam, Members, ModuleStack, Sgd, Stack, lent_generator, stack_of
+from holdfast.nn.stack import Adam, ModelStack, ModuleStack, Sgd, Stack, lent_generator, stack_of
 from holdfast.retraining.attacks import Adversary, Ball
 
 CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
 
 @dataclass(frozen=True)
-class Plan:
+class Variation:
     """How M models differ. Everything not given is as in the first model."""
 
     weights: tuple[int, ...]  # M seeds of the initial weights
@@ -53,7 +53,7 @@ class Plan:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def __getitem__(self, models: slice) -> "Plan":
+    def __getitem__(self, models: slice) -> "Variation":
         parts = {name: getattr(self, name) for name in [f.name for f in fields(self)]}
         return replace(self, **{name: None if v is None else v[models] for name, v in parts.items()})
 
@@ -129,10 +129,10 @@ def fit_stack(
     start: Callable[[int], dict[str, Tensor]],
     x: Tensor,
     labels: Tensor,
-    plan: Plan,
+    plan: Variation,
     loop: RobustLoop,
     bar: Progress,
-) -> Members:
+) -> ModelStack:
     """Train the models of a plan.
 
     Args:
@@ -180,11 +180,11 @@ def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
 
 
 def _fit(
-    models: Members,
+    models: ModelStack,
     start: Callable[[int], dict[str, Tensor]],
     x: Tensor,
     labels: Tensor,
-    plan: Plan,
+    plan: Variation,
     loop: RobustLoop,
     bar: Progress,
 ) -> dict[str, Tensor]:
@@ -218,7 +218,7 @@ def optimizer_of(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
 class Harder:
     """Batches replaced by rows that the models, as they are now, get wrong."""
 
-    def __init__(self, models: Members, x: Tensor, plan: Plan, loop: RobustLoop, radius: tuple[float, ...]) -> None:
+    def __init__(self, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop, radius: tuple[float, ...]) -> None:
         self.models, self.how = models, loop.adversary()
         exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
         if exact and loop.attack_norm == "linf":
@@ -231,7 +231,7 @@ class Harder:
         self.mine = torch.tensor([seeds.index(s) for s in plan.weights])
 
     @classmethod
-    def of(cls, models: Members, x: Tensor, plan: Plan, loop: RobustLoop) -> "Harder | None":
+    def of(cls, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop) -> "Harder | None":
         """None where no model is attacked."""
         radius = plan.epsilon or (loop.epsilon,) * len(plan)
         return cls(models, x, plan, loop, radius) if any(radius) else None
@@ -253,7 +253,7 @@ def _own(values: Tensor, rows: Tensor) -> Tensor:
 class Orders:
     """The order of the rows, epoch by epoch; drawn once for all models that share a seed."""
 
-    def __init__(self, plan: Plan, n: int) -> None:
+    def __init__(self, plan: Variation, n: int) -> None:
         seeds = tuple(dict.fromkeys(plan.order))
         self.generators = [torch.Generator().manual_seed(derived(seed, 1)) for seed in seeds]
         self.mine = torch.tensor([seeds.index(s) for s in plan.order])

@@ -25,8 +25,8 @@ from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
-from holdfast.nn.stack import Members, lent_generator
-from holdfast.retraining.loop import Plan, RobustLoop, fit_stack, glorot, redrawn
+from holdfast.nn.stack import ModelStack, lent_generator
+from holdfast.retraining.loop import Variation, RobustLoop, fit_stack, glorot, redrawn
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -118,7 +118,7 @@ class Recipe(RobustLoop):
         """Seed -> initial tensors."""
         return (lambda seed: glorot(module, seed)) if self.module is None else (lambda seed: redrawn(module, seed))
 
-    def train(self, x: Tensor, labels: Tensor, classes: int, plan: Plan, bar: Progress) -> Members:
+    def train(self, x: Tensor, labels: Tensor, classes: int, plan: Variation, bar: Progress) -> ModelStack:
         """The networks of a plan."""
         module = self.network(x.shape[1], classes)
         return fit_stack(module, self.start(module), x, labels, plan, self, bar)
@@ -149,10 +149,10 @@ class Recipe(RobustLoop):
         with Progress(progress, "training") as bar:
             bar.total(1)
             x = schema.encode(X)
-            models = self.train(x, class_numbers(y, names), len(names), Plan((seed,), (seed,)), bar)
+            models = self.train(x, class_numbers(y, names), len(names), Variation((seed,), (seed,)), bar)
         return Model.of(self.as_module(models, 0), schema, classes=names)
 
-    def as_module(self, models: Members, i: int) -> nn.Module:
+    def as_module(self, models: ModelStack, i: int) -> nn.Module:
         """Model i of a stack; layers of your own come back as they were."""
         if self.module is None:
             return models.module(i)

@@ -16,10 +16,10 @@ import torch
 from holdfast._core.progress import Progress
 from holdfast.errors import SettingError, did_you_mean
 from holdfast.models.base import Model
-from holdfast.nn.stack import Members, stack_of
-from holdfast.retraining.bank import ModelBank, Shelf, origins_of
-from holdfast.retraining.families import Given, Group
-from holdfast.retraining.loop import Plan, check_epsilon
+from holdfast.nn.stack import ModelStack, stack_of
+from holdfast.retraining.bank import ModelBank, ModelGroup, origins_of
+from holdfast.retraining.families import BaseRun, RetrainJob
+from holdfast.retraining.loop import Variation, check_epsilon
 from holdfast.retraining.recipe import Recipe, class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
@@ -71,14 +71,14 @@ class Hardened:
             return np.full((self.seeds, len(X)), target, dtype=object)
         if len(names) > 2:
             raise SettingError(f"say which of the classes {list(names)} is wanted: target=...")
-        plain = replace(self.bank, shelves=self.bank.shelves[:1])
+        plain = replace(self.bank, shelves=self.bank.groups[:1])
         return names[1 - plain.scores(X).argmax(2).numpy()]
 
     def only(self, seeds: range) -> ModelBank:
         """A bank of some of the seeds, all epsilons."""
         some = torch.arange(self.seeds)[seeds.start : seeds.stop]
-        shelves = list[Shelf]()
-        for shelf in self.bank.shelves:
+        shelves = list[ModelGroup]()
+        for shelf in self.bank.groups:
             assert shelf.networks is not None
             mine = tuple(shelf.origins[int(i)] for i in some)
             shelves.append(replace(shelf, networks=picked(shelf.networks, some), origins=mine))
@@ -120,22 +120,22 @@ def train_adversarial(
     recipe.check(schema, names)
     labels, each = class_numbers(y, names), tuple(seed + i for i in range(int(seeds)))
     drawn = each * len(radii)
-    plan = Plan(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
-    given = Given(recipe, labels, len(names), seed, torch.arange(0))
+    plan = Variation(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
+    given = BaseRun(recipe, labels, len(names), seed, torch.arange(0))
     with Progress(progress, "adversarial training") as bar:
         bar.total(len(plan))
         x = schema.encode(X)
         models = recipe.train(x, labels, len(names), plan, bar)
-    origins = origins_of(Group(recipe, plan), given, schema, x)
-    shelves = list[Shelf]()
+    origins = origins_of(RetrainJob(recipe, plan), given, schema, x)
+    shelves = list[ModelGroup]()
     for i, e in enumerate(radii):
         mine = torch.arange(i * len(each), (i + 1) * len(each))
-        shelves.append(Shelf(Hardened.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine)))
+        shelves.append(ModelGroup(Hardened.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine)))
     bank = ModelBank(tuple(shelves), schema, tuple(names), recipe, seed)
     return Hardened(bank, radii, X, y)
 
 
-def picked(models: Members, some: torch.Tensor) -> Members:
+def picked(models: ModelStack, some: torch.Tensor) -> ModelStack:
     """Some of the networks, as a stack of their own."""
     out = stack_of(models.module(0), len(some))
     state = out.state()

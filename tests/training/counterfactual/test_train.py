@@ -18,8 +18,8 @@ from holdfast._core.progress import Progress
 from holdfast.datasets import load
 from holdfast.methods._energy import decay
 from holdfast.nn.architecture import mlp
-from holdfast.nn.stack import Members, ModuleStack, Stack, stack_of
-from holdfast.retraining.loop import Orders, Plan, RobustLoop
+from holdfast.nn.stack import ModelStack, ModuleStack, Stack, stack_of
+from holdfast.retraining.loop import Orders, Variation, RobustLoop
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training, fit_contrast
@@ -35,7 +35,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def stacked(nets: list[nn.Module], members: Members | None = None) -> Members:
+def stacked(nets: list[nn.Module], members: ModelStack | None = None) -> ModelStack:
     out = members or stack_of(nets[0], len(nets))
     named = [out.named({k: v.detach() for k, v in net.state_dict().items()}) for net in nets]
     out.load({name: torch.stack([n[name] for n in named]) for name in out.state()})
@@ -93,7 +93,7 @@ def by_the_book(
     net: nn.Module, x: Tensor, y: Tensor, k: int, seed: int, terms: Terms, lesson: Lesson, loop: RobustLoop
 ) -> nn.Module:
     """The outer loop with autograd and torch's Adam, and the library's draws."""
-    plan = Plan((seed,), (seed,))
+    plan = Variation((seed,), (seed,))
     orders, draws = Orders(plan, len(x)), Draws(plan, len(x), lesson.count)
     by_class = [(y == c).nonzero().squeeze(1) for c in range(k)]
     there = [c for c in range(k) if len(by_class[c])]
@@ -191,7 +191,7 @@ def test_training_is_that_of_the_paper(
     x, y = task(k)
     net = seeded(Odd(4, k) if kind == "torch.func" else mlp(4, (7,), k).double())
     lesson, loop = Lesson(**({"steps": 14, "count": 23} | settings)), RobustLoop(epochs=3, batch_size=17, lr=0.02)
-    terms, plan = two(k), Plan((0, 1), (0, 5))
+    terms, plan = two(k), Variation((0, 1), (0, 5))
     if lesson.kind == "draft":
         terms = [replace(t, reg=0.0) for t in terms]
     state = {name: v.detach() for name, v in net.state_dict().items()}
@@ -373,7 +373,7 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
     models = stacked([seeded(mlp(4, (), 3).double())])
     x, y = task(3)
     lesson, terms = Lesson(domain, count=1), Terms(clf=0.0, div=1.0, reg=0.0, adv=0.0)
-    training = Training(models, x, y, 3, Plan((0,), (0,)), [terms], lesson, RobustLoop(batch_size=60))
+    training = Training(models, x, y, 3, Variation((0,), (0,)), [terms], lesson, RobustLoop(batch_size=60))
     positive = positive.clone()
     domain.spare_(positive.mT, mature.mT)
     one = torch.ones(1, 1, dtype=torch.bool)
@@ -403,9 +403,9 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
     x, y = task(3)
     net = seeded(mlp(4, (7,), 3).double())
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    loop, plan = RobustLoop(epochs=2, batch_size=20, lr=0.02), Plan((0, 0), (0, 0))
+    loop, plan = RobustLoop(epochs=2, batch_size=20, lr=0.02), Variation((0, 0), (0, 0))
 
-    def run(settings: dict[str, Any], *terms: Terms) -> tuple[Members, Tensor]:
+    def run(settings: dict[str, Any], *terms: Terms) -> tuple[ModelStack, Tensor]:
         lesson = Lesson(FREE, steps=3, count=30, **settings)
         return fit_contrast(net, lambda _: state, x, y, 3, plan, terms, lesson, loop, BAR)[:2]
 
@@ -429,7 +429,7 @@ def test_omniscient_pairs_are_rows_that_the_network_gives_the_class() -> None:
     x, y = task(3)
     models = stacked([seeded(mlp(4, (7,), 3).double(), s) for s in range(2)])
     training = Training(
-        models, x, y, 3, Plan((0, 1), (0, 1)), [Terms()] * 2, Lesson(FREE, kind="omni", count=40), RobustLoop()
+        models, x, y, 3, Variation((0, 1), (0, 1)), [Terms()] * 2, Lesson(FREE, kind="omni", count=40), RobustLoop()
     )
     rows, u = training.draws.next()
     pairs = training.pairs(rows, u)
@@ -457,7 +457,7 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
         models = stacked([seeded(mlp(4, (7,), k).double(), s) for s in range(2)])
         lesson = Lesson(FREE, count=200, steps=9)
         terms = [Terms(tau=0.5, lr=0.5)] * 2
-        training = Training(models, x, y, k, Plan((0, 1), (0, 1)), terms, lesson, RobustLoop())
+        training = Training(models, x, y, k, Variation((0, 1), (0, 1)), terms, lesson, RobustLoop())
         wished = torch.zeros(k)
         for _ in range(5):
             rows, u = training.draws.next()
@@ -485,7 +485,7 @@ def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
     models = stacked([module])
     assert isinstance(models, ModuleStack)
     models.theta.requires_grad_()
-    training = Training(models, x, y, 2, Plan((0,), (0,)), [Terms(tau=0.6)], Lesson(FREE, count=30), RobustLoop())
+    training = Training(models, x, y, 2, Variation((0,), (0,)), [Terms(tau=0.6)], Lesson(FREE, count=30), RobustLoop())
     state = {name: v.detach().clone() for name, v in models.state().items()}
     rows, u = training.draws.next()
     before = torch.get_rng_state()
@@ -533,7 +533,7 @@ def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
             recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), tau=0.5, seeds=10,
             variants={"taught": {}, "plain": {"objective": "plain"}}, n_counterfactuals=500,
         )  # fmt: skip
-        for shelf in fit.bank.shelves:
+        for shelf in fit.bank.groups:
             assert isinstance(shelf.networks, Stack)
             w = shelf.networks.layers[0][0]
             theta = (w[..., 1] - w[..., 0]).abs()
@@ -750,7 +750,7 @@ def test_images_are_rows_like_all_others() -> None:
     seeded(conv)
     state = {name: v.detach().clone() for name, v in conv.state_dict().items()}
     lesson = Lesson(Domain.of(x.flatten(1)), count=20, steps=10)
-    loop, plan = RobustLoop(epochs=2, batch_size=16, lr=0.01), Plan((0, 1), (0, 1))
+    loop, plan = RobustLoop(epochs=2, batch_size=16, lr=0.01), Variation((0, 1), (0, 1))
     shaped, told, _ = fit_contrast(
         conv, lambda _: state, x, y, 2, plan, [Terms(tau=0.6)] * 2, lesson, loop, BAR, (x, y)
     )
@@ -771,9 +771,9 @@ def test_updates_that_are_no_numbers_are_left_out_for_that_network_alone() -> No
     state = {name: v.detach() for name, v in net.state_dict().items()}
     lesson, loop = Lesson(FREE, count=3, steps=3), RobustLoop(epochs=2, batch_size=10, lr=0.02)
 
-    def run(*seeds: int) -> Members:
+    def run(*seeds: int) -> ModelStack:
         return fit_contrast(
-            net, lambda _: state, x, y, 2, Plan(seeds, seeds), [Terms()] * len(seeds), lesson, loop, BAR
+            net, lambda _: state, x, y, 2, Variation(seeds, seeds), [Terms()] * len(seeds), lesson, loop, BAR
         )[0]
 
     both = run(0, 1)
@@ -791,7 +791,7 @@ def test_odd_numbers_of_rows_classes_and_counterfactuals() -> None:
     net = seeded(mlp(4, (7,), 3).double())
     net[-1].bias.data[2] = 9.0  # and yet it is given to all
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    loop, plan = RobustLoop(epochs=2, batch_size=7, lr=0.02), Plan((0,), (0,))
+    loop, plan = RobustLoop(epochs=2, batch_size=7, lr=0.02), Variation((0,), (0,))
     for count, used in ((2, 2), (None, 60), (1000, 60), (13, 13)):
         for refresh in ("epoch", "batch"):
             lesson = Lesson(FREE, count=count, steps=5, refresh=refresh)

@@ -24,7 +24,7 @@ from torch import Tensor
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import clip_norm, unit
 from holdfast.errors import SettingError
-from holdfast.nn.stack_derivatives import Columns, Net, Rooms, Weights
+from holdfast.nn.stack_derivatives import Columns, Net, Buffers, Weights
 from holdfast.schema.encoding import Encoding
 
 B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
@@ -101,7 +101,7 @@ class Attack:
         self.net, self.shift, self.layout = net, shift, layout
         free = torch.ones_like(layout.one_hot) if shift.categories != "none" else ~layout.one_hot
         self.columns = free.nonzero().squeeze(1)
-        self.rooms = Rooms()
+        self.rooms = Buffers()
         if shift.scope == "head" and not (encoder and like.sizes):
             raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
         self.place = _run(self.columns)

@@ -35,8 +35,8 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import Autoencoder
-from holdfast.nn.stack import Members, ModuleStack, lent_generator, stack_of
-from holdfast.retraining.loop import Orders, Plan, RobustLoop, check_batches, optimizer_of, together
+from holdfast.nn.stack import ModelStack, ModuleStack, lent_generator, stack_of
+from holdfast.retraining.loop import Orders, Variation, RobustLoop, check_batches, optimizer_of, together
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.pairs import Classes, Draws, Pairs, Split
 from holdfast.training.counterfactual.search import Grown, Search, grow
@@ -98,14 +98,14 @@ def fit_contrast(
     x: Tensor,
     labels: Tensor,
     classes: int,
-    plan: Plan,
+    plan: Variation,
     terms: Sequence[Terms],
     lesson: Lesson,
     loop: RobustLoop,
     bar: Progress,
     validation: tuple[Tensor, Tensor] | None = None,
     names: Sequence[str] = (),
-) -> tuple[Members, Tensor, list[float]]:
+) -> tuple[ModelStack, Tensor, list[float]]:
     """Train the networks of a plan.
 
     Args:
@@ -152,7 +152,7 @@ def fit_contrast(
     return whole, told, seconds
 
 
-def _check_outputs(models: Members, x: Tensor, classes: int) -> None:
+def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
     row = x[:1].flatten(1).mT.expand(models.count, -1, -1)
     found = models.vjp(row, x.shape[1:] if x.ndim > 2 else ())[0].shape[1]
     if found != classes:
@@ -188,11 +188,11 @@ class Training:
 
     def __init__(
         self,
-        models: Members,
+        models: ModelStack,
         x: Tensor,
         labels: Tensor,
         classes: int,
-        plan: Plan,
+        plan: Variation,
         terms: Sequence[Terms],
         lesson: Lesson,
         loop: RobustLoop,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
-from holdfast.retraining.loop import Plan, derived
+from holdfast.retraining.loop import Variation, derived
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def _dealt(sizes: Sequence[int], dtype: torch.dtype) -> tuple[list[slice], Tenso
 class Draws:
     """Which rows get counterfactuals, epoch by epoch; drawn once for all networks that share a seed."""
 
-    def __init__(self, plan: Plan, n: int, count: int | None) -> None:
+    def __init__(self, plan: Variation, n: int, count: int | None) -> None:
         seeds = tuple(dict.fromkeys(plan.order))
         self.generators = [torch.Generator().manual_seed(derived(seed, 3)) for seed in seeds]
         self.mine = torch.tensor([seeds.index(s) for s in plan.order])

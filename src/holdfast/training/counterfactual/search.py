@@ -28,7 +28,7 @@ from torch import Tensor
 from holdfast.methods._autoencoder import Autoencoder
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.nn.relu_network import Pullback
-from holdfast.nn.stack import WIDE, Members
+from holdfast.nn.stack import WIDE, ModelStack
 from holdfast.training.counterfactual.ball import Ball, picked
 from holdfast.training.counterfactual.domain import Domain
 
@@ -166,7 +166,7 @@ class Grown:
 
 
 def grow(
-    models: Members, x: Tensor, wanted: Tensor, how: Search, domain: Domain, *,
+    models: ModelStack, x: Tensor, wanted: Tensor, how: Search, domain: Domain, *,
     shape: Sequence[int] = (), net: Autoencoder | None = None, out: Grown | None = None,
 ) -> Grown:  # fmt: skip
     """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
@@ -193,7 +193,7 @@ def grow(
 
 
 def _grow(
-    models: Members, x: Tensor, t: Tensor, place: Tensor, how: Search, walk: Walk, ball: Ball, pace: Pace,
+    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: Search, walk: Walk, ball: Ball, pace: Pace,
     shape: Sequence[int], out: Grown,
 ) -> None:  # fmt: skip
     """The same for rows (M, d, n) that are worked on together; t is (M, 1, n)."""

@@ -25,9 +25,9 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast.errors import SettingError, did_you_mean, listed
 from holdfast.models.base import Model
-from holdfast.retraining.bank import ModelBank, Shelf, origins_of
-from holdfast.retraining.families import Given, Group
-from holdfast.retraining.loop import Plan, check_epsilon
+from holdfast.retraining.bank import ModelBank, ModelGroup, origins_of
+from holdfast.retraining.families import BaseRun, RetrainJob
+from holdfast.retraining.loop import Variation, check_epsilon
 from holdfast.retraining.recipe import Recipe, class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 from holdfast.training.adversarial import picked
@@ -64,7 +64,7 @@ class Taught:
     @property
     def seeds(self) -> int:
         """How many networks there are of each variant."""
-        return len(self.bank) // len(self.bank.shelves)
+        return len(self.bank) // len(self.bank.groups)
 
     @property
     def model(self) -> Model:
@@ -77,7 +77,7 @@ class Taught:
             raise SettingError(f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}")
         if not 0 <= seed < self.seeds:
             raise SettingError(f"there are {self.seeds} networks of each variant, no number {seed}")
-        networks = self.bank.shelves[self.variants.index(variant)].networks
+        networks = self.bank.groups[self.variants.index(variant)].networks
         assert networks is not None
         module = self.bank.recipe.as_module(networks, seed)
         return Model.of(module, self.bank.schema, classes=self.bank.classes)
@@ -165,25 +165,25 @@ def train_counterfactual(
         spare_wrong=spare_wrong, net=tutor.codes(x, schema, domain, progress),
     )  # fmt: skip
     each, module = tuple(seed + i for i in range(int(seeds))), recipe.network(x.shape[1], len(names))
-    shelves, told = dict[str, Shelf](), dict[str, pd.DataFrame]()
+    shelves, told = dict[str, ModelGroup](), dict[str, pd.DataFrame]()
     with Progress(progress, "counterfactual training") as bar:
         bar.total(len(wanted) * len(each))
         for kind in dict.fromkeys(kind for kind, _ in wanted.values()):  # each kind is a program of its own
             mine = [name for name in wanted if wanted[name][0] == kind]
-            plan, terms = Plan(each * len(mine), each * len(mine)), [wanted[name][1] for name in mine for _ in each]
+            plan, terms = Variation(each * len(mine), each * len(mine)), [wanted[name][1] for name in mine for _ in each]
             models, numbers, seconds = fit_contrast(
                 module, recipe.start(module), x, labels, len(names), plan, terms, replace(lesson, kind=kind), recipe,
                 bar, held, [f"{name}, seed {s}:" for name in mine for s in each],
             )  # fmt: skip
-            given = Given(recipe, labels, len(names), seed, torch.arange(0))
-            origins = origins_of(Group(recipe, plan), given, schema, x)
+            given = BaseRun(recipe, labels, len(names), seed, torch.arange(0))
+            origins = origins_of(RetrainJob(recipe, plan), given, schema, x)
             if kind != "plain":
                 how = f"{kind} {generator!r} {schema.fingerprint} {spread} {respect_categories} {lesson.words(len(x))}"
                 origins = [_hashed(f"{o} {t} {how}") for o, t in zip(origins, terms, strict=True)]
             for i, name in enumerate(mine):
                 place = slice(i * len(each), (i + 1) * len(each))
                 own = picked(models, torch.arange(len(plan))[place])
-                shelves[name] = Shelf(name, own, origins=tuple(origins[place]))
+                shelves[name] = ModelGroup(name, own, origins=tuple(origins[place]))
                 told[name] = _history(name, each, numbers[:, place], seconds)
     bank = ModelBank(tuple(shelves[name] for name in wanted), schema, tuple(names), recipe, seed)
     return Taught(bank, pd.concat([told[name] for name in wanted], ignore_index=True))
