@@ -46,7 +46,7 @@ def tables() -> Iterator[tuple[str, Callable[[], str]]]:
 
         def answer(method: str = method, model: str = model) -> str:
             _, _, _, cfs = laws.solved(method, model)
-            return digest(cfs.x_cf, cfs.scores, cfs.codes, cfs.after)
+            return digest(cfs.x_cf, cfs.scores, cfs.status_codes, cfs.after)
 
         yield f"table / {method} / {model}", answer
 

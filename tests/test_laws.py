@@ -85,7 +85,7 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
     _, m, _, cfs = solved(method, model)
     agrees = (m.predict(cfs.after) == "yes").to_numpy()
     assert (agrees[cfs.found]).all()
-    assert not agrees[cfs.codes == Status.NOT_FOUND].any()
+    assert not agrees[cfs.status_codes == Status.NOT_FOUND].any()
     assert (cfs.status["reason"][~cfs.found] != "").all()
     assert (cfs.status["reason"][cfs.found] == "").all()
 
@@ -104,7 +104,7 @@ def test_a_batch_equals_its_rows_one_by_one(method: str, model: str) -> None:
     for i in range(N):
         alone = e.explain(m, X.iloc[i : i + 1], "yes", seed=3)
         assert torch.allclose(alone.x_cf, cfs.x_cf[i * k : (i + 1) * k], atol=1e-6, rtol=0), i
-        assert (alone.codes == cfs.codes[i * k : (i + 1) * k]).all()
+        assert (alone.status_codes == cfs.status_codes[i * k : (i + 1) * k]).all()
 
 
 @every
@@ -180,7 +180,7 @@ def test_empty_table(method: str, model: str) -> None:
 def test_rows_that_are_met_already_stay(method: str, model: str) -> None:
     e, m, X, _ = solved(method, model)
     cfs = e.explain(m, X, "no" if model == "callable" else m.predict(X).tolist())
-    assert (cfs.codes == Status.ALREADY_MET).all()
+    assert (cfs.status_codes == Status.ALREADY_MET).all()
     pd.testing.assert_frame_equal(cfs.after, cfs.before)
 
 
@@ -200,7 +200,7 @@ def test_a_used_up_budget_still_returns_every_row(method: str, model: str) -> No
     e, m, X, _ = solved(method, model)
     cfs = e.explain(m, X, "yes", time_budget=1e-9, batch_size=2)
     assert len(cfs) == N * getattr(e, "answers", 1)
-    late = cfs.codes == Status.NOT_FOUND
+    late = cfs.status_codes == Status.NOT_FOUND
     assert late.any()
     assert cfs.status["reason"][late].str.contains("time budget").all()
 

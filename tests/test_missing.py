@@ -402,7 +402,7 @@ def filled() -> hf.Counterfactuals:
 
 
 def test_sentences_and_tables(filled: hf.Counterfactuals) -> None:
-    assert filled.codes.tolist() == [Status.FOUND, Status.FOUND, Status.FOUND, Status.ALREADY_MET]
+    assert filled.status_codes.tolist() == [Status.FOUND, Status.FOUND, Status.FOUND, Status.ALREADY_MET]
     texts = filled.sentences().tolist()
     for i in (0, 2):
         assert texts[i].startswith("Fill in income: €")

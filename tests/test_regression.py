@@ -143,8 +143,8 @@ def test_the_nearest_point_of_the_slab(norm: int, ends: tuple[float | None, floa
     low, high = -math.inf if ends[0] is None else ends[0], math.inf if ends[1] is None else ends[1]
     v = x.double() @ torch.tensor(w, dtype=torch.float64) + b
     miss = torch.clamp(torch.maximum(low - v, v - high), min=0)
-    assert ((cfs.codes == Status.ALREADY_MET) == (miss == 0).numpy()).all()
-    assert (cfs.codes != Status.NOT_FOUND).all()
+    assert ((cfs.status_codes == Status.ALREADY_MET) == (miss == 0).numpy()).all()
+    assert (cfs.status_codes != Status.NOT_FOUND).all()
     size = torch.tensor(w, dtype=torch.float64)
     expected = miss / (size.abs().max() if norm == 1 else size.norm())
     got = cfs.cost("l1" if norm == 1 else "l2").to_numpy()
@@ -176,7 +176,7 @@ def test_what_cannot_be_reached_is_said() -> None:
         hf.NearestNeighbor().fit(x, model),
     ):
         cfs = e.explain(model, x, hf.Target.between(5, 6))
-        assert (cfs.codes == Status.NOT_FOUND).all()
+        assert (cfs.status_codes == Status.NOT_FOUND).all()
         assert cfs.reasons[0].startswith("no reachable row found; the best attempt has the estimate ")
         assert (cfs.x_cf <= 1).all()
 
@@ -357,7 +357,7 @@ def test_methods_on_a_mixed_table(name: str, houses: hf.Model) -> None:
     k = getattr(e, "answers", 1)
     assert len(cfs) == 7 * k
     inside = houses.predict(cfs.after).between(300_000, 320_000).to_numpy()
-    assert (inside == (cfs.codes != Status.NOT_FOUND)).all()
+    assert (inside == (cfs.status_codes != Status.NOT_FOUND)).all()
     assert cfs.found.mean() >= 0.5
     alone = e.explain(houses, X.iloc[2:3], WISH, seed=1)
     assert torch.allclose(alone.x_cf, cfs.x_cf[2 * k : 3 * k], atol=1e-6, rtol=0)
@@ -416,7 +416,7 @@ def test_sentences_name_the_estimate(answers: hf.Counterfactuals, houses: hf.Mod
             assert 300_000 <= high <= 320_000
         else:
             assert "estimate" not in text
-    assert answers.codes[-1] == Status.ALREADY_MET
+    assert answers.status_codes[-1] == Status.ALREADY_MET
 
 
 def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -> None:

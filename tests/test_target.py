@@ -124,7 +124,7 @@ def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
         hf.GrowingSpheres(),
     ):
         cfs = method.explain(m, x, hf.Target(probability=probability))
-        got = torch.tensor(cfs.codes != Status.NOT_FOUND)
+        got = torch.tensor(cfs.status_codes != Status.NOT_FOUND)
         p = torch.softmax(cfs.scores.double(), 1)
         assert got.double().mean() > 0.4, type(method).__name__
         assert (1 - p[got, own[got]] > probability).all()

@@ -316,7 +316,7 @@ def search(kit: Kit, asked: Asked) -> Arrays:
     return {
         "x_cf": found.x_cf.numpy(),
         "target": found.goal.label.numpy(),
-        "codes": found.codes,
+        "codes": found.status_codes,
         "iterations": found.iterations,
         "confidence": found.confidence.to_numpy(),
         "passes": np.array(found.passes),

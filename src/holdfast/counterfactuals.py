@@ -40,14 +40,14 @@ class Run:
     schema: str
     version: str
     created: str
-    searched: tuple[str, ...] = ()  # origins of further models that helped to find the answers
+    guided_by: tuple[str, ...] = ()  # origins of further models that helped to find the answers
     signatures: tuple[tuple[float, ...], ...] = ()  # what these models make of the schema's probe rows
 
     @classmethod
     def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
-        searched = tuple(sorted(explainer.searched))
+        searched = tuple(sorted(explainer.guided_by))
         facts = str(target), seed, seconds, *prints, __version__, now, searched, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
@@ -62,13 +62,13 @@ class Counterfactuals:
     x_cf: Tensor
     scores: Tensor  # (n, k) of `after`, by the bare model
     goal: BoundTarget
-    codes: npt.NDArray[np.int64]  # (n,) Status
+    status_codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
     schema: Schema
     classes: tuple[Any, ...]
     run: Run
-    was: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
+    estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
     def __len__(self) -> int:
         return len(self.after)
@@ -76,12 +76,12 @@ class Counterfactuals:
     @property
     def found(self) -> npt.NDArray[np.bool_]:
         """(n,) rows with an answer."""
-        return self.codes == Status.FOUND
+        return self.status_codes == Status.FOUND
 
     @property
     def status(self) -> pd.DataFrame:
         """Per row: found / already met / not found, and the reason."""
-        words = [Status(int(c)).words for c in self.codes]
+        words = [Status(int(c)).words for c in self.status_codes]
         return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.after.index, dtype=object)
 
     @property
@@ -147,7 +147,7 @@ class Counterfactuals:
             if units == "raw":
                 delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
             value = row_norm(delta, NORMS[norm])
-        gone = torch.tensor(self.codes == Status.NOT_FOUND)
+        gone = torch.tensor(self.status_codes == Status.NOT_FOUND)
         return self._series(value.masked_fill(gone, float("nan")))
 
     def sentences(self) -> "pd.Series[str]":
@@ -158,7 +158,7 @@ class Counterfactuals:
 
     def summary(self) -> str:
         """One line: how many rows, how many answered, by which method, in what time."""
-        count = {s: int((self.codes == s).sum()) for s in Status}
+        count = {s: int((self.status_codes == s).sum()) for s in Status}
         parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
         rows = len(set(self.source.tolist()))
         what = f"{rows:,} rows" if rows == len(self) else f"{len(self):,} answers for {rows:,} rows"
@@ -202,10 +202,10 @@ class Counterfactuals:
             ],
             axis=1,
         )
-        wanted: dict[str, Any] = {"status": self.codes, "reason": self.reasons, "source": self.source}
+        wanted: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
         wanted["label"] = self.goal.label.numpy()
-        if self.was is not None:
-            wanted["was"] = self.was.squeeze(1).double().numpy()
+        if self.estimate_before is not None:
+            wanted["was"] = self.estimate_before.squeeze(1).double().numpy()
         table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
         content = {
             "run": asdict(self.run),

@@ -43,7 +43,7 @@ class Explainer(Settings, ABC):
     answers = 1  # how many answers a row gets; a setting of the methods that can give several
 
     @property
-    def searched(self) -> frozenset[str]:
+    def guided_by(self) -> frozenset[str]:
         """Short hashes of the models, besides the one asked, that help to find the answers."""
         return frozenset()
 

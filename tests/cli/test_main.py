@@ -99,7 +99,7 @@ def answers(files: Files) -> hf.Counterfactuals:
 
 
 def test_the_small_problem_has_rows_of_both_kinds(answers: hf.Counterfactuals) -> None:
-    assert set(answers.codes.tolist()) >= {hf.Status.FOUND, hf.Status.ALREADY_MET}
+    assert set(answers.status_codes.tolist()) >= {hf.Status.FOUND, hf.Status.ALREADY_MET}
 
 
 # ---- demo
@@ -146,7 +146,7 @@ def test_demo_makes_answers_hold(demo: Demo) -> None:
     assert shares[0] < 80 < 97 < shares[1]
     assert certified[0] < certified[1]
     held = hf.Counterfactuals.load(demo.at / "my demo" / "recourse-stable.parquet")
-    assert len(held.run.searched) == 10
+    assert len(held.run.guided_by) == 10
 
 
 def test_demo_answers_are_accepted_by_the_saved_model(demo: Demo) -> None:
@@ -309,7 +309,7 @@ def test_strict_tells_of_rows_without_an_answer(files: Files, tmp_path: Path) ->
 
 
 def test_strict_is_content_when_every_open_row_is_answered(files: Files, answers: hf.Counterfactuals) -> None:
-    assert not (answers.codes == hf.Status.NOT_FOUND).any()
+    assert not (answers.status_codes == hf.Status.NOT_FOUND).any()
     assert files.explain("--strict").code == 0
 
 

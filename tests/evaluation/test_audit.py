@@ -209,7 +209,7 @@ def test_json_has_everything_and_no_nan() -> None:
 def test_r_squared_is_that_of_the_least_squares_line() -> None:
     rng = np.random.default_rng(3)
     audits = {name: audit_of(rng.random((9, 12)) < share) for name, share in (("a", 0.5), ("b", 0.9))}
-    codes = audits["b"].cfs.codes.copy()
+    codes = audits["b"].cfs.status_codes.copy()
     codes[4] = Status.NOT_FOUND
     audits["b"] = replace(audits["b"], cfs=replace(audits["b"].cfs, codes=codes))
     for norm in ("l1", "l2"):
@@ -280,11 +280,11 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
     cfs = hf.MinEpsilonPGD(radius=0.2, rungs=4, steps=10).explain(model, x, "yes")
-    kinds = [int((cfs.codes == s).sum()) for s in Status]
+    kinds = [int((cfs.status_codes == s).sum()) for s in Status]
     assert min(kinds) > 0
     some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
     assert (some.survival().notna() == cfs.found).all()
-    assert cfs.cost("l2")[cfs.codes == Status.NOT_FOUND].isna().all()
+    assert cfs.cost("l2")[cfs.status_codes == Status.NOT_FOUND].isna().all()
     expected = some.held[:, cfs.found].mean()
     assert some.summary().loc["all", "survival"] == pytest.approx(expected)
     end = expected * kinds[Status.FOUND] / (kinds[Status.FOUND] + kinds[Status.NOT_FOUND])

@@ -148,7 +148,7 @@ def test_another_category_costs_two() -> None:
         module[0].bias.zero_()
     model = hf.Model.of(module, schema, classes=CLASSES)
     cfs = hf.Descent(steps=100, relax="softmax").explain(model, frame, "yes")
-    assert cfs.codes.tolist() == [Status.FOUND, Status.ALREADY_MET, Status.FOUND] * 2
+    assert cfs.status_codes.tolist() == [Status.FOUND, Status.ALREADY_MET, Status.FOUND] * 2
     stack = stack_of(module, 1)
     stack.load({key: v[None] for key, v in stack.named(dict(module.state_dict())).items()})
     some = cross_validity({"a": cfs}, ModelBank((ModelGroup("a", stack),), schema, tuple(CLASSES), Recipe(), 0))

@@ -61,7 +61,7 @@ def test_validity_and_cost_are_those_of_the_closed_form_where_the_range_does_not
             plain = x @ w[0, s] + b[0, s]
             way = torch.where(plain > 0, -1.0, 1.0).double()  # away from what the plain model says
             gap = way * f
-            assert (torch.tensor(cfs.codes == Status.ALREADY_MET) == (gap > 0)).all()
+            assert (torch.tensor(cfs.status_codes == Status.ALREADY_MET) == (gap > 0)).all()
             m, a2 = 1.0 - gap, w[i, s].square().sum()
             step = (m / (LAM + a2) * way)[:, None] * w[i, s]
             inside = ((x + step >= -1e-9) & (x + step <= 1 + 1e-9)).all(1) & (gap <= 0)
@@ -81,7 +81,7 @@ def test_the_table_holds_means_by_hand(study: Tradeoff) -> None:
         for i, e in enumerate(EPS):
             line = table[(table["method"] == name) & (table["epsilon"] == e)].iloc[0]
             parts = study.answers[name][i]
-            asked = sum(int((c.codes != Status.ALREADY_MET).sum()) for c in parts)
+            asked = sum(int((c.status_codes != Status.ALREADY_MET).sum()) for c in parts)
             found = sum(int(c.found.sum()) for c in parts)
             assert line["asked"] == asked
             assert line["validity"] == pytest.approx(found / asked)
@@ -92,7 +92,7 @@ def test_the_table_holds_means_by_hand(study: Tradeoff) -> None:
                 pair = mine.found & plain.found
                 both += (mine.cost("l2").to_numpy() - plain.cost("l2").to_numpy())[pair].tolist()
                 assert len(rows[(rows["method"] == name) & (rows["epsilon"] == e) & (rows["seed"] == s)]) == int(
-                    (mine.codes != Status.ALREADY_MET).sum()
+                    (mine.status_codes != Status.ALREADY_MET).sum()
                 )
             assert line["pairs"] == len(both)
             assert line["dearer"] == pytest.approx(np.mean(both))
@@ -119,7 +119,7 @@ def test_survival_is_judged_by_the_other_seeds(study: Tradeoff) -> None:
 def test_crossing_has_the_validity_of_the_first_seed_on_its_diagonal(study: Tradeoff) -> None:
     crossing = study.crossing("NearestNeighbor")
     first = [by_seed[0] for by_seed in study.answers["NearestNeighbor"]]
-    expected = [c.found.sum() / (c.codes != Status.ALREADY_MET).sum() for c in first]
+    expected = [c.found.sum() / (c.status_codes != Status.ALREADY_MET).sum() for c in first]
     assert np.diagonal(crossing.matrix).tolist() == pytest.approx(expected)
     with pytest.raises(hf.HoldfastError, match="no method 'SCFE' in this study"):
         study.crossing("SCFE")

@@ -199,7 +199,7 @@ def searched() -> Searched:
     methods = DeDUCE(max_iter=60).fit(model, task.train[:600], task.y[:600]), JSMA(max_iter=60)
     answers = [method.explain(model, task.test[:2], "all", labels=task.test_y[:2]) for method in methods]
     cells = tuple(
-        {"x_cf": a.x_cf.numpy(), "target": a.goal.label.numpy(), "codes": a.codes, "iterations": a.iterations,
+        {"x_cf": a.x_cf.numpy(), "target": a.goal.label.numpy(), "codes": a.status_codes, "iterations": a.iterations,
          "touched": np.array(False)} for a in answers
     )  # fmt: skip
     return Searched(model, methods, answers[0].x, cells)

@@ -346,4 +346,4 @@ def test_fitted_inside_inference_mode() -> None:
     outside = fitted(cnn(), max_iter=30)
     one, two = inside.explain(cnn(), x[700:703], 3), outside.explain(cnn(), x[700:703], 3)
     assert torch.equal(one.x_cf, two.x_cf)
-    assert (one.codes == two.codes).all()
+    assert (one.status_codes == two.status_codes).all()

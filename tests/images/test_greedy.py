@@ -187,7 +187,7 @@ def test_all_pixels_exhausted() -> None:
     cfs = e.explain(linear(torch.zeros(2, 4)), torch.full((1, 1, 1, 4), 0.5), 1)
     assert cfs.x_cf.flatten().tolist() == pytest.approx([0.1] * 4)
     assert cfs.iterations.tolist() == [8]  # 2 steps of each of 4 pixels
-    assert cfs.codes.tolist() == [Status.NOT_FOUND]
+    assert cfs.status_codes.tolist() == [Status.NOT_FOUND]
     assert e.calls == 9  # one look a step, and one that finds nothing left
     assert "probability 0.50" in cfs.reasons[0]
 
@@ -199,7 +199,7 @@ def test_without_a_gradient_nothing_is_chosen(value: float) -> None:
     assert cfs.x_cf.flatten().tolist() == [0.5, 0.5]
     assert cfs.iterations.tolist() == [0]
     assert e.calls == 1
-    assert cfs.codes.tolist() == [Status.NOT_FOUND]
+    assert cfs.status_codes.tolist() == [Status.NOT_FOUND]
 
 
 def test_no_step_is_made_against_the_wanted_class() -> None:
@@ -297,13 +297,13 @@ def test_already_met_and_no_iterations() -> None:
     x, target = x[sure], [target[i] for i in sure]
     own = model.predict(x)
     cfs = JSMA().explain(model, x, own)
-    assert (cfs.codes == Status.ALREADY_MET).all()
+    assert (cfs.status_codes == Status.ALREADY_MET).all()
     assert torch.equal(cfs.x_cf, x)
     assert cfs.iterations.tolist() == [0] * 4
     assert cfs.passes == 0
     none = JSMA(max_iter=0).explain(model, x, [own[0], *target[1:]])
     assert torch.equal(none.x_cf, x)
-    assert none.codes.tolist() == [Status.ALREADY_MET, *[Status.NOT_FOUND] * 3]
+    assert none.status_codes.tolist() == [Status.ALREADY_MET, *[Status.NOT_FOUND] * 3]
     assert none.iterations.tolist() == [0] * 4
 
 
@@ -416,7 +416,7 @@ def test_time_that_runs_out() -> None:
     cfs = JSMA().explain(model, x, target, time_budget=1e-9)
     assert torch.equal(cfs.x_cf, x)
     assert not cfs.found.any()
-    assert all("time budget of 1e-09 s" in r for r, c in zip(cfs.reasons, cfs.codes, strict=True) if c == 2)
+    assert all("time budget of 1e-09 s" in r for r, c in zip(cfs.reasons, cfs.status_codes, strict=True) if c == 2)
     # After two steps of the first three pairs: they are as far as that, the others have not begun.
     goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
     clock = Rope(1.0, Progress(False, ""), looks=2)

@@ -176,7 +176,7 @@ def test_laws(settings_: dict[str, Any]) -> None:
         changed = (cfs.x_cf != cfs.x).flatten(1).sum(1).numpy()
         assert (changed <= cfs.iterations * method.pixels).all()
     p = model.scores(cfs.x_cf).softmax(1).gather(1, cfs.goal.label[:, None]).squeeze(1).numpy()
-    assert ((p > 0.6) == (cfs.codes != hf.Status.NOT_FOUND)).all()
+    assert ((p > 0.6) == (cfs.status_codes != hf.Status.NOT_FOUND)).all()
     parts = method.explain(model, x, "all", threads=1, chunk=3)
     alone = method.explain(model, x[4:5], "all", threads=1)
     assert torch.equal(parts.x_cf, cfs.x_cf)

@@ -121,7 +121,7 @@ def same(a: ImageCounterfactuals, b: ImageCounterfactuals, rows: Any = slice(Non
     return (
         torch.equal(a.x_cf, b.x_cf[rows])
         and torch.equal(a.scores, b.scores[rows])
-        and bool((a.codes == b.codes[rows]).all())
+        and bool((a.status_codes == b.status_codes[rows]).all())
         and bool((a.iterations == b.iterations[rows]).all())
     )
 
@@ -129,7 +129,7 @@ def same(a: ImageCounterfactuals, b: ImageCounterfactuals, rows: Any = slice(Non
 @every
 def test_same_pairs_in_and_out(method: str, model: str) -> None:
     _, _, x, target, cfs = solved(method, model)
-    assert len(cfs) == len(x) == len(cfs.reasons) == len(cfs.codes)
+    assert len(cfs) == len(x) == len(cfs.reasons) == len(cfs.status_codes)
     assert torch.equal(cfs.x, x)
     assert cfs.x_cf.shape == x.shape
     assert cfs.x_cf.dtype == torch.float32
@@ -158,9 +158,9 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
     agrees = (likeliest if e.confidence is None else p >= e.confidence).numpy()
     near = (p - (e.confidence or 2)).abs().numpy() < 1e-5  # another batch, another last bit
     assert (agrees | near)[cfs.found].all()
-    assert not (agrees & ~near)[cfs.codes == Status.NOT_FOUND].any()
+    assert not (agrees & ~near)[cfs.status_codes == Status.NOT_FOUND].any()
     assert torch.allclose(cfs.scores.softmax(1), scores.softmax(1), atol=1e-5)
-    for code, reason in zip(cfs.codes, cfs.reasons, strict=True):
+    for code, reason in zip(cfs.status_codes, cfs.reasons, strict=True):
         assert (reason == "") == (code == Status.FOUND)
     if (method, model) not in MAY_FAIL:
         assert cfs.found.any()
@@ -272,7 +272,7 @@ def test_ways_to_say_what_is_wanted(method: str, model: str) -> None:
     assert int(other.target[0]) == int(now[:1].topk(2, 1).indices[0, 1])
     sure = e.explain(m, x, Target(target[0], probability=0.9), seed=3)
     assert (sure.confidence[sure.found] >= 0.9 - 1e-6).all()
-    assert (sure.confidence[sure.codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
+    assert (sure.confidence[sure.status_codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
     everything = e.explain(m, x[:1], "all", labels=[0], seed=3)
     assert everything.target.tolist() == list(range(1, k))
     assert everything.source.tolist() == [0] * (k - 1)
@@ -286,7 +286,7 @@ def test_what_is_met_already_stays(method: str, model: str) -> None:
     e, m, x, _, _ = solved(method, model)
     sure = Target(m.predict(x), probability=1e-6)
     cfs = e.explain(m, x, sure)
-    assert (cfs.codes == Status.ALREADY_MET).all()
+    assert (cfs.status_codes == Status.ALREADY_MET).all()
     assert torch.equal(cfs.x_cf, x)
     assert not cfs.iterations.any()
     assert cfs.passes == 0
@@ -297,7 +297,7 @@ def test_a_used_up_budget_still_returns_every_pair(method: str, model: str) -> N
     e, m, x, target, _ = solved(method, model)
     cfs = e.explain(m, x, target, time_budget=1e-9, chunk=2)
     assert len(cfs) == len(x)
-    late = cfs.codes == Status.NOT_FOUND
+    late = cfs.status_codes == Status.NOT_FOUND
     assert late.any()
     assert all("time budget" in reason for reason, is_late in zip(cfs.reasons, late, strict=True) if is_late)
 

@@ -163,7 +163,7 @@ def test_no_pairs_are_a_file_as_well(tmp_path: Path) -> None:
     none = torch.arange(0)
     empty = replace(
         whole, x=whole.x[none], x_cf=whole.x_cf[none], scores=whole.scores[none], goal=whole.goal[none],
-        codes=whole.codes[:0], reasons=[], source=whole.source[:0], own=whole.own[:0], iterations=whole.iterations[:0],
+        codes=whole.status_codes[:0], reasons=[], source=whole.source[:0], own=whole.own[:0], iterations=whole.iterations[:0],
     )  # fmt: skip
     empty.save(tmp_path / "none.parquet")
     again = ImageCounterfactuals.load(tmp_path / "none.parquet")

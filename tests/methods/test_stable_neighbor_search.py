@@ -326,7 +326,7 @@ def test_ball_class_box_and_objective(target: str | None, outputs: int, keep, no
     cfs = sns.explain(model, x, target)
     out = cfs.x_cf
     assert given.found.sum() > 5
-    assert (cfs.codes == given.codes).all()
+    assert (cfs.status_codes == given.status_codes).all()
     slack = 1e-6 if dtype == torch.float64 else 1e-5  # x0 + delta is itself rounded
     assert ((out - x0).double().norm(dim=1) <= radius * (1 + slack)).all()
     assert torch.equal(classes_at(model, out), classes_at(model, x0))
@@ -450,7 +450,7 @@ def test_mixed_tables_stay_reachable_and_in_the_ball(outputs: int, keep, schema:
     given = start.explain(model, X, "yes")
     cfs = StableNeighborSearch(start, radius=1.6, steps=25, keep=keep).explain(model, X, "yes")
     assert given.found.sum() > 10
-    assert (cfs.codes == given.codes).all()
+    assert (cfs.status_codes == given.status_codes).all()
     broken = violations(schema, schema.read(cfs.before), schema.read(cfs.after))
     assert (broken[cfs.found] == "").all()
     step = (cfs.x_cf - given.x_cf).double().norm(dim=1)
@@ -494,7 +494,7 @@ def test_rows_the_start_cannot_answer_stay_as_they_were() -> None:
     start = hf.MinEpsilonPGD(radius=0.5, rungs=5, steps=10)
     given, cfs = (e.explain(model, x, "yes") for e in (start, StableNeighborSearch(start, radius=5.0)))
     assert 0 < given.found.sum() < 30
-    assert (given.codes == cfs.codes).all()
+    assert (given.status_codes == cfs.status_codes).all()
     assert torch.equal(given.x_cf[~given.found], cfs.x_cf[~given.found])
 
 
@@ -600,10 +600,10 @@ def test_models_that_guided_are_recorded(tmp_path: File) -> None:
     inner = StableNeighborSearch(PGD, radius=0.2, steps=5, bank=other)
     cfs = StableNeighborSearch(PGD, radius=0.2, steps=5, bank=bank).explain(model, x, "yes")
     assert len(bank.members()) == 2
-    assert set(cfs.run.searched) == bank.members()
-    assert PGD.explain(model, x, "yes").run.searched == ()
+    assert set(cfs.run.guided_by) == bank.members()
+    assert PGD.explain(model, x, "yes").run.guided_by == ()
     twice = StableNeighborSearch(inner, radius=0.2, steps=5, bank=bank).explain(model, x, "yes")
-    assert set(twice.run.searched) == bank.members() | other.members()
+    assert set(twice.run.guided_by) == bank.members() | other.members()
     cfs.save(tmp_path / "answers.parquet")
     assert hf.Counterfactuals.load(tmp_path / "answers.parquet").run == cfs.run
 

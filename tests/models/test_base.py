@@ -99,7 +99,7 @@ def test_one_and_two_logits_give_the_same_answers() -> None:
     x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
     a = hf.Descent(steps=50).explain(hf.Model.of(two, box), x, 1)
     b = hf.Descent(steps=50).explain(hf.Model.of(one, box), x, 1)
-    assert (a.codes == b.codes).all()
+    assert (a.status_codes == b.status_codes).all()
     assert torch.allclose(a.x_cf, b.x_cf, atol=1e-4)
 
 

@@ -207,7 +207,7 @@ def agrees(estimator: Any, k: int) -> hf.Model:
         cfs = method.explain(model, asked, wanted)
         assert cfs.found.mean() > 0.5, (type(method).__name__, cfs.status["reason"].tolist())
         assert ((estimator.predict(cfs.to_frame()) == wanted) == cfs.found).all()
-        assert (method.explain(model, ROWS[said == 1].head(5), wanted).codes == Status.ALREADY_MET).all()
+        assert (method.explain(model, ROWS[said == 1].head(5), wanted).status_codes == Status.ALREADY_MET).all()
     away = methods[0].explain(model, asked)
     assert ((estimator.predict(away.to_frame()) != estimator.predict(asked)) == away.found).all()
     return model
@@ -353,7 +353,7 @@ def test_behind_a_threshold_rows_ask_for_what_they_want(inner: str, threshold: f
             assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-6)
             for i in (0, 1, 2):
                 alone = method.explain(model, asked.iloc[[i]], hf.Target(int(wanted[i]), probability=0.7))
-                assert alone.codes[0] == cfs.codes[i]
+                assert alone.status_codes[0] == cfs.status_codes[i]
                 assert alone.after.to_numpy() == pytest.approx(cfs.after.iloc[[i]].to_numpy(), abs=1e-3)
     cfs.save(tmp_path / "answers.parquet")
     again = hf.Counterfactuals.load(tmp_path / "answers.parquet")
@@ -404,13 +404,13 @@ def test_where_predict_is_asked_probabilities_stay_the_models_own(k: int, probab
             after, now = estimator.predict_proba(cfs.after), estimator.predict(cfs.after)
             own = after[:, 1] if wish else 1 - after[np.arange(len(ROWS)), said]
             assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-9)
-            got = cfs.codes != Status.NOT_FOUND
+            got = cfs.status_codes != Status.NOT_FOUND
             right = (now == 1 if wish else now != said) | (probability < 0.5)
             assert ((own > probability) & right)[got].all()
             assert cfs.found.any()
             already = (p[:, 1] if wish else 1 - p[np.arange(len(ROWS)), said]) > probability
             already &= (said == 1 if wish else np.zeros(len(ROWS), dtype=bool)) | (probability < 0.5)
-            assert ((cfs.codes == Status.ALREADY_MET) == already).all()
+            assert ((cfs.status_codes == Status.ALREADY_MET) == already).all()
         plain = hf.GrowingSpheres(samples=200).explain(model, ROWS, 1)
         assert plain.confidence.to_numpy() == pytest.approx(estimator.predict_proba(plain.after)[:, 1], abs=1e-9)
 
@@ -454,7 +454,7 @@ def test_ties_are_decided_by_the_estimator() -> None:
     assert estimator.decision_function(rows)[1] == 0
     assert (model.predict(rows) == estimator.predict(rows)).all()
     for wanted in (0, 1):
-        met = hf.TreeSearch().explain(model, rows, wanted).codes == Status.ALREADY_MET
+        met = hf.TreeSearch().explain(model, rows, wanted).status_codes == Status.ALREADY_MET
         assert (met == (estimator.predict(rows) == wanted)).all()
 
 

@@ -309,7 +309,7 @@ def test_images() -> None:
     told = density(cfs)
     assert cfs.found.any()
     assert (told.notna() == cfs.found).all()
-    assert (cfs.codes == Status.ALREADY_MET).any()
+    assert (cfs.status_codes == Status.ALREADY_MET).any()
     with pytest.raises(ModelError, match="features=NAME"):
         FeatureDensity(image_model())
 

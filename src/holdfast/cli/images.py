@@ -209,7 +209,7 @@ def explain(
         warnings.warn(f"there are no images, so there is no {str(grid)!r}", stacklevel=2)
     if not quiet:
         say(cfs.summary())
-    return int((cfs.codes == hf.Status.NOT_FOUND).sum())
+    return int((cfs.status_codes == hf.Status.NOT_FOUND).sum())
 
 
 def wish_of(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":

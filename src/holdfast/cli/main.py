@@ -338,7 +338,7 @@ def explain(
         cfs.report(report)
     if not quiet:
         say(cfs.summary())
-    if strict and (cfs.codes == hf.Status.NOT_FOUND).any():
+    if strict and (cfs.status_codes == hf.Status.NOT_FOUND).any():
         raise typer.Exit(UNANSWERED)
 
 

@@ -83,7 +83,7 @@ def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
 
 def refuse_guides(cfs: Counterfactuals, bank: ModelBank, origins: Array) -> None:
     """An error if a model of the bank, made from these origins (M,), guided the search."""
-    seen = np.isin(origins, list(cfs.run.searched))
+    seen = np.isin(origins, list(cfs.run.guided_by))
     if cfs.run.signatures:
         mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures)
         apart = np.abs(mine[:, None] - known).max(2) / (1 + np.abs(known).max(1))  # (M, guides)
@@ -169,7 +169,7 @@ class Audit:
         the worst model;
         end to end: all rows that needed an answer times models under which they have one that holds.
         """
-        cfs, needy = self.cfs, self.cfs.codes != Status.ALREADY_MET
+        cfs, needy = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
         asked, found = by_row(cfs, needy), by_row(cfs, cfs.found)
         proposed = by_row(cfs, needy & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()

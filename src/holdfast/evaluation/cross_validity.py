@@ -58,10 +58,10 @@ def cross_validity(
     with Progress(progress, "crossing") as bar:
         bar.total(len(known) * len(bank.groups))
         for name, cfs in known.items():
-            needy = cfs.codes != Status.ALREADY_MET
+            needy = cfs.status_codes != Status.ALREADY_MET
             if not needy.any():
                 raise SettingError(f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
-            some = replace(cfs, codes=np.where(needy, Status.FOUND, cfs.codes)) if attempts else cfs
+            some = replace(cfs, codes=np.where(needy, Status.FOUND, cfs.status_codes)) if attempts else cfs
             holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, needy)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
             cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))

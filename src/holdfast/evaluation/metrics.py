@@ -27,7 +27,7 @@ def _answers_only(cfs: Counterfactuals, values: Any) -> "pd.Series[float]":
 
 def validity(cfs: Counterfactuals) -> "pd.Series[float]":
     """1 where an answer was found, 0 where not, missing where none was needed. Higher is better."""
-    needed = cfs.codes != Status.ALREADY_MET
+    needed = cfs.status_codes != Status.ALREADY_MET
     return pd.Series(cfs.found.astype(np.float64), index=cfs.after.index).where(needed)
 
 

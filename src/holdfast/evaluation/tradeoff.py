@@ -148,7 +148,7 @@ class Tradeoff:
         for name, by_epsilon in self.answers.items():
             for e, by_seed in zip(self.epsilon, by_epsilon, strict=True):
                 for s, cfs in enumerate(by_seed):
-                    asked = cfs.codes != Status.ALREADY_MET
+                    asked = cfs.status_codes != Status.ALREADY_MET
                     tried = row_norm((cfs.x_cf - cfs.x).double(), 2).numpy()
                     columns = {"method": name, "epsilon": e, "seed": s, "row": cfs.source, "found": cfs.found}
                     part = pd.DataFrame(columns | {"cost": cfs.cost("l2").to_numpy(), "cost of attempts": tried})
@@ -203,7 +203,7 @@ class Tradeoff:
         """Answers of each epsilon on the models of each epsilon, all of the first seed; without the epsilons whose
         model refuses nobody."""
         first = [by_seed[0] for by_seed in self._answers(method)]
-        some = [i for i, cfs in enumerate(first) if (cfs.codes != Status.ALREADY_MET).any()]
+        some = [i for i, cfs in enumerate(first) if (cfs.status_codes != Status.ALREADY_MET).any()]
         if not some:
             raise SettingError("no model refuses any of the rows, so there is nothing to cross")
         bank = self.hardened.only(range(1))
@@ -324,7 +324,7 @@ class Tradeoff:
 
 def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
     """Of the rows that the model refuses: their numbers, the gap to the wanted class, and its gradient's length."""
-    rows = torch.tensor(np.flatnonzero(cfs.codes != Status.ALREADY_MET))
+    rows = torch.tensor(np.flatnonzero(cfs.status_codes != Status.ALREADY_MET))
     goal = replace(cfs.goal, margin=0.0, soft=False)[rows]
     with model.eval_mode():
         scores, pull = model.vjp(cfs.x[rows])

@@ -110,7 +110,7 @@ def title(label: object, target: object, room: int) -> str:
 def told(cfs: "ImageCounterfactuals", i: int) -> str:
     """'5 pixels, confidence 0.52'"""
     count = int(moved(cfs)[i])
-    what = "not found" if cfs.codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
+    what = "not found" if cfs.status_codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
     return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
 
 
@@ -142,7 +142,7 @@ def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: i
         base = top + high + 16 + TITLE
         name = title(cfs.label[i], cfs.target[i], block)
         draw(canvas, name, left, base, size=TITLE, ink=INK, thickness=BOLD)
-        ink = RED if cfs.codes[i] == Status.NOT_FOUND else QUIET
+        ink = RED if cfs.status_codes[i] == Status.NOT_FOUND else QUIET
         draw(canvas, cut(told(cfs, i), SMALL, block), left, base + 14 + SMALL, size=SMALL, ink=ink)
     _legend(canvas, canvas.shape[0] - MARGIN)
     return canvas
@@ -176,7 +176,7 @@ def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: in
             _, after, changed = _three(cfs, i)
             _place(canvas, enlarged(after, zoom), left, top)
             _place(canvas, enlarged(changed, zoom), left, top + high + GAP)
-            lost = cfs.codes[i] == Status.NOT_FOUND
+            lost = cfs.status_codes[i] == Status.NOT_FOUND
             below = cut("not found" if lost else f"{count[i]} px", SMALL, wide)
             base = top + 2 * high + GAP + 12 + SMALL
             draw(canvas, below, left, base, size=SMALL, ink=RED if lost else QUIET)

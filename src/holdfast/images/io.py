@@ -136,7 +136,7 @@ def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
         "row": cfs.source,
         "label": _texts(cfs.label),
         "target": _texts(cfs.target),
-        "status": cfs.codes,
+        "status": cfs.status_codes,
         "confidence": cfs.confidence.to_numpy(),
         "iterations": cfs.iterations,
         "scores": cfs.scores.numpy(),
@@ -163,7 +163,7 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         "row": pa.array(cfs.source),
         "own": pa.array(cfs.own),
         "target": pa.array(cfs.goal.label.numpy()),
-        "status": pa.array(cfs.codes),
+        "status": pa.array(cfs.status_codes),
         "reason": pa.array(cfs.reasons, pa.string()),
         "iterations": pa.array(cfs.iterations),
     }

@@ -54,9 +54,9 @@ def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
 
 def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; charts are left out without the `plot` extra."""
-    found, lost = np.flatnonzero(cfs.found), np.flatnonzero(cfs.codes == Status.NOT_FOUND)
+    found, lost = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
     # Answers first: they are what one came for.
-    order = np.concatenate([found, lost, np.flatnonzero(cfs.codes == Status.ALREADY_MET)])
+    order = np.concatenate([found, lost, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
     pixels, confidence = charts(cfs, found)
     page = render(
@@ -72,7 +72,7 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
         total=len(cfs),
         labels=_names(cfs.label),
         targets=_names(cfs.target),
-        statuses=[s.words for s in Status if (cfs.codes == s).any()],
+        statuses=[s.words for s in Status if (cfs.status_codes == s).any()],
         tall=tall(cfs, 98),
         low=tall(cfs, 44),
         provenance=provenance(cfs.run, "Images"),
@@ -103,7 +103,7 @@ def headline(cfs: "ImageCounterfactuals") -> str:
     if not len(cfs):
         return "No images were asked about."
     images, found = len(np.unique(cfs.source)), cfs.found
-    met = int((cfs.codes == Status.ALREADY_MET).sum())
+    met = int((cfs.status_codes == Status.ALREADY_MET).sum())
     pairs = f"{len(cfs):,} pair{'s' * (len(cfs) != 1)} of an image and a wanted class"
     text = f"{images:,} image{'s' * (images != 1)}, {pairs}: {int(found.sum()):,} answered"
     text += f", {met:,} met from the start" if met else ""
@@ -119,7 +119,7 @@ def headline(cfs: "ImageCounterfactuals") -> str:
 def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n, found = len(cfs), cfs.found
-    count = {s: int((cfs.codes == s).sum()) for s in Status}
+    count = {s: int((cfs.status_codes == s).sum()) for s in Status}
 
     def share(status: Status) -> str:
         return f"{count[status] / n:.0%} of pairs" if n else ""
@@ -168,7 +168,7 @@ def cards(cfs: "ImageCounterfactuals", at: Ints) -> list[Card]:
     pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
 
     def card(i: int) -> Card:
-        row, status = int(cfs.source[i]), Status(int(cfs.codes[i]))
+        row, status = int(cfs.source[i]), Status(int(cfs.status_codes[i]))
         lost = status == Status.NOT_FOUND
         texts = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
         numbers = "" if lost else f"{pixels[i]:g}", "" if lost else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"

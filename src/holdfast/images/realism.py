@@ -61,7 +61,7 @@ def realism(
         raise SettingError("nothing to score with; give at least one of gan, vae and density")
     index = slice(None)
     if isinstance(images, ImageCounterfactuals):
-        index = images.codes != Status.NOT_FOUND
+        index = images.status_codes != Status.NOT_FOUND
         n, x = len(images), images.x_cf[torch.tensor(index)]
     else:
         x = as_images(images)

@@ -29,7 +29,7 @@ class ImageCounterfactuals:
     x_cf: Tensor
     scores: Tensor  # (n, k) of `x_cf`, by the bare model
     goal: BoundTarget
-    codes: npt.NDArray[np.int64]  # (n,) Status
+    status_codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the image that is answered
     own: npt.NDArray[np.int64]  # (n,) number of the image's own class: its label, or what the model says
@@ -44,12 +44,12 @@ class ImageCounterfactuals:
     @property
     def found(self) -> npt.NDArray[np.bool_]:
         """(n,) pairs with an answer."""
-        return self.codes == Status.FOUND
+        return self.status_codes == Status.FOUND
 
     @property
     def status(self) -> pd.DataFrame:
         """Per pair: found / already met / not found, and the reason."""
-        words = [Status(int(c)).words for c in self.codes]
+        words = [Status(int(c)).words for c in self.status_codes]
         return pd.DataFrame({"status": words, "reason": self.reasons}, dtype=object)
 
     @property
@@ -71,7 +71,7 @@ class ImageCounterfactuals:
     def pixels(self) -> "pd.Series[float]":
         """How many pixels change; of a coloured image those that change in any channel. Missing without an answer."""
         moved = (self.x_cf != self.x).any(1).flatten(1).sum(1).double().numpy()
-        return pd.Series(moved).mask(self.codes == Status.NOT_FOUND)
+        return pd.Series(moved).mask(self.status_codes == Status.NOT_FOUND)
 
     def cost(self, norm: str = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
         """How far each answer is from its image; missing where there is none.
@@ -84,7 +84,7 @@ class ImageCounterfactuals:
             raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, NORMS)}")
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
         value = row_norm(delta.masked_fill(delta.abs() <= tolerance, 0.0), NORMS[norm])
-        return pd.Series(value.masked_fill(torch.tensor(self.codes == Status.NOT_FOUND), float("nan")).numpy())
+        return pd.Series(value.masked_fill(torch.tensor(self.status_codes == Status.NOT_FOUND), float("nan")).numpy())
 
     def changes(self) -> pd.DataFrame:
         """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
@@ -113,7 +113,7 @@ class ImageCounterfactuals:
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
-        count = {s: int((self.codes == s).sum()) for s in Status}
+        count = {s: int((self.status_codes == s).sum()) for s in Status}
         parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
         images = len(set(self.source.tolist()))
         what = f"{images:,} image{'s' * (images != 1)}"

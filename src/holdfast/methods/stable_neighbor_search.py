@@ -123,7 +123,7 @@ class StableNeighborSearch(Explainer):
     @property
     def searched(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
-        return self.first.searched | (self.bank.members() if self.bank is not None else frozenset[str]())
+        return self.first.guided_by | (self.bank.members() if self.bank is not None else frozenset[str]())
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:

@@ -71,7 +71,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
     path = Path(path)
-    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.codes == Status.NOT_FOUND)
+    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
     answered = _lines(cfs, found[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
     page = render(
@@ -90,7 +90,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
         features=[name for name in headings(cfs.schema.features) if name in used],
         open=len(open_),
         unanswered=_lines(cfs, open_[:MOST_ROWS]),
-        met=_some_names(cfs, np.flatnonzero(cfs.codes == Status.ALREADY_MET)),
+        met=_some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)),
         provenance=provenance(cfs.run),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def headline(cfs: "Counterfactuals") -> str:
         return "No rows were asked about."
     asked, found = len(np.unique(cfs.source)), cfs.found
     rows = len(np.unique(cfs.source[found]))
-    met = len(np.unique(cfs.source[cfs.codes == Status.ALREADY_MET]))
+    met = len(np.unique(cfs.source[cfs.status_codes == Status.ALREADY_MET]))
     text = f"{rows:,} of {asked:,} row{'s' * (asked != 1)} can get the wanted outcome ({shortened(cfs.run.target, 60)})"
     text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
     if not found.any():
@@ -119,7 +119,7 @@ def headline(cfs: "Counterfactuals") -> str:
 def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n, found = len(cfs), cfs.found
-    count = {s: int((cfs.codes == s).sum()) for s in Status}
+    count = {s: int((cfs.status_codes == s).sum()) for s in Status}
     kind = "answers" if _several(cfs) else "rows"
 
     def share(status: Status) -> str:
@@ -176,7 +176,7 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
         Line(
             name,
             answers[i],
-            Status(int(cfs.codes[i])).words,
+            Status(int(cfs.status_codes[i])).words,
             cfs.reasons[i],
             outcome[i],
             cells.get(i, {}),

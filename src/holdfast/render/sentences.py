@@ -101,7 +101,7 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
         for i in order:
             lines[rows[i]].append(phrases[i])
     effects = _effects(cfs)
-    texts = [_sentence(*row) for row in zip(cfs.codes.tolist(), cfs.reasons, lines, effects, strict=True)]
+    texts = [_sentence(*row) for row in zip(cfs.status_codes.tolist(), cfs.reasons, lines, effects, strict=True)]
     return pd.Series(texts, index=cfs.after.index, dtype=object)
 
 
@@ -109,9 +109,9 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
     """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
     goal, effects = cfs.goal, [""] * len(cfs)
     at = np.flatnonzero(cfs.found)
-    if not isinstance(goal, IntervalTarget) or cfs.was is None or not len(at):
+    if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(at):
         return effects
-    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.was, cfs.scores))
+    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.estimate_before, cfs.scores))
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
     before, after = _numbers(f, was, now)
     for i, up, a, b in zip(at.tolist(), (now > was).tolist(), before, after, strict=True):

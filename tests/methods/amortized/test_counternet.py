@@ -234,11 +234,11 @@ def test_targets() -> None:
     net = hf.CounterNet(**SMALL, l2=2.0).fit(TABLE, Y, SCHEMA)
     said = net.predict(TABLE)
     asked = net.recourse(TABLE, target="yes")
-    assert ((asked.codes == Status.ALREADY_MET) == (said == "yes")).all()
-    met = asked.codes == Status.ALREADY_MET
+    assert ((asked.status_codes == Status.ALREADY_MET) == (said == "yes")).all()
+    met = asked.status_codes == Status.ALREADY_MET
     pd.testing.assert_frame_equal(asked.after[met], asked.before[met])
     any_other = net.recourse(TABLE)
-    assert not (any_other.codes == Status.ALREADY_MET).any()
+    assert not (any_other.status_codes == Status.ALREADY_MET).any()
     no = torch.tensor(said == "no")
     assert torch.allclose(any_other.x_cf[no], asked.x_cf[no], atol=1e-6, rtol=0)
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
@@ -259,7 +259,7 @@ def test_more_than_two_classes() -> None:
     for target in net.classes_:
         cfs = net.recourse(TABLE, target)
         assert (net.predict(cfs.after)[cfs.found] == target).all()
-        shares[target] = cfs.found[cfs.codes != Status.ALREADY_MET].mean()
+        shares[target] = cfs.found[cfs.status_codes != Status.ALREADY_MET].mean()
     assert max(shares.values()) > 0.5, shares
     free = net.recourse(TABLE)
     assert (net.predict(free.after)[free.found] != net.predict(TABLE)[free.found]).all()

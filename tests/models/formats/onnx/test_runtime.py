@@ -131,7 +131,7 @@ def test_a_model_from_onnx_gives_the_same_recourse_as_the_module(tmp_path: Path)
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
     a = hf.MinCost().explain(model, x, "yes")
     b = hf.MinCost().explain(hf.Model.of(net, BOX), x, 1)
-    assert (a.codes == b.codes).all()
+    assert (a.status_codes == b.status_codes).all()
     assert torch.allclose(a.x_cf, b.x_cf, atol=1e-3)
 
 
@@ -521,7 +521,7 @@ def test_searches_fill_in_as_with_the_pipeline_itself(method: hf.Explainer, tmp_
     asked = table[table["income"].isna()].head(7)
     mine, theirs = (method.explain(m, asked, 1) for m in (model, direct))
     assert mine.found.all()
-    assert (mine.codes == theirs.codes).all()
+    assert (mine.status_codes == theirs.status_codes).all()
     assert mine.after["income"].notna().all()
     assert np.allclose(mine.after["income"], theirs.after["income"], rtol=1e-2)
     assert (pipeline.predict(mine.after) == 1).all()
