@@ -28,7 +28,7 @@ from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.images.classifier import SpectralResNet
 from holdfast.images.deduce import DeDUCE
 from holdfast.images.model import ImageModel
-from holdfast.images.prototype import VLK
+from holdfast.images.prototype import Prototype
 from holdfast.images.revise import REVISE
 
 CHUNK, BARE = 128, 20  # pairs at once; bare passes before and after
@@ -99,7 +99,7 @@ def beside_others(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -
     learn = task.train[:LEARN]
     coder = ConvAutoencoder(epochs=1).fit(learn)
     vae = ConvVAE(epochs=2).fit(learn)
-    vlk = VLK(autoencoder=coder, **setting.vlk).fit(model, learn[:2000], task.y[:2000])
+    vlk = Prototype(autoencoder=coder, **setting.vlk).fit(model, learn[:2000], task.y[:2000])
     budget = REVISE(vae=vae, **setting.revise).fit(model, learn[:1])
     plain = REVISE(vae=vae, lam=1.0, step=1e-5, max_iter=PLAIN_STEPS).fit(model, learn[:1])
     took = dict[str, float]()

@@ -28,7 +28,7 @@ from holdfast.methods.descent import Descent
 from holdfast.methods.eccco import ECCCo
 from holdfast.methods.revise import REVISE
 from holdfast.retraining.recipe import Recipe
-from holdfast.training.counterfactual.train import Taught, train_counterfactual
+from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
 
 SEEDS, ROUNDS, ASKED = 3, 10, 100
 GENERATORS = ("ECCCo", "Generic", "REVISE")
@@ -82,7 +82,7 @@ def study(
     return graded(found, task, seeds, seed)
 
 
-def graded(found: Taught, task: Task, seeds: int, seed: int) -> Arrays:
+def graded(found: CounterfactualTraining, task: Task, seeds: int, seed: int) -> Arrays:
     parts = list[Any]()
     for s in range(seeds):
         models = {name: found.member(name, s) for name in found.variants}

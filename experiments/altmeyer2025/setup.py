@@ -16,7 +16,7 @@ from holdfast.models.base import Model
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
-from holdfast.training.counterfactual.train import Taught, train_counterfactual
+from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
 
 Array = np.ndarray[Any, Any]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -180,7 +180,7 @@ def recipe(setting: Setting, epochs: int) -> Recipe:
 
 def taught(
     task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False, **more: Any
-) -> Taught:
+) -> CounterfactualTraining:
     """Networks of all variants and seeds; `guarded` holds the protected columns while training."""
     settings: dict[str, Any] = {
         "generator": ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),

@@ -30,7 +30,7 @@ from holdfast.images.explainer import ImageExplainer
 from holdfast.images.greedy import GreedyPixels
 from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel, as_images
-from holdfast.images.prototype import VLK
+from holdfast.images.prototype import Prototype
 from holdfast.images.realism import LOWER_IS_BETTER, auroc, realism
 from holdfast.images.revise import REVISE
 from holdfast.models.density import FeatureDensity
@@ -228,7 +228,7 @@ class Kit:
         task = prepare(self.name)
         if label == "VLK":
             coder = self._load("autoencoder", ConvAutoencoder)
-            return VLK(autoencoder=coder, **options).fit(model, task.train, task.y)
+            return Prototype(autoencoder=coder, **options).fit(model, task.train, task.y)
         return REVISE(vae=self.vae, **options).fit(model, task.train[:1])  # its VAE is ready
 
 

@@ -14,13 +14,13 @@ import torch
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, unit
 from holdfast.errors import SettingError, untyped
-from holdfast.training.adversarial import Hardened
+from holdfast.training.adversarial import AdversarialModels
 
 CELLS = 1 << 20  # numbers in drawn rows at once
 
 
 def granted_nearby(
-    hardened: Hardened, X: pd.DataFrame, *, target: Any = None, radius: float = 0.5, samples: int = 200, seed: int = 0
+    hardened: AdversarialModels, X: pd.DataFrame, *, target: Any = None, radius: float = 0.5, samples: int = 200, seed: int = 0
 ) -> np.ndarray[Any, Any]:
     """(epsilons, seeds, n) the share of points within an l2 radius of each encoded row that each model grants.
 
@@ -47,7 +47,7 @@ def granted_nearby(
 
 
 def nearby_rows(
-    hardened: Hardened, X: pd.DataFrame, row: int, *, target: Any = None, neighbours: int = 200, seed: int = 0
+    hardened: AdversarialModels, X: pd.DataFrame, row: int, *, target: Any = None, neighbours: int = 200, seed: int = 0
 ) -> pd.DataFrame:
     """The nearest rows of a table to one of them, in the plane, and what the first model of each epsilon says of them.
 

@@ -38,7 +38,7 @@ from holdfast.nn.stack import Stack
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
-from holdfast.training.adversarial import EPSILONS, Hardened, train_adversarial
+from holdfast.training.adversarial import EPSILONS, AdversarialModels, train_adversarial
 from holdfast.training.ntk import train_ntk
 
 BATCH, LR = 256, 1e-3
@@ -151,7 +151,7 @@ def latent_space(task: Task, seed: int) -> Autoencoder:
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 
 
-def hardened(task: Task, hidden: tuple[int, ...], epochs: int, seeds: int, seed: int, **more: Any) -> Hardened:
+def hardened(task: Task, hidden: tuple[int, ...], epochs: int, seeds: int, seed: int, **more: Any) -> AdversarialModels:
     recipe = Recipe(hidden=hidden, epochs=epochs, batch_size=BATCH, lr=LR)
     return train_adversarial(recipe, task.X, task.y, task.schema, seeds=seeds, seed=seed, **more)
 
@@ -177,7 +177,7 @@ def curves(task: Task, hidden: tuple[int, ...], epochs: int, seeds: int, rows: i
     out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
     out["nearby"], out["nearby, all rows"] = nearby(models, asked)
     crossing = study.crossing("SCFE")
-    at = [[Hardened.name(e) for e in EPSILONS].index(name) for name in crossing.names]
+    at = [[AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
     out["crossing"][np.ix_(at, at)] = crossing.matrix
     out["slope"] = slopes(models, asked)
@@ -198,14 +198,14 @@ def neighbourhood(task: Task, epochs: int, seed: int) -> Arrays:
     return {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}  # (2, rows) and (epsilons, rows)
 
 
-def refused(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+def refused(models: AdversarialModels, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     """(epsilons, seeds, n) does the model not give the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     said = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
     return said != models.wishes(X)
 
 
-def nearby(models: Hardened, X: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def nearby(models: AdversarialModels, X: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Twice (epsilons,): share of the points around a row that get what is wanted, over the rows that the model
     refuses, and over all."""
     share = granted_nearby(models, X, radius=NEAR)
@@ -213,7 +213,7 @@ def nearby(models: Hardened, X: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.
     return np.array(of_refused), share.mean((1, 2))
 
 
-def slopes(models: Hardened, X: pd.DataFrame) -> np.ndarray[Any, Any]:
+def slopes(models: AdversarialModels, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     """(epsilons,) mean length of the score's gradient."""
     out, x = list[float](), models.schema.encode(X)
     for shelf in models.bank.groups:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.cross_validity import Crossing, Spread, cross_validity, spread, validity_matrix
+from holdfast.evaluation.cross_validity import CrossValidity, Spread, cross_validity, spread, validity_matrix
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.shift import COLOURS, data_size, pareto, strength, validity_heatmap
 from holdfast.retraining.bank import ModelBank, ModelGroup
@@ -105,7 +105,7 @@ def test_names_that_are_numbers_match_their_texts() -> None:
     bank = bank_of({"2004": [reads(0)], "2005": [reads(2)]})
     some = hf.cross_validity(dict(zip((2004, 2005), answers.values(), strict=True)), bank)
     assert some.names == ("2004", "2005")
-    assert isinstance(some, hf.Crossing)
+    assert isinstance(some, hf.CrossValidity)
 
 
 def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
@@ -125,7 +125,7 @@ def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
     assert math.isnan(lost.cost[0])
     content = json.loads(lost.to_json(), parse_constant=pytest.fail)
     assert content["cost"] == [None, 1.0]
-    assert math.isnan(Crossing.from_json(lost.to_json()).cost[0])
+    assert math.isnan(CrossValidity.from_json(lost.to_json()).cost[0])
     idle = {**answers, "one": replace(answers["one"], codes=np.full(4, Status.ALREADY_MET))}
     with pytest.raises(SettingError, match="no row of 'one' needed an answer"):
         cross_validity(idle, bank)
@@ -155,10 +155,10 @@ def test_another_category_costs_two() -> None:
     assert some.cost.tolist() == [2.0]
 
 
-def crossing(matrix: Sequence[Sequence[float]], cost: Sequence[float]) -> Crossing:
+def crossing(matrix: Sequence[Sequence[float]], cost: Sequence[float]) -> CrossValidity:
     k = len(cost)
     names = tuple(f"s{i}" for i in range(k))
-    return Crossing(names, np.array(matrix, dtype=float), np.array(cost, dtype=float), (5,) * k, (1,) * k)
+    return CrossValidity(names, np.array(matrix, dtype=float), np.array(cost, dtype=float), (5,) * k, (1,) * k)
 
 
 def test_spreads_by_hand() -> None:
@@ -178,7 +178,7 @@ def test_spreads_by_hand() -> None:
 
 def test_json_round_trip() -> None:
     some = crossing([[1 / 3, 0.1], [0.7, 2 / 3]], [math.pi, 0.1])
-    again = Crossing.from_json(some.to_json())
+    again = CrossValidity.from_json(some.to_json())
     assert np.array_equal(again.matrix, some.matrix)
     assert np.array_equal(again.cost, some.cost)
     assert (again.names, again.rows, again.models) == (some.names, some.rows, some.models)
@@ -186,7 +186,7 @@ def test_json_round_trip() -> None:
     assert json.loads(some.to_json())["summary"]["robust validity"] == some.robust_validity._asdict()
     for wrong in ("", "[]", "{}", some.to_json().replace('"s1"', '"s1", "s2"')):
         with pytest.raises(SettingError, match="no crossing"):
-            Crossing.from_json(wrong)
+            CrossValidity.from_json(wrong)
 
 
 def test_one_subset_has_no_robust_validity() -> None:

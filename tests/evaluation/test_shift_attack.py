@@ -53,7 +53,7 @@ def solved(kind: str) -> tuple[hf.Model, hf.Counterfactuals, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_steps_the_models_are_copies(kind: str) -> None:
     model, cfs, y = solved(kind)
-    bank = hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.0, outer=0, models=3)
+    bank = hf.shift_attack(model, cfs, TABLE, y, epsilon=0.0, outer=0, models=3)
     assert bank.families == {"shift": 3}
     assert bank.classes == model.classes
     with model.eval_mode():
@@ -69,21 +69,21 @@ def test_without_steps_the_models_are_copies(kind: str) -> None:
 def test_an_attack_lowers_validity_more_than_retraining_does(kind: str) -> None:
     model, cfs, y = solved(kind)
     before, mark = [m.training for m in model.module.modules()], model.fingerprint()
-    worst = hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.3)
-    drawn = hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.3, ascend=False)
+    worst = hf.shift_attack(model, cfs, TABLE, y, epsilon=0.3)
+    drawn = hf.shift_attack(model, cfs, TABLE, y, epsilon=0.3, ascend=False)
     assert (model.fingerprint(), [m.training for m in model.module.modules()]) == (mark, before)
     worst_share, drawn_share = (float(hf.audit(cfs, b).survival().mean()) for b in (worst, drawn))
     assert worst_share < 0.8
     assert worst_share <= drawn_share + 0.05
     assert worst.fingerprint() != drawn.fingerprint()
-    again = hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.3)
+    again = hf.shift_attack(model, cfs, TABLE, y, epsilon=0.3)
     assert again.fingerprint() == worst.fingerprint()
-    assert hf.attack_by_shift(model, cfs, TABLE, y, epsilon=0.3, seed=1).fingerprint() != worst.fingerprint()
+    assert hf.shift_attack(model, cfs, TABLE, y, epsilon=0.3, seed=1).fingerprint() != worst.fingerprint()
 
 
 def test_the_bank_is_what_virtual_data_shift_gives() -> None:
     model, cfs, y = solved("relu")
-    bank = hf.attack_by_shift(model, cfs, TABLE, y, models=2, seed=5, outer=3)
+    bank = hf.shift_attack(model, cfs, TABLE, y, models=2, seed=5, outer=3)
     net, theta = net_of(model.module, 2)
     x, labels = SCHEMA.encode(TABLE), torch.tensor(y.to_numpy()).float()
     found = torch.as_tensor(cfs.found)
@@ -101,8 +101,8 @@ def test_the_bank_is_what_virtual_data_shift_gives() -> None:
 
 def test_a_draw_of_rows_files_and_company(tmp_path: Any) -> None:
     model, cfs, y = solved("relu")
-    bank = hf.attack_by_shift(model, cfs, TABLE, y, rows=50, models=2)
-    few = hf.attack_by_shift(model, cfs, SCHEMA.encode(TABLE), y.to_numpy(), rows=50, models=2)
+    bank = hf.shift_attack(model, cfs, TABLE, y, rows=50, models=2)
+    few = hf.shift_attack(model, cfs, SCHEMA.encode(TABLE), y.to_numpy(), rows=50, models=2)
     assert few.fingerprint() == bank.fingerprint()
     ordinary = hf.ModelBank.retrain(
         hf.Recipe(hidden=(8,), epochs=5), TABLE, y, SCHEMA, families={"seed": 3}, classes=model.classes
@@ -150,7 +150,7 @@ def test_weights_that_are_no_numbers_are_no_attack(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Attack, "__call__", diverge)
     model, cfs, y = solved("relu")
     with pytest.raises(hf.HoldfastError, match="lower eta"):
-        hf.attack_by_shift(model, cfs, TABLE, y)
+        hf.shift_attack(model, cfs, TABLE, y)
 
 
 def test_errors_name_the_thing() -> None:
@@ -164,21 +164,21 @@ def test_errors_name_the_thing() -> None:
         ({"eta": 1e37}, "eta must be positive and less than 1e36, got 1e[+]37"),
     ):
         with pytest.raises(hf.HoldfastError, match=said):
-            hf.attack_by_shift(model, cfs, TABLE, y, **wrong)
+            hf.shift_attack(model, cfs, TABLE, y, **wrong)
     with pytest.raises(hf.HoldfastError, match="got DataFrame"):
-        hf.attack_by_shift(model, cfs.after, TABLE, y)
+        hf.shift_attack(model, cfs.after, TABLE, y)
     with pytest.raises(hf.HoldfastError, match="as many outcomes as rows"):
-        hf.attack_by_shift(model, cfs, TABLE, y[:7])
+        hf.shift_attack(model, cfs, TABLE, y[:7])
     with pytest.raises(hf.HoldfastError, match="needs a torch module"):
-        hf.attack_by_shift(hf.Model.of(lambda f: f["a"].to_numpy(), SCHEMA), cfs, TABLE, y)
+        hf.shift_attack(hf.Model.of(lambda f: f["a"].to_numpy(), SCHEMA), cfs, TABLE, y)
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 1), nn.Sigmoid()), SCHEMA)
     with pytest.raises(hf.HoldfastError, match="needs the logits"):
-        hf.attack_by_shift(soft, cfs, TABLE, y)
+        hf.shift_attack(soft, cfs, TABLE, y)
     with pytest.raises(hf.HoldfastError, match="nothing to attack"):
-        hf.attack_by_shift(model, hf.MinCost().explain(model, TABLE[:0]), TABLE, y)
+        hf.shift_attack(model, hf.MinCost().explain(model, TABLE[:0]), TABLE, y)
     named = hf.Model.of(model.module, SCHEMA, classes=["no", "yes"])
     with pytest.raises(hf.HoldfastError, match=r"the model has \['no', 'yes'\]"):
-        hf.attack_by_shift(named, cfs, TABLE, y)
+        hf.shift_attack(named, cfs, TABLE, y)
     other = hf.Model.of(model.module, hf.Schema.infer(TABLE * 2), classes=model.classes)
     with pytest.raises(hf.HoldfastError, match="another schema"):
-        hf.attack_by_shift(other, cfs, TABLE, y)
+        hf.shift_attack(other, cfs, TABLE, y)

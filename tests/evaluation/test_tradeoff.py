@@ -18,7 +18,7 @@ from holdfast.evaluation.tradeoff import Tradeoff, invalidated
 from holdfast.nn.stack import Stack
 from holdfast.render.charts.tradeoff import bounds_chart, neighbourhood_chart
 from holdfast.target import Status
-from holdfast.training.adversarial import Hardened
+from holdfast.training.adversarial import AdversarialModels
 
 G = torch.Generator().manual_seed(0)
 ROWS = torch.rand(300, 4, generator=G)
@@ -30,17 +30,17 @@ LAM = 0.1
 
 
 @pytest.fixture(scope="module")
-def hardened() -> Hardened:
+def hardened() -> AdversarialModels:
     return hf.train_adversarial(hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, SCHEMA, epsilon=EPS, seeds=2)
 
 
 @pytest.fixture(scope="module")
-def study(hardened: Hardened) -> Tradeoff:
+def study(hardened: AdversarialModels) -> Tradeoff:
     methods = [hf.Descent.scfe(lam=LAM), hf.NearestNeighbor(), hf.Descent.scfe(lam=1.0)]
     return hf.tradeoff(hardened, TABLE.iloc[:60], methods, test=(TABLE.iloc[200:], Y.iloc[200:]))
 
 
-def weights(hardened: Hardened) -> tuple[torch.Tensor, torch.Tensor]:
+def weights(hardened: AdversarialModels) -> tuple[torch.Tensor, torch.Tensor]:
     """(epsilons, seeds, d) and (epsilons, seeds) of the score of 'yes' less that of 'no'."""
     layers = list[tuple[torch.Tensor, torch.Tensor]]()
     for shelf in hardened.bank.groups:
@@ -51,7 +51,7 @@ def weights(hardened: Hardened) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_validity_and_cost_are_those_of_the_closed_form_where_the_range_does_not_bind(
-    hardened: Hardened, study: Tradeoff
+    hardened: AdversarialModels, study: Tradeoff
 ) -> None:
     x, (w, b) = SCHEMA.encode(TABLE.iloc[:60], torch.float64), weights(hardened)
     for i in range(len(EPS)):
@@ -125,7 +125,7 @@ def test_crossing_has_the_validity_of_the_first_seed_on_its_diagonal(study: Trad
         study.crossing("SCFE")
 
 
-def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: Hardened, study: Tradeoff) -> None:
+def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: AdversarialModels, study: Tradeoff) -> None:
     bounds = study.bounds()
     assert set(bounds["method"]) == {"Descent", "Descent 2"}
     assert not bounds["violated"].any()
@@ -147,7 +147,7 @@ def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: Harden
         none.bounds()
 
 
-def test_noise_invalidates_what_lies_near_the_boundary(hardened: Hardened, study: Tradeoff) -> None:
+def test_noise_invalidates_what_lies_near_the_boundary(hardened: AdversarialModels, study: Tradeoff) -> None:
     cfs, (w, b) = study.answers["Descent"][0][0], weights(hardened)
     rate = invalidated(hardened.model(0.0), cfs, 0.1, 4000, 0)
     z = cfs.x_cf.double()[torch.tensor(cfs.found)]
@@ -173,7 +173,7 @@ def test_the_recommendation_follows_its_limits(study: Tradeoff) -> None:
     assert content["accuracy measured on"] == "test"
 
 
-def test_pictures(study: Tradeoff, hardened: Hardened) -> None:
+def test_pictures(study: Tradeoff, hardened: AdversarialModels) -> None:
     chart = study.plot().to_dict()
     assert len(chart["vconcat"]) == 3
     points = nearby_rows(hardened, TABLE, 5, neighbours=40)
@@ -182,7 +182,7 @@ def test_pictures(study: Tradeoff, hardened: Hardened) -> None:
     assert neighbourhood_chart(points).to_dict()["columns"] == 3
 
 
-def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: Hardened) -> None:
+def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: AdversarialModels) -> None:
     share = granted_nearby(hardened, TABLE.iloc[:5], target="yes", radius=1e-6, samples=7)
     for i, e in enumerate(EPS):
         for s in range(2):
@@ -199,7 +199,7 @@ def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: Hardened) 
         nearby_rows(hardened, TABLE, 999)
 
 
-def test_wishes(hardened: Hardened) -> None:
+def test_wishes(hardened: AdversarialModels) -> None:
     said = np.stack([hardened.model(0.0, s).predict(TABLE).to_numpy() for s in range(2)])
     assert (hardened.wishes(TABLE) != said).all()
     assert set(hardened.wishes(TABLE, "yes").ravel()) == {"yes"}
@@ -211,7 +211,7 @@ def test_wishes(hardened: Hardened) -> None:
         many.wishes(TABLE)
 
 
-def test_errors_name_the_thing(hardened: Hardened) -> None:
+def test_errors_name_the_thing(hardened: AdversarialModels) -> None:
     for methods in ([], ["Descent"], {}):
         with pytest.raises(hf.HoldfastError, match="methods must be explainers"):
             hf.tradeoff(hardened, TABLE, methods)

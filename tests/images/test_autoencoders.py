@@ -33,7 +33,7 @@ from holdfast.images.autoencoders import (
 from holdfast.images.classifier import SpectralResNet
 from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.model import MARK, ImageModel
-from holdfast.images.prototype import VLK, Hinge, prototypes, pull_of, shrunk
+from holdfast.images.prototype import Prototype, Hinge, prototypes, pull_of, shrunk
 from holdfast.images.revise import REVISE, Look, Slots, correction
 from holdfast.problem import TimeBudget
 from holdfast.target import BoundTarget
@@ -337,10 +337,10 @@ def test_a_prototype_is_the_mean_of_the_nearest_codes_of_the_class() -> None:
 def test_prototypes_belong_to_what_the_model_predicts() -> None:
     """Labels play no part: with a model that calls everything 0 no other class has a prototype."""
     blind = linear(torch.zeros(3, 64), torch.tensor([5.0, 0.0, 0.0]))
-    e = VLK(autoencoder=coder()).fit(blind, digits()[:30], labels()[:30])
+    e = Prototype(autoencoder=coder()).fit(blind, digits()[:30], labels()[:30])
     assert (e.predicted_ == 0).all()
     torch.testing.assert_close(e.codes_, coder().encode(digits()[:30]).flatten(1))
-    cfs = VLK(autoencoder=coder(), steps=3).fit(blind, digits()[:30]).explain(blind, digits()[:3], 2)
+    cfs = Prototype(autoencoder=coder(), steps=3).fit(blind, digits()[:30]).explain(blind, digits()[:3], 2)
     assert not cfs.found.any()
     assert cfs.x_cf.isfinite().all()
 
@@ -385,7 +385,7 @@ def test_the_nearest_point_of_a_linear_boundary() -> None:
     x = x - ((x - grey) @ w / w.norm() + far)[:, None] * w / w.norm()
     net = linear(torch.stack([torch.zeros(64), w]), torch.stack([w.new_zeros(()), -w @ grey[0]]))
     x = x.view(6, *SIZE)
-    e = VLK(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, rounds=3, autoencoder=coder())
+    e = Prototype(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, rounds=3, autoencoder=coder())
     cfs = e.fit(net, x).explain(net, x, 1)
     assert cfs.found.all()
     away = (cfs.x_cf - cfs.x).flatten(1)
@@ -395,7 +395,7 @@ def test_the_nearest_point_of_a_linear_boundary() -> None:
     assert (F.cosine_similarity(away, w[None]) > 0.99).all()
 
 
-def plainly(e: VLK, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bool]:
+def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bool]:
     """The search for one image, step by step, with nothing left out: answer, step, success."""
     ae = e.autoencoder_.net_
     with torch.no_grad():
@@ -432,9 +432,9 @@ def plainly(e: VLK, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, int, bo
 
 
 @cache
-def guided() -> VLK:
+def guided() -> Prototype:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first round."""
-    e = VLK(beta=0.005, gamma=2.0, theta=2.0, c=3.0, rounds=2, steps=20, lr=0.03, k=3, autoencoder=coder())
+    e = Prototype(beta=0.005, gamma=2.0, theta=2.0, c=3.0, rounds=2, steps=20, lr=0.03, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 
@@ -491,7 +491,7 @@ def test_the_world_stays_as_it_was(e: int) -> None:
     net, x = ImageModel.of(seeded(module).train(), SIZE), digits()[:6].clone()
     before, kept = torch.get_rng_state(), {k: v.clone() for k, v in module.state_dict().items()}
     method = copy.copy(methods()[e]).fit(net, digits()[:50])
-    coded = method.autoencoder_ if isinstance(method, VLK) else method.vae_
+    coded = method.autoencoder_ if isinstance(method, Prototype) else method.vae_
     weights = [p.clone() for p in coded.net_.parameters()]
     with torch.inference_mode():
         cfs = method.explain(net, x)
@@ -523,7 +523,7 @@ def test_methods_train_what_they_are_not_given() -> None:
     assert not hasattr(given, "net_")  # the caller's own stays as it is
     assert REVISE(vae=vae()).fit(model(), x).vae_ is vae()
     assert e.get_params()["vae__latent"] == 3
-    assert VLK(autoencoder=ConvAutoencoder(width=2, epochs=1)).fit(model(), x).autoencoder_.net_.code == (1, 4, 4)
+    assert Prototype(autoencoder=ConvAutoencoder(width=2, epochs=1)).fit(model(), x).autoencoder_.net_.code == (1, 4, 4)
     assert "ConvVAE(latent=3, epochs=1)" in repr(e)
 
 
@@ -532,18 +532,18 @@ def test_settings_of_both_methods_are_named() -> None:
     for wrong in ({"beta": -1.0}, {"theta": -1.0}, {"gamma": -1.0}, {"kappa": 2.0}, {"c": 0.0}, {"lr": 0.0},
                   {"steps": 0}, {"rounds": 0}, {"k": 0}):  # fmt: skip
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            VLK(autoencoder=coder(), **wrong).fit(net, x).explain(net, x)
+            Prototype(autoencoder=coder(), **wrong).fit(net, x).explain(net, x)
     for wrong in ({"lam": -1.0}, {"step": 0.0}, {"max_iter": -1}, {"optimizer": "lbfgs"}, {"patience": 0}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             REVISE(vae=vae(), **wrong).fit(net, x).explain(net, x)
-    for method in (VLK(autoencoder=coder()), REVISE(vae=vae())):
+    for method in (Prototype(autoencoder=coder()), REVISE(vae=vae())):
         with pytest.raises(hf.HoldfastError, match=r"call \.fit"):
             method.explain(net, x)
         wide = linear(torch.ones(2, 72) * torch.tensor([[1.0], [2.0]]), torch.zeros(2), (1, 8, 9))
         with pytest.raises(hf.HoldfastError, match="images of 1 x 8 x 8, the model takes 1 x 8 x 9"):
             method.fit(net, x).explain(wide, torch.zeros(1, 8, 9))
     with pytest.raises(hf.HoldfastError, match="got none"):
-        VLK(autoencoder=coder()).fit(net, x[:0])
+        Prototype(autoencoder=coder()).fit(net, x[:0])
 
 
 # ---- REVISE

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.progress import Progress
-from holdfast.evaluation.attacks import attack_rows, attacked_accuracy
+from holdfast.evaluation.attacks import pgd_attack, attacked_accuracy
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
 from holdfast.retraining.attacks import Adversary
@@ -243,12 +243,12 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
 def test_a_bank_is_attacked_as_its_models_are() -> None:
     hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.2], seeds=2)
     for settings in ({}, {"steps": 1, "size": 1.0, "start": False}, {"norm": "l2", "steps": 5}):
-        all_rows = attack_rows(hard.bank, TABLE, Y, epsilon=0.2, **settings)
+        all_rows = pgd_attack(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         kept = attacked_accuracy(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         for i in range(4):
             alone = hard.bank.model(i)
             torch.testing.assert_close(
-                attack_rows(alone, TABLE, Y, epsilon=0.2, **settings), all_rows[i], atol=2e-4, rtol=0
+                pgd_attack(alone, TABLE, Y, epsilon=0.2, **settings), all_rows[i], atol=2e-4, rtol=0
             )
             assert attacked_accuracy(alone, TABLE, Y, epsilon=0.2, **settings) == pytest.approx(kept[i], abs=0.02)
 
@@ -257,13 +257,13 @@ def test_what_nobody_can_change_is_spared_on_request() -> None:
     model = SMALL.fit(TABLE, Y, SCHEMA)
     x, at = SCHEMA.encode(TABLE), SCHEMA.encoding()
     assert bool(at.fixed.any())
-    z = attack_rows(model, TABLE, Y, epsilon=0.3)
+    z = pgd_attack(model, TABLE, Y, epsilon=0.3)
     assert bool(((z != x) & at.fixed).any())
-    z = attack_rows(model, TABLE, Y, epsilon=0.3, spare=["fixed", "categories"])
+    z = pgd_attack(model, TABLE, Y, epsilon=0.3, spare=["fixed", "categories"])
     assert torch.equal(z[:, at.fixed | at.one_hot], x[:, at.fixed | at.one_hot])
     assert bool((z != x).any())
-    few = attack_rows(model, TABLE.iloc[[3, 50]], Y.iloc[[3, 50]], epsilon=0.3)
-    assert torch.equal(few, attack_rows(model, TABLE, Y, epsilon=0.3)[[3, 50]])  # a row does not depend on others
+    few = pgd_attack(model, TABLE.iloc[[3, 50]], Y.iloc[[3, 50]], epsilon=0.3)
+    assert torch.equal(few, pgd_attack(model, TABLE, Y, epsilon=0.3)[[3, 50]])  # a row does not depend on others
 
 
 def test_accuracy_without_an_attack_is_accuracy() -> None:
@@ -313,12 +313,12 @@ def test_errors_name_the_thing() -> None:
     with pytest.raises(hf.HoldfastError, match="no number 1"):
         hard.model(0.1, 1)
     with pytest.raises(hf.HoldfastError, match="spare is a list"):
-        attack_rows(hard.bank, TABLE, Y, epsilon=0.1, spare=["ages"])
+        pgd_attack(hard.bank, TABLE, Y, epsilon=0.1, spare=["ages"])
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
-        attack_rows(hard.bank, TABLE, Y.replace("yes", "maybe"), epsilon=0.1)
+        pgd_attack(hard.bank, TABLE, Y.replace("yes", "maybe"), epsilon=0.1)
     black = hf.Model.of(lambda rows: np.tile([0.4, 0.6], (len(rows), 1)), SCHEMA, classes=["no", "yes"])
     with pytest.raises(hf.HoldfastError, match="this model has none"):
-        attack_rows(black, TABLE, Y, epsilon=0.1)
+        pgd_attack(black, TABLE, Y, epsilon=0.1)
 
 
 def test_the_loop_of_other_trainers_is_as_it_was() -> None:

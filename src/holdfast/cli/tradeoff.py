@@ -109,7 +109,7 @@ def parsed_epsilon(text: str) -> list[float]:
         ) from None
 
 
-def outcome(text: str | None, hardened: "hf.Hardened") -> object:
+def outcome(text: str | None, hardened: "hf.AdversarialModels") -> object:
     """The outcome that is wanted, as the models spell it."""
     classes: Sequence[object] = hardened.bank.classes
     if text is None:

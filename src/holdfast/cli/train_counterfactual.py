@@ -70,7 +70,7 @@ class Lessons:
         held: "tuple[pd.DataFrame, pd.Series[Any]]",
         seed: int,
         progress: bool,
-    ) -> "hf.Taught":
+    ) -> "hf.CounterfactualTraining":
         """Train on rows and outcomes, and watch the accuracy on those held out."""
         import holdfast as hf
 

@@ -27,7 +27,7 @@ Spare = Literal["fixed", "categories"]
 CELLS = 1 << 20  # numbers in attacked rows at once
 
 
-def attack_rows(
+def pgd_attack(
     model: Model | ModelBank,
     X: pd.DataFrame,
     y: Any,
@@ -76,7 +76,7 @@ def attacked_accuracy(
 ) -> np.ndarray[Any, Any]:
     """Share of the rows that are still classified rightly under `attack_rows`: one number, for a bank (M,)."""
     labels = _labels(model, X, y)
-    z = attack_rows(model, X, y, epsilon=epsilon, **settings)
+    z = pgd_attack(model, X, y, epsilon=epsilon, **settings)
     if isinstance(model, Model):
         with model.eval_mode():
             said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]

@@ -40,7 +40,7 @@ class Spread(NamedTuple):
 
 def cross_validity(
     answers: Mapping[Any, Counterfactuals], bank: ModelBank, *, attempts: bool = False, progress: bool = False
-) -> "Crossing":
+) -> "CrossValidity":
     """Put the answers of each subset before the models of all subsets.
 
     Args:
@@ -66,7 +66,7 @@ def cross_validity(
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
             cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))
     rows, models = tuple(part.shape[1] for part in held), tuple(bank.families[name] for name in known)
-    return Crossing(tuple(known), validity_matrix(held), np.array(cost), rows, models)
+    return CrossValidity(tuple(known), validity_matrix(held), np.array(cost), rows, models)
 
 
 def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
@@ -98,7 +98,7 @@ def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[st
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Crossing:
+class CrossValidity:
     """How answers of each subset fare on the models of each subset, and what follows from it."""
 
     names: tuple[str, ...]
@@ -166,7 +166,7 @@ class Crossing:
         return json.dumps(content, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> "Crossing":
+    def from_json(cls, text: str) -> "CrossValidity":
         """Read what `to_json` wrote."""
         try:
             content = json.loads(text)

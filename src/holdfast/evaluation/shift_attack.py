@@ -36,7 +36,7 @@ FAMILY = "shift"
 DRAWN = 1 << 62  # the draw of the rows
 
 
-def attack_by_shift(
+def shift_attack(
     model: Model,
     cfs: Counterfactuals,
     X: pd.DataFrame | Tensor,

@@ -33,12 +33,12 @@ from holdfast.errors import SettingError
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.audit import verdicts
 from holdfast.evaluation.bounds import Form, step_length, theorem2
-from holdfast.evaluation.cross_validity import Crossing, cross_validity
+from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer
 from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
 from holdfast.target import Status
-from holdfast.training.adversarial import Hardened
+from holdfast.training.adversarial import AdversarialModels
 
 Array = np.ndarray[Any, Any]
 ATTACK = 0.1  # radius of the attack that all models are measured with
@@ -47,7 +47,7 @@ CELLS = 1 << 20  # numbers in noisy rows at once
 
 
 def tradeoff(
-    hardened: Hardened,
+    hardened: AdversarialModels,
     X: pd.DataFrame,
     methods: Sequence[Explainer] | Mapping[str, Explainer],
     *,
@@ -69,7 +69,7 @@ def tradeoff(
         seed: random numbers of the methods: the same for a row on every model.
         progress: show a bar on stderr.
     """
-    if not isinstance(hardened, Hardened):
+    if not isinstance(hardened, AdversarialModels):
         raise SettingError(f"tradeoff takes what hf.train_adversarial(...) returns, got {type(hardened).__name__}")
     named = _named(methods)
     wishes = hardened.wishes(X, target)
@@ -119,7 +119,7 @@ def _fitted(method: Explainer, X: pd.DataFrame, model: Model) -> Explainer:
     return fresh.fit(X, model)
 
 
-def _by_epsilon(hardened: Hardened, values: Array) -> Array:
+def _by_epsilon(hardened: AdversarialModels, values: Array) -> Array:
     """(models,) -> (epsilons, seeds)"""
     return values.reshape(len(hardened.epsilon), hardened.seeds)
 
@@ -128,7 +128,7 @@ def _by_epsilon(hardened: Hardened, values: Array) -> Array:
 class Tradeoff:
     """Answers of every method on every model, and what follows from them."""
 
-    hardened: Hardened
+    hardened: AdversarialModels
     methods: dict[str, Explainer]
     answers: dict[str, list[list[Counterfactuals]]]  # method -> epsilon -> seed
     accuracy: Array  # (epsilons, seeds)
@@ -199,7 +199,7 @@ class Tradeoff:
             out[i] = every.mean() if len(every) else np.nan
         return out
 
-    def crossing(self, method: str) -> Crossing:
+    def crossing(self, method: str) -> CrossValidity:
         """Answers of each epsilon on the models of each epsilon, all of the first seed; without the epsilons whose
         model refuses nobody."""
         first = [by_seed[0] for by_seed in self._answers(method)]
@@ -208,7 +208,7 @@ class Tradeoff:
             raise SettingError("no model refuses any of the rows, so there is nothing to cross")
         bank = self.hardened.only(range(1))
         bank = replace(bank, shelves=tuple(bank.groups[i] for i in some))
-        return cross_validity({Hardened.name(self.epsilon[i]): first[i] for i in some}, bank)
+        return cross_validity({AdversarialModels.name(self.epsilon[i]): first[i] for i in some}, bank)
 
     def under_noise(self, method: str, *, sd: float = 0.1, draws: int = 1000, seed: int = 0) -> Array:
         """(epsilons,) share of noisy copies of the answers that their own model refuses.

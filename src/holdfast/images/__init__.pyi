@@ -14,7 +14,7 @@ from holdfast.images.greedy import GreedyPixels as GreedyPixels
 from holdfast.images.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
 from holdfast.images.jsma import JSMA as JSMA
 from holdfast.images.model import ImageModel as ImageModel
-from holdfast.images.prototype import VLK as VLK
+from holdfast.images.prototype import Prototype as Prototype
 from holdfast.images.realism import auroc as auroc
 from holdfast.images.result import ImageCounterfactuals as ImageCounterfactuals
 from holdfast.images.revise import REVISE as REVISE

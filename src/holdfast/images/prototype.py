@@ -46,7 +46,7 @@ CLIP = 1000.0  # gradients are cut off here, per pixel
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class VLK(ImageExplainer):
+class Prototype(ImageExplainer):
     """An elastic net over pixels, drawn to what an autoencoder can express and to a prototype of the wanted class.
 
     Args:

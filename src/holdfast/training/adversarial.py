@@ -27,7 +27,7 @@ EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
 @dataclass(frozen=True, eq=False)
-class Hardened:
+class AdversarialModels:
     """Networks trained against attacks of growing size, and the rows they learnt from."""
 
     bank: ModelBank  # one family for each epsilon, see `name`
@@ -99,7 +99,7 @@ def train_adversarial(
     classes: Sequence[Any] | None = None,
     seed: int = 0,
     progress: bool = False,
-) -> Hardened:
+) -> AdversarialModels:
     """Train a network for every epsilon, in one stacked run.
 
     Args:
@@ -130,9 +130,9 @@ def train_adversarial(
     shelves = list[ModelGroup]()
     for i, e in enumerate(radii):
         mine = torch.arange(i * len(each), (i + 1) * len(each))
-        shelves.append(ModelGroup(Hardened.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine)))
+        shelves.append(ModelGroup(AdversarialModels.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine)))
     bank = ModelBank(tuple(shelves), schema, tuple(names), recipe, seed)
-    return Hardened(bank, radii, X, y)
+    return AdversarialModels(bank, radii, X, y)
 
 
 def picked(models: ModelStack, some: torch.Tensor) -> ModelStack:

@@ -51,7 +51,7 @@ SETTINGS = {"l_clf": "clf", "l_div": "div", "l_reg": "reg", "l_adv": "adv"} | {
 
 
 @dataclass(frozen=True, eq=False)
-class Taught:
+class CounterfactualTraining:
     """Networks trained with their own counterfactuals, by variant."""
 
     bank: ModelBank  # one family for each variant
@@ -112,7 +112,7 @@ def train_counterfactual(
     seeds: int = 1,
     seed: int = 0,
     progress: bool = False,
-) -> Taught:
+) -> CounterfactualTraining:
     """Train networks with their own counterfactuals.
 
     Args:
@@ -186,7 +186,7 @@ def train_counterfactual(
                 shelves[name] = ModelGroup(name, own, origins=tuple(origins[place]))
                 told[name] = _history(name, each, numbers[:, place], seconds)
     bank = ModelBank(tuple(shelves[name] for name in wanted), schema, tuple(names), recipe, seed)
-    return Taught(bank, pd.concat([told[name] for name in wanted], ignore_index=True))
+    return CounterfactualTraining(bank, pd.concat([told[name] for name in wanted], ignore_index=True))
 
 
 def _variants(
