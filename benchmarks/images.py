@@ -70,7 +70,7 @@ def at_once(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict
     deduce.explain(model, x[:1], "all", labels=y[:1])  # what is only slow at first
     passes()
     start = time.process_time()
-    found = deduce.explain(model, x, "all", labels=y, chunk=CHUNK)
+    found = deduce.explain(model, x, "all", labels=y, batch_size=CHUNK)
     took = time.process_time() - start
     passes()
     unit, steps = float(np.median(bare)) / CHUNK, int(found.iterations.sum())  # unit: of one image
@@ -105,7 +105,7 @@ def beside_others(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -
     took = dict[str, float]()
     for name, method in (("DeDUCE", deduce), ("VLK", vlk), ("REVISE", budget), ("plain", plain)):
         start = time.process_time()
-        found = method.explain(model, x, "all", labels=y, chunk=CHUNK)
+        found = method.explain(model, x, "all", labels=y, batch_size=CHUNK)
         took[name] = (time.process_time() - start) / len(found)
     steps = TABLE_1["REVISE"]["failure %"][0] / 100 * STEP_LIMITS[1e-5]
     descent = took["plain"] / PLAIN_STEPS * steps

@@ -87,7 +87,7 @@ def measure() -> dict[str, float]:
     fast, slow = (hf.Model.of(m, box, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
     refused = x[net(x).argmax(1) == 0][:ROWS].clamp(0, 1)
     start = Given(hf.MinCost(norm=2).explain(fast, refused, "Good").x_cf)
-    search = hf.StableNeighborSearch(start=start, radius=0.5, steps=STEPS, points=POINTS)
+    search = hf.StableNeighborSearch(start=start, radius=0.5, steps=STEPS, path_points=POINTS)
     points = refused.repeat(POINTS, 1)
     moved = medians(
         {

@@ -58,11 +58,11 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
         hf.MinEpsilonPGD(radius=-1.0),
         hf.GrowingSpheres(samples=0),
         hf.GrowingSpheres(variant="other"),
-        hf.NearestNeighbor(answers=0).fit(x, model),
+        hf.NearestNeighbor(n_counterfactuals=0).fit(x, model),
         hf.TreeSearch(norm=2),
         hf.TreeSearch(beam=0),
-        hf.TreeSearch(boxes=-1),
-        hf.TreeSearch(values=1),
+        hf.TreeSearch(max_nodes=-1),
+        hf.TreeSearch(thresholds=1),
     ):
         with pytest.raises(hf.HoldfastError):
             wrong.explain(model, x, 1)

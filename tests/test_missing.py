@@ -350,7 +350,7 @@ METHODS: dict[str, Callable[[], hf.Explainer]] = {
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
     "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
     "tree-search": lambda: hf.TreeSearch(beam=4),
-    "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=4, values=6),
+    "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=4, thresholds=6),
 }
 CASES = [(e, m) for e in METHODS for m in ("imputed logistic", "network")]
 CASES += [(e, m) for e in ("growing-spheres", "nearest-neighbor") for m in ("hist", "xgboost")]

@@ -172,7 +172,7 @@ def test_what_cannot_be_reached_is_said() -> None:
         hf.MinCost(steps=10, rounds=2, linearise=4, polish=4),
         hf.Descent(steps=20, rounds=2),
         hf.GrowingSpheres(samples=20, rings=5),
-        hf.MinEpsilonPGD(rungs=2, steps=10),
+        hf.MinEpsilonPGD(radii=2, steps=10),
         hf.NearestNeighbor().fit(x, model),
     ):
         cfs = e.explain(model, x, hf.Target.between(5, 6))
@@ -331,10 +331,10 @@ SMALL: dict[str, Callable[[], hf.Explainer]] = {
     "generic": lambda: hf.Descent.generic(steps=300),
     "vanilla": lambda: hf.Descent.vanilla(steps=300, lr=0.02, lam=0.01),
     "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
-    "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(rungs=8, steps=40),
+    "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radii=8, steps=40),
     "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
     "growing-spheres carla": lambda: hf.GrowingSpheres(samples=60, variant="carla"),
-    "nearest-neighbor": lambda: hf.NearestNeighbor(answers=2),
+    "nearest-neighbor": lambda: hf.NearestNeighbor(n_counterfactuals=2),
     "tree-search": lambda: hf.TreeSearch(),
     "omniscient": lambda: hf.Omniscient(draws=20),
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),

@@ -103,7 +103,7 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
           if isinstance(method, GreedyPixels) else []),
     ]:  # fmt: skip
         other = copy.copy(method).set_params(**settings)
-        counts[what] = int(differs(other.explain(model, asked, names, chunk=chunk), sample).sum())
+        counts[what] = int(differs(other.explain(model, asked, names, batch_size=chunk), sample).sum())
     if isinstance(method, GreedyPixels):
         counts["not met one iteration earlier"] = _early(method, model, asked, names, cell["iterations"][sample])
     return counts, took

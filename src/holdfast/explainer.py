@@ -40,7 +40,7 @@ class Explainer(Settings, ABC):
     regression: ClassVar[bool] = False  # works on models that estimate a number too
     advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
-    answers = 1  # how many answers a row gets; a setting of the methods that can give several
+    n_counterfactuals = 1  # how many answers a row gets; a setting of the methods that can give several
 
     @property
     def guided_by(self) -> frozenset[str]:
@@ -113,8 +113,8 @@ class Explainer(Settings, ABC):
             rows = (~done & torch.tensor(stuck == "")).nonzero().squeeze(1)
             clock.bar.total(max(1, -(-len(rows) // batch_size)))
             found, late, none = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
-            source = torch.arange(len(x)).repeat_interleave(self.answers)
-            if self.answers > 1:
+            source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
+            if self.n_counterfactuals > 1:
                 before, goal, x, mine = before.iloc[source.numpy()], goal[source], x[source], mine[source]
             numbers, changed = schema.settle(found.flatten(0, 1), mine)
             after = schema.write(numbers, before, changed)
@@ -166,7 +166,7 @@ class Explainer(Settings, ABC):
         """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
         have no answer."""
         reach, random = model.schema.feasible(x), RowRandom.of(seed, x)
-        found = x[:, None].repeat(1, self.answers, 1)
+        found = x[:, None].repeat(1, self.n_counterfactuals, 1)
         late, none = torch.zeros(len(x), dtype=torch.bool), torch.zeros(len(x), dtype=torch.bool)
         for batch in chunks(rows, batch_size):
             if clock.over():
@@ -178,7 +178,7 @@ class Explainer(Settings, ABC):
             answer = self.search(query)
             assert query.hopeless is not None
             none[batch] = query.hopeless[: len(batch)]
-            answer = answer.reshape(len(full), self.answers, -1)[: len(batch)]
+            answer = answer.reshape(len(full), self.n_counterfactuals, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])
             late[batch] = clock.ran_out

@@ -25,7 +25,7 @@ from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 from support.tables import seeded
 
-PGD = hf.MinEpsilonPGD(radius=4.0, rungs=8, steps=10)
+PGD = hf.MinEpsilonPGD(radius=4.0, radii=8, steps=10)
 
 
 def network(outputs: int = 2, seed: int = 0, d: int = 3, dtype: torch.dtype = torch.float32) -> nn.Sequential:
@@ -279,7 +279,7 @@ def test_probability_asked_of_the_model_is_not_asked_of_the_bank() -> None:
 def test_failed_rows_enter_neither_survival_nor_cost() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
-    cfs = hf.MinEpsilonPGD(radius=0.2, rungs=4, steps=10).explain(model, x, "yes")
+    cfs = hf.MinEpsilonPGD(radius=0.2, radii=4, steps=10).explain(model, x, "yes")
     kinds = [int((cfs.status_codes == s).sum()) for s in Status]
     assert min(kinds) > 0
     some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
@@ -294,7 +294,7 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
 def test_rows_with_several_answers() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     data = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
-    cfs = hf.NearestNeighbor(answers=3).fit(data, model).explain(model, data[:5])
+    cfs = hf.NearestNeighbor(n_counterfactuals=3).fit(data, model).explain(model, data[:5])
     some = audit(cfs, bank_of([network(seed=s) for s in range(4)], model))
     table = some.table()
     assert len(table) == len(cfs) == 15

@@ -343,7 +343,7 @@ def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.Ca
         ({"models": [nn.Linear(3, 3), nn.Linear(3, 3)]}, "'model 1' is a bare torch module; pass schema="),
         ({"models": [3, 4]}, "'model 1' is a int, neither .* hf.Model.of"),
         ({"method": "eccco"}, "like hf.ECCCo\\(\\), got 'eccco'"),
-        ({"method": hf.NearestNeighbor(answers=2)}, "one answer per row, NearestNeighbor has 2"),
+        ({"method": hf.NearestNeighbor(n_counterfactuals=2)}, "one answer per row, NearestNeighbor has 2"),
         ({"rounds": 0}, "rounds must be .* at least 1, got 0"),
         ({"rows": 2.5}, "rows must be a whole number .* got 2.5"),
         ({"energies": []}, "at least one energy"),

@@ -253,7 +253,7 @@ def test_real_tables() -> None:
     recipe = Recipe(hidden=(8,), epochs=30)
     bank = ModelBank.from_tables(recipe, tables, schema, models=2)
     models = {year: bank.model(2 * i) for i, year in enumerate(tables)}
-    pgd = hf.MinEpsilonPGD(radius=4.0, rungs=8, steps=10)
+    pgd = hf.MinEpsilonPGD(radius=4.0, radii=8, steps=10)
     answers = {year: pgd.explain(models[year], tables[year][0].head(30), "yes") for year in tables}
     some = cross_validity(answers, bank)
     for i, year in enumerate(tables):

@@ -140,12 +140,12 @@ def test_training_is_the_papers_where_it_is_said_to_be() -> None:
     assert kept.shift is not None
     assert softmax == replace(kept, epochs=50, shift=replace(kept.shift, categories="softmax"))
     assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (7, 2, 0.1, 0.03)
-    assert not kept.tell
-    assert not kept.inside
-    assert not kept.hard
-    assert ours.tell
-    assert ours.inside
-    assert ours.hard
+    assert not kept.condition_on_target
+    assert not kept.clip_to_data
+    assert not kept.hard_categories
+    assert ours.condition_on_target
+    assert ours.clip_to_data
+    assert ours.hard_categories
     assert guo2023.QUICK in SETTINGS
 
 

@@ -460,7 +460,7 @@ def test_vlk_answers_do_not_depend_on_the_company() -> None:
     x, net, e = digits()[1000:1008], model(), copy.copy(guided()).set_params(rounds=2, steps=15)
     whole = e.explain(net, x, 3)
     for chunk in (1, 3):
-        assert torch.equal(e.explain(net, x, 3, chunk=chunk).x_cf, whole.x_cf)
+        assert torch.equal(e.explain(net, x, 3, batch_size=chunk).x_cf, whole.x_cf)
     alone = e.explain(net, x[5:6], 3)
     assert torch.equal(alone.x_cf, whole.x_cf[5:6])
     assert alone.iterations[0] == whole.iterations[5]
@@ -508,7 +508,7 @@ def test_the_world_stays_as_it_was(e: int) -> None:
 
 @pytest.mark.parametrize("e", [0, 1])
 def test_a_search_that_runs_out_of_time_says_so(e: int) -> None:
-    cfs = methods()[e].explain(model(), digits()[1000:1003], "all", chunk=4, time_budget=1e-9)
+    cfs = methods()[e].explain(model(), digits()[1000:1003], "all", batch_size=4, time_budget=1e-9)
     assert not cfs.found[4:].any()
     assert torch.equal(cfs.x_cf[4:], cfs.x[4:])  # never begun
     assert (cfs.iterations == 0).all()
@@ -613,7 +613,7 @@ def test_revise_answers_do_not_depend_on_the_company(optimizer: Any) -> None:
     whole = e.fit(net, x).explain(net, x, 3)
     assert len(set(whole.iterations.tolist())) > 3
     for chunk in (1, 3):
-        part = e.explain(net, x, 3, chunk=chunk)
+        part = e.explain(net, x, 3, batch_size=chunk)
         assert torch.equal(part.x_cf, whole.x_cf)
         assert (part.iterations == whole.iterations).all()
         if chunk == 1:  # nobody waits for others

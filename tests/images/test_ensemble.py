@@ -303,7 +303,7 @@ def test_an_answer_does_not_depend_on_its_neighbours() -> None:
     x, y = digits()
     search, some = GreedyEnsemble(max_iter=60), slice(600, 605)
     whole = search.explain(fitted(), x[some], "all", labels=y[some], threads=1)
-    parts = search.explain(fitted(), x[some], "all", labels=y[some], threads=1, chunk=7)
+    parts = search.explain(fitted(), x[some], "all", labels=y[some], threads=1, batch_size=7)
     alone = search.explain(fitted(), x[602:603], "all", labels=y[602:603], threads=1)
     assert torch.equal(whole.x_cf, parts.x_cf)
     assert (whole.iterations == parts.iterations).all()

@@ -208,7 +208,7 @@ def test_no_step_is_made_against_the_wanted_class() -> None:
     model = linear(torch.randn(2, 9, generator=g))
     x = torch.rand(20, 1, 1, 9, generator=g)
     e = Recorder(confidence=0.999, max_iter=30)
-    e.explain(model, x, 1, chunk=1)
+    e.explain(model, x, 1, batch_size=1)
     runs = e.runs()
     moved = 0
     for images, scores in runs:
@@ -260,7 +260,7 @@ class Recorder(JSMA):
 def test_invariants(settings: dict[str, Any], shortcut: bool) -> None:
     model, x, target = asked(6)
     e = Recorder(**({"limit": 5, "lock_at_bounds": False, "max_iter": 80} | settings), shortcut=shortcut)
-    cfs = e.explain(model, x, target, chunk=1)
+    cfs = e.explain(model, x, target, batch_size=1)
     q, delta, limit = e.pixels, e.delta, e.limit or 0
     moved = (cfs.x_cf - cfs.x).flatten(1).double()
     assert e._most <= limit
@@ -339,7 +339,7 @@ def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: An
     def run(rows: Any, chunk: int = 128, **more: Any) -> Any:
         e = DeDUCE(**(settings | more))
         e.density_ = fitted[0].density_
-        return e.explain(model, x[rows], [target[i] for i in rows], chunk=chunk)
+        return e.explain(model, x[rows], [target[i] for i in rows], batch_size=chunk)
 
     rows = list(range(7))
     whole = run(rows)

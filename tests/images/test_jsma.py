@@ -177,7 +177,7 @@ def test_laws(settings_: dict[str, Any]) -> None:
         assert (changed <= cfs.iterations * method.pixels).all()
     p = model.scores(cfs.x_cf).softmax(1).gather(1, cfs.goal.label[:, None]).squeeze(1).numpy()
     assert ((p > 0.6) == (cfs.status_codes != hf.Status.NOT_FOUND)).all()
-    parts = method.explain(model, x, "all", threads=1, chunk=3)
+    parts = method.explain(model, x, "all", threads=1, batch_size=3)
     alone = method.explain(model, x[4:5], "all", threads=1)
     assert torch.equal(parts.x_cf, cfs.x_cf)
     assert (parts.iterations == cfs.iterations).all()

@@ -295,7 +295,7 @@ def test_what_is_met_already_stays(method: str, model: str) -> None:
 @every
 def test_a_used_up_budget_still_returns_every_pair(method: str, model: str) -> None:
     e, m, x, target, _ = solved(method, model)
-    cfs = e.explain(m, x, target, time_budget=1e-9, chunk=2)
+    cfs = e.explain(m, x, target, time_budget=1e-9, batch_size=2)
     assert len(cfs) == len(x)
     late = cfs.status_codes == Status.NOT_FOUND
     assert late.any()

@@ -343,7 +343,7 @@ def test_scores_do_not_depend_on_neighbours_or_chunk(optimizer: Any) -> None:
     base: dict[str, Any] = {"steps": 20, "restarts": 3, "optimizer": optimizer, "lr": 0.05}
     whole = anogan_score(small_gan(), x, AnoGAN(**base))
     for chunk in (1, 9):
-        assert torch.equal(anogan_score(small_gan(), x, AnoGAN(**base, chunk=chunk)).losses, whole.losses)
+        assert torch.equal(anogan_score(small_gan(), x, AnoGAN(**base, batch_size=chunk)).losses, whole.losses)
     for rows in ([3], [6, 0], [2, 2, 5]):
         part = anogan_score(small_gan(), x[rows], AnoGAN(**base))
         assert torch.equal(part.losses, whole.losses[rows])

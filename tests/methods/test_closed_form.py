@@ -119,7 +119,7 @@ def test_scfe_with_score_zero_never_crosses() -> None:
 
 def test_min_epsilon_pgd_returns_the_first_rung_that_reaches() -> None:
     w, b, x, model = problem(2)
-    cfs = hf.MinEpsilonPGD(radius=1.0, rungs=10, steps=60).explain(model, x, "yes")
+    cfs = hf.MinEpsilonPGD(radius=1.0, radii=10, steps=60).explain(model, x, "yes")
     distance = (x @ w + b).abs() / w.norm()
     rung = torch.ceil(distance * 10 + 1e-4) / 10
     reachable = rung <= 1.0

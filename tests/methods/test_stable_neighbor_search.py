@@ -26,7 +26,7 @@ from holdfast.schema.verify import blocked, violations
 from support.tables import mixed_table, seeded
 
 NAMES = {1: ["no", "yes"], 2: ["no", "yes"], 3: ["no", "yes", "maybe"], 4: ["no", "yes", "maybe", "later"]}
-PGD = hf.MinEpsilonPGD(radius=6.0, rungs=6, steps=12)
+PGD = hf.MinEpsilonPGD(radius=6.0, radii=6, steps=12)
 
 
 @dataclass(eq=False)
@@ -334,7 +334,7 @@ def test_ball_class_box_and_objective(target: str | None, outputs: int, keep, no
     found = torch.tensor(given.found)
     assert (out - x0)[found].norm(dim=1).median() > 0.3
     if keep == "best":
-        y, path = classes_at(model, x0), Path.of(torch.zeros(5, dtype=dtype), sns.points)
+        y, path = classes_at(model, x0), Path.of(torch.zeros(5, dtype=dtype), sns.path_points)
         gain = valued(model, y, path, out).total - valued(model, y, path, x0).total
         assert gain[found].min() >= -1e-6
         assert gain[found].median() > 0.01
@@ -366,7 +366,7 @@ def test_objective_does_not_pull_a_row_into_a_third_class(opaque: bool, keep) ->
     path, y = Path.of(torch.zeros(1).double(), 2), torch.tensor([1])
     assert valued(model, y, path, x0 + 0.5).total > valued(model, y, path, x0 + 0.05).total
     assert classes_at(model, torch.tensor([[0.0], [2.0], [2.5]]).double()).tolist() == [0, 1, 2]
-    sns = StableNeighborSearch(Given().holding(x, x0), radius=0.5, points=2, keep=keep)
+    sns = StableNeighborSearch(Given().holding(x, x0), radius=0.5, path_points=2, keep=keep)
     assert 2.04 < float(sns.explain(model, x).x_cf) < 2.05
 
 
@@ -408,7 +408,7 @@ def test_rows_do_not_know_each_other(outputs: int, opaque: bool, dtype, toleranc
     if bank:  # a level that about half of the rows reach
         plain = StableNeighborSearch(PGD, radius=1.6, steps=10).explain(model, x, "yes").x_cf
         enough = 0.95 * float(torch.softmax(bank.scores(plain), 2)[:, :, 1].amin(0).median())
-    sns = StableNeighborSearch(PGD, radius=1.6, steps=35, noise=0.01, bank=bank, enough=enough)
+    sns = StableNeighborSearch(PGD, radius=1.6, steps=35, noise=0.01, bank=bank, min_probability=enough)
     whole = sns.explain(model, x, "yes").x_cf
     moved = (whole - PGD.explain(model, x, "yes").x_cf).norm(dim=1)
     assert moved.max() > 0.5
@@ -446,7 +446,7 @@ def test_mixed_tables_stay_reachable_and_in_the_ball(outputs: int, keep, schema:
     pool = pool[blocked(schema, schema.read(pool)) == ""]
     X = pool[(model.predict(pool) != "yes").to_numpy()][:30]
     assert len(X) == 30
-    start = hf.MinEpsilonPGD(radius=6.0, rungs=4, steps=10)
+    start = hf.MinEpsilonPGD(radius=6.0, radii=4, steps=10)
     given = start.explain(model, X, "yes")
     cfs = StableNeighborSearch(start, radius=1.6, steps=25, keep=keep).explain(model, X, "yes")
     assert given.found.sum() > 10
@@ -463,7 +463,7 @@ def test_several_answers_of_a_start() -> None:
     model = wrapped(network(2, 1), -3, 3)
     data = gaussian(11, 200, 5).clamp(-3, 3)
     x = asked(model, "yes", 13)
-    start = hf.NearestNeighbor(answers=3)
+    start = hf.NearestNeighbor(n_counterfactuals=3)
     sns = StableNeighborSearch(start, radius=0.4, steps=30).fit(data, model)
     given, cfs = start.explain(model, x, "yes"), sns.explain(model, x, "yes")
     assert len(cfs) == 39
@@ -491,7 +491,7 @@ def test_start_that_needs_data_is_fitted_with_it() -> None:
 def test_rows_the_start_cannot_answer_stay_as_they_were() -> None:
     model = wrapped(straight(gaussian(5, 6), -0.3, 1, True))
     x = asked(model, "yes", 30)
-    start = hf.MinEpsilonPGD(radius=0.5, rungs=5, steps=10)
+    start = hf.MinEpsilonPGD(radius=0.5, radii=5, steps=10)
     given, cfs = (e.explain(model, x, "yes") for e in (start, StableNeighborSearch(start, radius=5.0)))
     assert 0 < given.found.sum() < 30
     assert (given.status_codes == cfs.status_codes).all()
@@ -537,7 +537,7 @@ def test_row_stops_at_the_first_step_where_every_model_agrees(keep, outputs: int
     bank = bank_of([straight(w, b, outputs, by_hand) for b in shifts], model, ("seed", "other"))
     x = asked(model, "yes", 21)
     x0 = PGD.explain(model, x, "yes").x_cf
-    sns = StableNeighborSearch(PGD, radius=radius, bank=bank, enough=enough, steps=steps, keep=keep)
+    sns = StableNeighborSearch(PGD, radius=radius, bank=bank, min_probability=enough, steps=steps, keep=keep)
     out = sns.explain(model, x, "yes").x_cf
     needed = ((math.log(enough / (1 - enough)) - (x0 @ w + min(shifts))) / w.norm()).clamp_min(0)
     walked = (out - x0).norm(dim=1)
@@ -554,7 +554,7 @@ def test_rows_on_which_all_agree_stay_exactly() -> None:
     given = hf.MinCost(norm=2).explain(model, x, hf.Target("yes", probability=0.8))
     start = Given().holding(x, given.x_cf)
     bank = bank_of([network(2, 1)], model)
-    cfs = StableNeighborSearch(start, radius=1.0, bank=bank, enough=0.75).explain(model, x, "yes")
+    cfs = StableNeighborSearch(start, radius=1.0, bank=bank, min_probability=0.75).explain(model, x, "yes")
     assert given.found.sum() > 10
     assert torch.equal(cfs.x_cf[given.found], given.x_cf[given.found])
 
@@ -587,7 +587,7 @@ def test_bank_in_another_precision() -> None:
         outs = list[Tensor]()
         for kind in (torch.float32, torch.float64):
             bank = bank_of([m.to(kind) for m in modules], model)
-            cfs = StableNeighborSearch(PGD, radius=0.5, steps=20, bank=bank, enough=0.99).explain(model, x, "yes")
+            cfs = StableNeighborSearch(PGD, radius=0.5, steps=20, bank=bank, min_probability=0.99).explain(model, x, "yes")
             assert cfs.x_cf.dtype == dtype
             outs.append(cfs.x_cf)
         assert torch.allclose(*outs, atol=1e-3)
@@ -674,7 +674,7 @@ def test_two_moons_hold_better_after_it() -> None:
     banks = [
         ModelBank.retrain(recipe, X[train], y[train], schema, families={"seed": 20}, seed=s, **made) for s in (100, 500)
     ]
-    start = hf.MinEpsilonPGD(radius=3.0, rungs=30, steps=20)
+    start = hf.MinEpsilonPGD(radius=3.0, radii=30, steps=20)
     methods = {
         "plain": start,
         "stable": StableNeighborSearch(start, radius=0.5, steps=60),

@@ -202,7 +202,7 @@ def agrees(estimator: Any, k: int) -> hf.Model:
     assert (model.predict(X) == estimator.predict(X)).all()
     asked, wanted = ROWS[said != 1].head(10), 1
     methods: list[hf.Explainer] = [hf.GrowingSpheres(samples=100, rings=20)]
-    methods += [hf.MinEpsilonPGD(radius=8.0, rungs=6, steps=20)] if model.has_grad else []
+    methods += [hf.MinEpsilonPGD(radius=8.0, radii=6, steps=20)] if model.has_grad else []
     for method in methods:
         cfs = method.explain(model, asked, wanted)
         assert cfs.found.mean() > 0.5, (type(method).__name__, cfs.status["reason"].tolist())

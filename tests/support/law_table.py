@@ -37,14 +37,14 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
     "min-cost l2": lambda: hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8),
     "min-cost legacy": lambda: hf.MinCost(legacy=True, steps=15, rounds=6, lr=0.05),
-    "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radius=6.0, rungs=4, steps=15),
-    "min-epsilon-pgd random": lambda: hf.MinEpsilonPGD(radius=6.0, rungs=4, steps=15, start="random"),
+    "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radius=6.0, radii=4, steps=15),
+    "min-epsilon-pgd random": lambda: hf.MinEpsilonPGD(radius=6.0, radii=4, steps=15, start="random"),
     "growing-spheres": lambda: hf.GrowingSpheres(samples=40, rings=8),
     "growing-spheres carla": lambda: hf.GrowingSpheres(samples=40, rings=12, variant="carla", width=0.5),
     "nearest-neighbor": lambda: hf.NearestNeighbor(),
-    "nearest-neighbor 3": lambda: hf.NearestNeighbor(answers=3),
-    "tree-search": lambda: hf.TreeSearch(beam=4, depth=4, values=4),
-    "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=2, depth=3, values=3),
+    "nearest-neighbor 3": lambda: hf.NearestNeighbor(n_counterfactuals=3),
+    "tree-search": lambda: hf.TreeSearch(beam=4, depth=4, thresholds=4),
+    "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=2, depth=3, thresholds=3),
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
     "latent-search vae": lambda: hf.LatentSearch(
         radius=8.0, samples=60, repeats=3, kind="vae", hidden=(16,), latent=4, epochs=5
@@ -63,17 +63,17 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
     "cf-model": lambda: hf.CFModel(
-        hidden=(32, 16), dropout=0.0, l2=1.0, l3=0.02, tell=True, epochs=30, batch_size=64, lr=0.01, reachable=True
+        hidden=(32, 16), dropout=0.0, l2=1.0, l3=0.02, condition_on_target=True, epochs=30, batch_size=64, lr=0.01, reachable=True
     ),
     "vae-cf": lambda: hf.VAECF(samples=4, reg=2.0, margin=2.0, epochs=30, batch_size=64, lr=0.01, reachable=True),
     "stable-neighbor-search": lambda: hf.StableNeighborSearch(
-        start=hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8), steps=20, points=4
+        start=hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8), steps=20, path_points=4
     ),
     "stable-neighbor-search paper": lambda: hf.StableNeighborSearch(
-        start=hf.Descent(steps=60, rounds=2), radius=3.0, noise=1e-3, keep="last", end=1.0, steps=20, points=3
+        start=hf.Descent(steps=60, rounds=2), radius=3.0, noise=1e-3, keep="last", endpoint_weight=1.0, steps=20, path_points=3
     ),
     "stable-neighbor-search neighbors": lambda: hf.StableNeighborSearch(
-        start=hf.NearestNeighbor(answers=3), steps=15, points=3
+        start=hf.NearestNeighbor(n_counterfactuals=3), steps=15, path_points=3
     ),
 }
 assert {name.split()[0] for name in EXPLAINERS} | {"wachter", "scfe", "generic", "vanilla"} >= set(METHODS)

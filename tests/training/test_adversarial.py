@@ -259,7 +259,7 @@ def test_what_nobody_can_change_is_spared_on_request() -> None:
     assert bool(at.fixed.any())
     z = pgd_attack(model, TABLE, Y, epsilon=0.3)
     assert bool(((z != x) & at.fixed).any())
-    z = pgd_attack(model, TABLE, Y, epsilon=0.3, spare=["fixed", "categories"])
+    z = pgd_attack(model, TABLE, Y, epsilon=0.3, immutable=["fixed", "categories"])
     assert torch.equal(z[:, at.fixed | at.one_hot], x[:, at.fixed | at.one_hot])
     assert bool((z != x).any())
     few = pgd_attack(model, TABLE.iloc[[3, 50]], Y.iloc[[3, 50]], epsilon=0.3)
@@ -313,7 +313,7 @@ def test_errors_name_the_thing() -> None:
     with pytest.raises(hf.HoldfastError, match="no number 1"):
         hard.model(0.1, 1)
     with pytest.raises(hf.HoldfastError, match="spare is a list"):
-        pgd_attack(hard.bank, TABLE, Y, epsilon=0.1, spare=["ages"])
+        pgd_attack(hard.bank, TABLE, Y, epsilon=0.1, immutable=["ages"])
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
         pgd_attack(hard.bank, TABLE, Y.replace("yes", "maybe"), epsilon=0.1)
     black = hf.Model.of(lambda rows: np.tile([0.4, 0.6], (len(rows), 1)), SCHEMA, classes=["no", "yes"])

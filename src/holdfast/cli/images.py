@@ -198,7 +198,7 @@ def explain(
     learn(explainer, method, data, judge)
     cfs = explainer.explain(
         judge, asked.images, wish, labels=asked.labels, locked=None if locked is None else read_mask(locked), seed=seed,
-        chunk=128 if chunk is None else chunk, time_budget=time_budget, progress=not quiet,
+        batch_size=128 if chunk is None else chunk, time_budget=time_budget, progress=not quiet,
     )  # fmt: skip
     deliver(cfs, out)
     if report:

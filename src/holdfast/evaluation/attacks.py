@@ -35,9 +35,9 @@ def pgd_attack(
     epsilon: float,
     steps: int = 40,
     norm: Ball = "linf",
-    size: float | None = None,
+    step_size: float | None = None,
     start: bool = True,
-    spare: Collection[Spare] = (),
+    immutable: Collection[Spare] = (),
     box: bool = True,
     seed: int = 0,
 ) -> Tensor:
@@ -54,14 +54,14 @@ def pgd_attack(
         seed: random starts are derived from it and the contents of each row.
     """
     check_epsilon(epsilon)
-    wrong = [word for word in spare if word not in ("fixed", "categories")]
-    if wrong or isinstance(spare, str):
-        raise SettingError(f"spare is a list of 'fixed' and 'categories', got {spare!r}")
-    how = Adversary(steps, norm, (0.1 if steps == 40 else None) if size is None else size, start)
+    wrong = [word for word in immutable if word not in ("fixed", "categories")]
+    if wrong or isinstance(immutable, str):
+        raise SettingError(f"spare is a list of 'fixed' and 'categories', got {immutable!r}")
+    how = Adversary(steps, norm, (0.1 if steps == 40 else None) if step_size is None else step_size, start)
     dtype = model.dtype if isinstance(model, Model) else model.groups[0].dtype
     x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
     layout = model.schema.encoding(dtype)
-    free = ~(layout.fixed & ("fixed" in spare)) & ~(layout.one_hot & ("categories" in spare))
+    free = ~(layout.fixed & ("fixed" in immutable)) & ~(layout.one_hot & ("categories" in immutable))
     limits = (layout.seen_low, layout.seen_high) if box else None
     noise = RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None
     attack = partial(how.attack, epsilon=epsilon, box=limits, free=free)

@@ -40,14 +40,14 @@ class ImageSearchProblem:
     free: Tensor  # (n, c, h, w) which values may change
     random: RowRandom
     clock: TimeBudget
-    chunk: int  # how many pairs may be worked on at once
+    batch_size: int  # how many pairs may be worked on at once
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __getitem__(self, rows: Tensor) -> "ImageSearchProblem":
         parts = self.x[rows], self.goal[rows], self.free[rows], self.random[rows]
-        return ImageSearchProblem(self.model, *parts, self.clock, self.chunk)
+        return ImageSearchProblem(self.model, *parts, self.clock, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ImageExplainer(Settings, ABC):
         labels: Any = None,
         locked: Any = None,
         seed: int = 0,
-        chunk: int = 128,
+        batch_size: int = 128,
         time_budget: float | None = None,
         threads: int = 0,
         progress: bool = False,
@@ -120,7 +120,7 @@ class ImageExplainer(Settings, ABC):
             progress: show a bar on stderr.
         """
         net = ImageModel.of(model)
-        self._check_call(net, seed, chunk, time_budget)
+        self._check_call(net, seed, batch_size, time_budget)
         clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         asked = as_images(images, net.size)
         with net.borrowed(), limited_threads(threads), clock.bar:
@@ -132,7 +132,7 @@ class ImageExplainer(Settings, ABC):
             done = goal.met(now)
             rows = (~done).nonzero().squeeze(1)
             clock.bar.total(max(1, len(rows)))
-            query = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, chunk)
+            query = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, batch_size)
             x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
             late = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):

@@ -129,8 +129,8 @@ class GreedyPixels(ImageExplainer):
         n, shape = len(query), query.x.shape[1:]
         out, iterations, passes = query.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
         waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)
-        slots = Slots.of(query, waiting[: query.chunk], self.momentum > 0)
-        waiting = waiting[query.chunk :]
+        slots = Slots.of(query, waiting[: query.batch_size], self.momentum > 0)
+        waiting = waiting[query.batch_size :]
         while len(slots.pair):
             if query.clock.over():  # what is open comes back as it is
                 out[slots.pair], iterations[slots.pair] = slots.x, slots.count

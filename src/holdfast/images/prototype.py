@@ -103,7 +103,7 @@ class Prototype(ImageExplainer):
     def search(self, query: ImageSearchProblem) -> Found:
         n, passes = len(query), 0
         x, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
-        for rows in chunks(torch.arange(n), query.chunk):
+        for rows in chunks(torch.arange(n), query.batch_size):
             if query.clock.over():
                 break
             part = self._walk(query[rows])

@@ -78,7 +78,7 @@ class REVISE(ImageExplainer):
         n, net, passes = len(query), self.vae_.fitted(), 0
         out, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
         waiting, locks = torch.arange(n), not bool(query.free.all())
-        slots, waiting = Slots.of(query, waiting[: query.chunk], net), waiting[query.chunk :]
+        slots, waiting = Slots.of(query, waiting[: query.batch_size], net), waiting[query.batch_size :]
         while len(slots.pair):
             look = Look(slots, net, query.model, self.lam, locks)
             over = replace(query.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)

@@ -34,21 +34,21 @@ class MinEpsilonPGD(Explainer):
     advice: ClassVar[str] = "raise radius or steps"
 
     radius: float | None = None
-    rungs: int = 10
+    radii: int = 10
     steps: int = 100
     start: Literal["row", "random"] = "row"
 
     def check(self, model: object) -> None:
         need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.rungs >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
+        need(self.radii >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
         need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, query: SearchProblem) -> Tensor:
         radius = self.radius or 0.5 * query.feasible.encoding.diagonal
         answer = query.feasible.project(query.x)
         rows = torch.arange(len(query))
-        for i in query.steps(self.rungs):
-            z = self._ascend(query, radius * (i + 1) / self.rungs, draw=i)
+        for i in query.steps(self.radii):
+            z = self._ascend(query, radius * (i + 1) / self.radii, draw=i)
             answer[rows] = z
             stay = (~query.met(z)).nonzero().squeeze(1)
             rows, query = rows[stay], query[stay]

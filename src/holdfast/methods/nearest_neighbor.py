@@ -41,11 +41,11 @@ class NearestNeighbor(Explainer):
     advice: ClassVar[str] = "no data row leads to one from here: give more data, or free more columns"
 
     norm: Literal[1, 2] = 1
-    answers: int = 1
+    n_counterfactuals: int = 1
 
     def check(self, model: object) -> None:
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.answers >= 1, f"answers must be at least 1, got {self.answers}")
+        need(self.n_counterfactuals >= 1, f"answers must be at least 1, got {self.n_counterfactuals}")
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data, encoded, without repeats."""
@@ -58,7 +58,7 @@ class NearestNeighbor(Explainer):
 
     def search(self, query: SearchProblem) -> Tensor:
         d = query.x.shape[1]
-        out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)
+        out = query.feasible.project(query.x)[:, None].repeat(1, self.n_counterfactuals, 1)
         data, scores = self.data_.to(query.x.dtype), self.scores_
         for label in range(query.goal.k):
             rows = (query.goal.label == label).nonzero().squeeze(1)
@@ -78,24 +78,24 @@ class NearestNeighbor(Explainer):
         cost = cost_of(candidates - wide.x, wide.encoding.weight, self.norm).reshape(n, m)
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
-        out = query.feasible.project(query.x)[:, None].repeat(1, self.answers, 1)
+        out = query.feasible.project(query.x)[:, None].repeat(1, self.n_counterfactuals, 1)
         have, rows = torch.zeros(n, dtype=torch.int64), torch.arange(n)
         for block in (order[:, i : i + BLOCK] for i in range(0, m, BLOCK)):
             tried = candidates[rows[:, None], block[rows]]  # (active, block, d)
             many = query[rows.repeat_interleave(tried.shape[1])]
             met = many.met(tried.flatten(0, 1)).reshape(len(rows), -1)
             rank = have[rows, None] + met.cumsum(1) - 1  # the place of each success in its row's answers
-            take = met & (rank < self.answers)
+            take = met & (rank < self.n_counterfactuals)
             at, which = take.nonzero(as_tuple=True)
             place = rank[at, which]
             out[rows[at], place] = tried[at, which]
             # Places not filled yet repeat the latest answer.
-            for k in range(1, self.answers):
+            for k in range(1, self.n_counterfactuals):
                 late = have[rows] + met.sum(1) <= k
                 got = late & (have[rows] + met.sum(1) > 0)
                 out[rows[got], k] = out[rows[got], k - 1]
             have[rows] += met.sum(1)
-            rows = rows[have[rows] < self.answers]
+            rows = rows[have[rows] < self.n_counterfactuals]
             if not len(rows) or query.budget.over():
                 break
         return out

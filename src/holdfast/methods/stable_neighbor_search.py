@@ -78,14 +78,14 @@ class StableNeighborSearch(Explainer):
     start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
     bank: ModelBank | None = None
-    enough: float = 0.75
+    min_probability: float = 0.75
     steps: int = 200
-    points: int = 10
+    path_points: int = 10
     step_size: float | None = None
     baseline: float | tuple[float, ...] = 0.0
     noise: float = 0.0
     keep: Literal["best", "last"] = "best"
-    end: float = 0.0
+    endpoint_weight: float = 0.0
 
     def __post_init__(self) -> None:
         if hasattr(self.baseline, "tolist"):  # an array or a tensor
@@ -99,11 +99,11 @@ class StableNeighborSearch(Explainer):
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
         need(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
-        need(self.steps >= 0 and self.points >= 1, "steps must be at least 0 and points at least 1")
+        need(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and points at least 1")
         need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
         need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
-        need(0 < self.enough < 1, f"enough must lie between 0 and 1, got {self.enough}")
+        need(0 < self.min_probability < 1, f"enough must lie between 0 and 1, got {self.min_probability}")
         need(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
@@ -168,7 +168,7 @@ class StableNeighborSearch(Explainer):
         engine = model.engine
         width = max((len(w) for w, _ in engine.weights), default=64) if engine else 64
         models = 1 + (len(self.bank) if self.bank is not None else 0)
-        return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.points * width))
+        return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.path_points * width))
 
     def _value(self, query: SearchProblem, y: Tensor, path: Path) -> Any:
         """One pass over the model and the bank."""
@@ -194,7 +194,7 @@ class StableNeighborSearch(Explainer):
     def _refine(self, query: SearchProblem, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
-        path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.points, self.end)
+        path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.path_points, self.endpoint_weight)
         y, out = query.model(x0).argmax(1), x0.clone()
         z = x0
         rows, value = torch.arange(len(x0)), self._value(query, y, path)
@@ -205,7 +205,7 @@ class StableNeighborSearch(Explainer):
             J, least, g, scores = value(p)
             ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
             if self.bank is not None:
-                agreed = ok & (least >= self.enough)
+                agreed = ok & (least >= self.min_probability)
                 best, done = torch.where(agreed[:, None], p, best), done | agreed  # the first such point is kept
                 ok &= ~agreed
             if self.keep == "best":

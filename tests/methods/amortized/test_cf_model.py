@@ -107,7 +107,7 @@ def compare(run: Training, loss: Tensor, parts: list[list[tuple[Tensor, Tensor]]
 
 @pytest.mark.parametrize(("outputs", "smooth", "tell"), [(1, False, False), (2, False, True), (1, True, True)])
 def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell: bool) -> None:
-    kind = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, tell=tell)
+    kind = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, condition_on_target=tell)
     run, (x, y, w) = training(kind, outputs, smooth=smooth), batch()
     parts, t = free(run), classes_to_reach(run, x)
     before = [theta.flat.clone() for theta in run.stack.thetas]
@@ -237,7 +237,7 @@ def test_a_generator_is_the_same_alone(kind: Kind, shift: Shift | None) -> None:
 
 def test_a_stack_answers_as_its_networks_do() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2)), SCHEMA, classes=["no", "yes"])
-    for e in (hf.CFModel(hidden=(8,), epochs=1, tell=True), hf.VAECF(hidden=(8,), samples=2, epochs=1)):
+    for e in (hf.CFModel(hidden=(8,), epochs=1, condition_on_target=True), hf.VAECF(hidden=(8,), samples=2, epochs=1)):
         e.fit(TABLE, model)
         net, theta = net_of(model.module, 1)
         x = SCHEMA.encode(TABLE)
@@ -273,7 +273,7 @@ def task() -> tuple[pd.DataFrame, np.ndarray[Any, Any], hf.Model]:
     return table, y, recipe.fit(table, y, hf.Schema.infer(table))
 
 
-SHORT = hf.CFModel(hidden=(16,), dropout=0.0, l2=1.0, epochs=40, batch_size=100, lr=0.01, tell=True)
+SHORT = hf.CFModel(hidden=(16,), dropout=0.0, l2=1.0, epochs=40, batch_size=100, lr=0.01, condition_on_target=True)
 
 
 def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:

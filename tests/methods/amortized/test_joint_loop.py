@@ -138,15 +138,15 @@ class Reference:
             columns = group[group < c.shape[2]]
             out[..., columns] = torch.softmax(c[..., columns], 2)
         shown = out.detach().clone()
-        if self.how.inside:
+        if self.how.clip_to_data:
             shown = torch.where(numbers, shown.clamp(at.seen_low, at.seen_high), shown)
-        if self.how.hard:
+        if self.how.hard_categories:
             for group in at.groups:
                 columns = group[group < c.shape[2]]
                 best = shown[..., columns].argmax(2)
                 shown[..., columns] = nn.functional.one_hot(best, len(columns)).to(c.dtype)
         answer = out + (shown - out).detach()  # gradients go straight through
-        if self.how.inside:
+        if self.how.clip_to_data:
             low, high = numbers & (c < at.seen_low), numbers & (c > at.seen_high)
             answer.register_hook(lambda g: g.masked_fill((low & (g > 0)) | (high & (g < 0)), 0.0))
         return torch.where(at.fixed, x, answer)
@@ -165,7 +165,7 @@ class Reference:
         t = 1 - (torch.sigmoid(z) > 0.5).to(z.dtype) if self.classes == 2 else wish
         h = forward(paired(theta), x, masks[1])
         seen = [h[i] for i in self.sizes]
-        if self.classes > 2 or how.tell:
+        if self.classes > 2 or how.condition_on_target:
             seen.append(nn.functional.one_hot(t[..., 0].long(), self.classes).to(x.dtype))
         x_cf = self.soft(forward(paired(self.theta_g), torch.cat(seen, 2), masks[2])[-1], x)
         # 3

@@ -113,7 +113,7 @@ def test_other_columns_make_room_for_a_rule() -> None:
 def test_data_answers_what_a_short_search_does_not() -> None:
     frame = grid(a=[4, 5], b=[4, 5], c=[4, 5])
     model = tree(frame, (frame["a"] > 4) & (frame["b"] > 4) & (frame["c"] > 4))
-    short = hf.TreeSearch(depth=1, boxes=0)
+    short = hf.TreeSearch(depth=1, max_nodes=0)
     lost = short.explain(model, frame.iloc[:1], "yes")
     assert "not ruled out within the budget" in lost.status["reason"].iloc[0]
     assert short.fit(frame, model).explain(model, frame.iloc[:1], "yes").found.all()

@@ -72,7 +72,7 @@ class AnoGAN(Settings):
     weight: float = 0.1
     optimizer: Optimizer = "sgd"
     drop: float = 0.8
-    chunk: int = 120
+    batch_size: int = 120
     seed: int = 0
 
     @classmethod
@@ -116,7 +116,7 @@ def anogan_score(
     with torch.inference_mode(False), torch.no_grad(), limited_threads(threads), Progress(progress, "AnoGAN") as bar:
         # An image gets the same points to start from however many restarts there are.
         starts = torch.stack([random.normal(gan.latent, draw=i) for i in range(r)], 1)  # (n, r, latent)
-        parts = chunks(torch.arange(len(x)), max(1, how.chunk // r))
+        parts = chunks(torch.arange(len(x)), max(1, how.batch_size // r))
         bar.total(max(1, len(parts)))
         found = [descend(gan, x[rows].repeat_interleave(r, 0), starts[rows].flatten(0, 1), how, bar) for rows in parts]
         z, losses = (torch.cat(part) for part in zip(*found, strict=True)) if found else (starts, x.new_zeros(0))

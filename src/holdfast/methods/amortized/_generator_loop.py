@@ -111,7 +111,7 @@ class Direct(Kind):
     dropout: float = 0.3
     l2: float = 0.2
     l3: float = 0.1
-    tell: bool = False
+    condition_on_target: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,7 +120,7 @@ class Direct(Kind):
         self._not_negative("l2", "l3")
 
     def told(self, classes: int) -> int:
-        return classes if classes > 2 else int(self.tell)
+        return classes if classes > 2 else int(self.condition_on_target)
 
     def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
         return [(columns + self.told(classes), *self.hidden, columns)]

@@ -80,9 +80,9 @@ class Joint(Loop):
     l2: float = 0.2
     l3: float = 0.1
     loss: Loss = "squared"
-    tell: bool = False
-    inside: bool = False
-    hard: bool = False
+    condition_on_target: bool = False
+    clip_to_data: bool = False
+    hard_categories: bool = False
     shift: Shift | None = None
     schedule: Schedule = "linear"
     smooth_labels: bool = False
@@ -126,7 +126,7 @@ class JointStack:
     def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
         """Networks with all weights 0."""
         outputs = 1 if classes == 2 else classes
-        told = classes if how.tell or classes > 2 else 0
+        told = classes if how.condition_on_target or classes > 2 else 0
         net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
         z, p = how.encoder[-1], how.predictor[-1]
         places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(told)]
@@ -279,7 +279,7 @@ class Training:
         by_cf.addcmul_(x_cf - x, w, value=2 * how.l3 / x.shape[2])
         if self.fixed is not None:
             by_cf.masked_fill_(self.fixed, 0.0)
-        if how.inside:
+        if how.clip_to_data:
             by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
         g_g = self.g_g.first(m)
         gen.backward(theta_g, h_g, self.layout.softmax_pull(soft, by_cf), g_g, masks, "generate")
@@ -289,8 +289,8 @@ class Training:
         return wish(z, self.random, draw)
 
     def _proposed(self, soft: Tensor) -> Tensor:
-        answer = self.layout.hard(soft) if self.how.hard else soft
-        return answer.clamp(self.low, self.high) if self.how.inside else answer
+        answer = self.layout.hard(soft) if self.how.hard_categories else soft
+        return answer.clamp(self.low, self.high) if self.how.clip_to_data else answer
 
     def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
         return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)

@@ -158,7 +158,7 @@ class CFModel(Parametric):
     dropout: float = 0.3
     l2: float = 0.2
     l3: float = 0.1
-    tell: bool = False
+    condition_on_target: bool = False
 
     def kind(self) -> Direct:
         return Direct(**self._settings(Direct))

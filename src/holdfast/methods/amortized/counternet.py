@@ -69,9 +69,9 @@ class CounterNet(Settings):
     l1: float = 1.0
     l2: float = 0.2
     l3: float = 0.1
-    tell: bool = True
-    inside: bool = True
-    hard: bool = True
+    condition_on_target: bool = True
+    clip_to_data: bool = True
+    hard_categories: bool = True
     loss: Loss = "squared"
     smooth_labels: bool = False
     clip: float = 0.0

@@ -68,14 +68,14 @@ class TreeSearch(Explainer):
     norm: Literal[0, 1] = 0
     beam: int = 16
     depth: int = 6
-    boxes: int = 2000
-    values: int = 16
+    max_nodes: int = 2000
+    thresholds: int = 16
 
     def check(self, model: Model) -> None:
         need(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
         need(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
-        need(self.boxes >= 0, f"boxes must be 0 or more, got {self.boxes}")
-        need(self.values >= 2, f"values must be at least 2, got {self.values}")
+        need(self.max_nodes >= 0, f"boxes must be 0 or more, got {self.max_nodes}")
+        need(self.thresholds >= 2, f"values must be at least 2, got {self.thresholds}")
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data: where rows of the wanted class lie, and where to ask a model without thresholds."""
@@ -107,7 +107,7 @@ class TreeSearch(Explainer):
             return _tables(model, grown.leaves)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
         at = model.schema.encoding(model.dtype)
-        return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.values)), None
+        return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.thresholds)), None
 
     def _answer(self, query: SearchProblem, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -120,8 +120,8 @@ class TreeSearch(Explainer):
             seeds = self.neighbor_.search(query[rows])[:, 0]
             best.offer(rows, offers.moves.within(seeds), query.feasible[rows].contains(seeds) & query[rows].met(seeds))
         open_ = (~best.found).nonzero().squeeze(1)
-        if len(open_) and self.boxes and isinstance(profile, ByLeaves) and not query.budget.over():
-            found, at, proved = decide(query, offers, profile, open_, self.boxes)
+        if len(open_) and self.max_nodes and isinstance(profile, ByLeaves) and not query.budget.over():
+            found, at, proved = decide(query, offers, profile, open_, self.max_nodes)
             best.offer(open_, at, found)
             none[open_[proved]] = True
         exchange(profile, best, torch.zeros_like(none).index_fill_(0, rows, True) & best.found)
