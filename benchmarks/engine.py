@@ -102,7 +102,7 @@ def medians(jobs: dict[str, Callable[[], object]], repeats: int = REPEATS) -> di
 def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
     x, schema = pool[:1000], hf.Schema.box(23, 0, 1)
     fast, slow = (hf.Model.of(m, schema, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
-    descent = hf.Descent(norm=1, steps=STEPS, rounds=1)
+    descent = hf.Descent(norm=1, steps=STEPS, restarts=1)
     wanted = torch.ones(len(x), dtype=torch.int64)
     passes = 50
     took = medians(
@@ -116,7 +116,7 @@ def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
         }
     )
     # Fewer steps here, so that the long run is short enough to be repeated in turn with the other.
-    brief = hf.Descent(norm=1, steps=STEPS // 10, rounds=1)
+    brief = hf.Descent(norm=1, steps=STEPS // 10, restarts=1)
     many = medians({str(n): lambda n=n: brief.explain(fast, pool[:n], "Good") for n in (10_000, 100_000)}, 3)
     unit = took["passes"] / passes
     return {
@@ -147,7 +147,7 @@ def measure_memory(path: str) -> None:
     net = mlp(23, (100, 32), 2)
     net.load_state_dict(weights)
     model = hf.Model.of(net, hf.Schema.box(23, 0, 1), classes=["Bad", "Good"])
-    descent = hf.Descent(norm=1, steps=STEPS, rounds=1)
+    descent = hf.Descent(norm=1, steps=STEPS, restarts=1)
     descent.explain(model, rows[:8], "Good")
     before = held("VmHWM")
     descent.explain(model, rows, "Good")

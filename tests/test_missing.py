@@ -341,14 +341,14 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
 # ---- answers
 
 METHODS: dict[str, Callable[[], hf.Explainer]] = {
-    "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
-    "descent": lambda: hf.Descent(steps=150, rounds=3),
-    "softmax": lambda: hf.Descent(steps=150, rounds=3, relax="softmax"),
+    "min-cost": lambda: hf.MinCost(steps=15, bisections=3, linearise=8, polish=8),
+    "descent": lambda: hf.Descent(steps=150, restarts=3),
+    "softmax": lambda: hf.Descent(steps=150, restarts=3, relax="softmax"),
     "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
     "carla": lambda: hf.GrowingSpheres(samples=60, variant="carla", width=0.5),
     "nearest-neighbor": lambda: hf.NearestNeighbor(),
     "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
-    "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
+    "prototype": lambda: hf.Prototype(k=3, steps=20, bisections=3),
     "tree-search": lambda: hf.TreeSearch(beam=4),
     "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=4, thresholds=6),
 }

@@ -169,8 +169,8 @@ def test_what_cannot_be_reached_is_said() -> None:
     model = linear([1.0, 1.0], low=0.0, high=1.0)
     x = torch.tensor([[0.2, 0.3], [0.9, 0.1]], dtype=torch.float64)
     for e in (
-        hf.MinCost(steps=10, rounds=2, linearise=4, polish=4),
-        hf.Descent(steps=20, rounds=2),
+        hf.MinCost(steps=10, bisections=2, linearise=4, polish=4),
+        hf.Descent(steps=20, restarts=2),
         hf.GrowingSpheres(samples=20, rings=5),
         hf.MinEpsilonPGD(radii=2, steps=10),
         hf.NearestNeighbor().fit(x, model),
@@ -326,11 +326,11 @@ def test_a_network_is_the_same_with_and_without_the_engine() -> None:
 # ---- methods
 
 SMALL: dict[str, Callable[[], hf.Explainer]] = {
-    "descent": lambda: hf.Descent(steps=150, rounds=2),
+    "descent": lambda: hf.Descent(steps=150, restarts=2),
     "wachter": lambda: hf.Descent.wachter(steps=300, rounds=3),
     "generic": lambda: hf.Descent.generic(steps=300),
     "vanilla": lambda: hf.Descent.vanilla(steps=300, lr=0.02, lam=0.01),
-    "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
+    "min-cost": lambda: hf.MinCost(steps=15, bisections=3, linearise=8, polish=8),
     "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radii=8, steps=40),
     "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
     "growing-spheres carla": lambda: hf.GrowingSpheres(samples=60, variant="carla"),

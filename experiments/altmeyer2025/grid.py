@@ -87,7 +87,7 @@ def graded(found: CounterfactualTraining, task: Task, seeds: int, seed: int) -> 
     for s in range(seeds):
         models = {name: found.member(name, s) for name in found.variants}
         values = compare(
-            models, task.test_X, y=task.test_y, method=judge(), rounds=ROUNDS, rows=ASKED, attacks=[0.0], seed=seed + s
+            models, task.test_X, y=task.test_y, method=judge(), repeats=ROUNDS, rows=ASKED, attacks=[0.0], seed=seed + s
         )
         table = values.table().set_index("model").loc[list(models)]
         parts.append(table[["implausibility", "validity", "accuracy"]].to_numpy(np.float64))

@@ -212,7 +212,7 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
         study = compare(
-            models, task.test_X, y=task.test_y, method=judge(), rounds=rounds, rows=setting.asked,
+            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.asked,
             protected=task.protected, seed=seed + s,
         )  # fmt: skip
         values = study.values.groupby(["case", "model", "round"], sort=False)[[*FIGURES]].mean()

@@ -95,7 +95,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="session")
 def answers(files: Files) -> hf.Counterfactuals:
-    return hf.MinCost(steps=10, rounds=2).explain(files.model, files.table, "yes")
+    return hf.MinCost(steps=10, bisections=2).explain(files.model, files.table, "yes")
 
 
 def test_the_small_problem_has_rows_of_both_kinds(answers: hf.Counterfactuals) -> None:

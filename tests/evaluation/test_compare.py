@@ -196,7 +196,7 @@ def test_one_batch_of_all_rounds_is_every_round_by_itself(
 def test_the_study_has_every_case_and_holds_what_is_protected(study: Comparison) -> None:
     values, table = study.values, study.table()
     assert len(values) == 2 * 2 * 2 * 6
-    assert study.rounds == 6
+    assert study.repeats == 6
     assert table[["case", "model"]].to_numpy().tolist() == [
         [FREE, "plain"], [FREE, "other"], [HELD, "plain"], [HELD, "other"],
     ]  # fmt: skip
@@ -259,10 +259,10 @@ def test_sensitivity_tells_who_leans_on_the_protected_feature() -> None:
             layer.weight.copy_(torch.tensor([[-1.0, -weight], [1.0, weight]]))
             layer.bias.zero_()
     study = hf.compare(layers, flat, schema, y=two, names=["leans", "spares"], protected=["b"], **SMALL)
-    found = study.sensitivity(rounds=15, samples=40, points=2).set_index("model")
+    found = study.sensitivity(repeats=15, samples=40, points=2).set_index("model")
     assert found.loc["spares"].tolist() == [0, 0, 0]
     x, labels = schema.encode(flat), torch.tensor(KIND > 0).long()
-    each = sensitivity(study.models["leans"], x, labels, torch.tensor([1]), rounds=15, samples=40, points=2)
+    each = sensitivity(study.models["leans"], x, labels, torch.tensor([1]), repeats=15, samples=40, points=2)
     assert found.loc["leans", "median"] == pytest.approx(float(each.median()))
     assert found.loc["leans", ["low", "high"]].tolist() == pytest.approx(np.quantile(each, [0.025, 0.975]).tolist())
     assert found.loc["leans", "median"] > 0.5
@@ -322,7 +322,7 @@ def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.Ca
     method = hf.ECCCo(steps=15)
     frame = TABLE.copy()
     hf.compare(models, frame, y=Y, method=method, protected=["b"], progress=True, **SMALL).sensitivity(
-        rounds=2, samples=5
+        repeats=2, samples=5
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == state).all()

@@ -245,7 +245,7 @@ def test_sensitivity_is_normalised_as_in_the_paper() -> None:
     # With both weights equal, rows at (5, 1) and baselines b: |5 - b1| / |4 - b1 + b2|.
     model = linear([[0.0, 0.0], [2.0, 2.0]], [0.0, 0.0])
     points = torch.tensor([[5.0, 1.0]]).double().expand(30, 2)
-    share = sensitivity(model, points, labels, first, rounds=50, samples=5)
+    share = sensitivity(model, points, labels, first, repeats=50, samples=5)
     assert (share >= 4 / 6).all()
     assert (share <= 6 / 2).all()
     assert share.std() > 0.05  # every round has a baseline of its own
@@ -270,7 +270,7 @@ def test_the_callers_random_numbers_and_model_are_left_alone() -> None:
     mmd(data, data)
     unfaithfulness(model, x, 1, data, n=5, steps=3)
     energy_differential(model, x, data, 1)
-    sensitivity(model, x, target, torch.tensor([0]), rounds=2, samples=3)
+    sensitivity(model, x, target, torch.tensor([0]), repeats=2, samples=3)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()
     assert module.training
@@ -300,7 +300,7 @@ X3, TREE = torch.zeros(4, 3).double(), hf.Model.of(lambda frame: np.full(len(fra
         (lambda: integrated_gradients(LINEAR, X3, torch.full((4,), 7), X3[0]), "0 to 2, for each of 4 rows, got .*7"),
         (lambda: integrated_gradients(LINEAR, X3, torch.zeros(4).long(), X3[0], points=0), "points .* got 0"),
         (lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(0)), "got 0 of 3"),
-        (lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(1), rounds=0), "got 0, 2500 and 4"),
+        (lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(1), repeats=0), "got 0, 2500 and 4"),
     ],
 )
 def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], words: str) -> None:
@@ -334,7 +334,7 @@ def test_integrated_gradients_of_networks_are_those_along_the_way(
     assert torch.equal(still, torch.zeros(2, 6))  # no way to go, and nothing divided by 0
     # The sensitivity has the mean of these over rows drawn with replacement.
     generator = torch.Generator().manual_seed(8)
-    for share in sensitivity(model, x, target, torch.tensor([1, 4]), rounds=3, samples=25, points=points, seed=8):
+    for share in sensitivity(model, x, target, torch.tensor([1, 4]), repeats=3, samples=25, points=points, seed=8):
         rows = torch.randint(40, (25,), generator=generator)
         b = 2 * torch.rand(6, generator=generator) - 1
         g = integrated_gradients(model, x[rows], target[rows], b, points=points).double().mean(0)
@@ -347,7 +347,7 @@ def test_other_models_are_walked() -> None:
     model, x = hf.Model.of(seeded(net), BOX), normal(20, 3)
     target, columns = torch.arange(20) % 2, torch.tensor([0])
     generator = torch.Generator().manual_seed(0)
-    (share,) = sensitivity(model, x, target, columns, rounds=1, samples=9)
+    (share,) = sensitivity(model, x, target, columns, repeats=1, samples=9)
     rows = torch.randint(20, (9,), generator=generator)
     b = 2 * torch.rand(3, generator=generator) - 1
     g = integrated_gradients(model, x[rows], target[rows], b).mean(0)

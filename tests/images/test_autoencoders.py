@@ -385,7 +385,7 @@ def test_the_nearest_point_of_a_linear_boundary() -> None:
     x = x - ((x - grey) @ w / w.norm() + far)[:, None] * w / w.norm()
     net = linear(torch.stack([torch.zeros(64), w]), torch.stack([w.new_zeros(()), -w @ grey[0]]))
     x = x.view(6, *SIZE)
-    e = Prototype(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, rounds=3, autoencoder=coder())
+    e = Prototype(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, bisections=3, autoencoder=coder())
     cfs = e.fit(net, x).explain(net, x, 1)
     assert cfs.found.all()
     away = (cfs.x_cf - cfs.x).flatten(1)
@@ -402,9 +402,9 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
         own = int(net.module(x).argmax(1))
         code, pool = ae.encode(x).flatten(1), e.codes_[e.predicted_ == t]
         proto = pool[(pool - code).norm(dim=1).argsort()[: e.k]].mean(0)
-    best, price, at, c, low, high = x, math.inf, e.rounds * e.steps, e.c, 0.0, math.inf
+    best, price, at, c, low, high = x, math.inf, e.bisections * e.steps, e.c, 0.0, math.inf
     step, old = 0, x
-    for _ in range(e.rounds):
+    for _ in range(e.bisections):
         old, v, hit = x, x, False
         for k in range(e.steps):
             leaf = v.clone().requires_grad_()
@@ -434,7 +434,7 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
 @cache
 def guided() -> Prototype:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first round."""
-    e = Prototype(beta=0.005, gamma=2.0, theta=2.0, c=3.0, rounds=2, steps=20, lr=0.03, k=3, autoencoder=coder())
+    e = Prototype(beta=0.005, gamma=2.0, theta=2.0, c=3.0, bisections=2, steps=20, lr=0.03, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 
@@ -451,7 +451,7 @@ def test_the_search_is_that_of_the_paper() -> None:
         torch.testing.assert_close(cfs.x_cf[i : i + 1], wanted, atol=2e-3, rtol=0)
     assert same >= len(cfs) - 1  # two iterates may be equally good but for rounding
     assert len(set(cfs.iterations.tolist())) > 3
-    most = e.rounds * e.steps
+    most = e.bisections * e.steps
     assert (cfs.iterations <= most).all()
     assert len(cfs) * most <= cfs.passes < 2.5 * len(cfs) * most
 

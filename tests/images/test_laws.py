@@ -77,7 +77,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
     "jsma original": lambda m: JSMA(saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
     "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
-    "vlk": lambda m: Prototype(steps=3 if m == "colour" else 25, rounds=2, lr=0.05, c=10.0, autoencoder=coder(m)),
+    "vlk": lambda m: Prototype(steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)),
     "revise": lambda m: REVISE(
         optimizer="adam", max_iter=4 if m == "colour" else 120, step=0.2, lam=0.001, vae=vae(m), confidence=None
     ),

@@ -73,7 +73,7 @@ def test_with_a_large_theta_the_answer_tends_to_the_prototype(three: hf.Model, t
     data, x = points(200), points(20, 1)
     proto, distance = prototypes(x, BoundTarget(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5)
     # Steps of 1 / (2 theta) go to the prototype at once, and stay within |x - proto| / theta of it.
-    e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, rounds=1).fit(data, three)
+    e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, bisections=1).fit(data, three)
     cfs = e.explain(three, x)
     assert cfs.found.all()
     assert ((cfs.x_cf - proto).norm(dim=1) < 2 * distance / theta).all()
@@ -102,7 +102,7 @@ def test_without_prototype_and_l1_it_is_the_nearest_point_of_a_plane() -> None:
 def test_shrinkage_leaves_small_changes_out(three: hf.Model) -> None:
     data, x = points(200), points(20, 1)
     for beta in (0.0, 0.3):
-        cfs = hf.Prototype(k=5, beta=beta, rounds=3).fit(data, three).explain(three, x)
+        cfs = hf.Prototype(k=5, beta=beta, bisections=3).fit(data, three).explain(three, x)
         assert cfs.found.mean() > 0.9
         moved = (cfs.x_cf - x)[torch.tensor(cfs.found)].abs()
         if beta:
@@ -114,7 +114,7 @@ def test_shrinkage_leaves_small_changes_out(three: hf.Model) -> None:
 
 def test_classes_are_those_asked_for(three: hf.Model) -> None:
     data, x = points(300), points(40, 1)
-    e = hf.Prototype(k=3, rounds=4).fit(data, three)
+    e = hf.Prototype(k=3, bisections=4).fit(data, three)
     assert torch.equal(e.labels_, labels_of(three, data))  # predicted, not given
     any_other = e.explain(three, x)
     before, after = three.predict(any_other.before), three.predict(any_other.after)
@@ -140,8 +140,8 @@ def test_a_class_that_no_data_row_has_is_still_searched(three: hf.Model) -> None
 def test_schema_is_kept_and_the_answer_is_the_cheapest_seen(table: pd.DataFrame, schema: hf.Schema) -> None:
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"])
     rows = table[(model.predict(table) == "no").to_numpy()].head(12)
-    short = hf.Prototype(k=3, steps=30, rounds=1).fit(table, model).explain(model, rows, "yes")
-    long = hf.Prototype(k=3, steps=30, rounds=4).fit(table, model).explain(model, rows, "yes")
+    short = hf.Prototype(k=3, steps=30, bisections=1).fit(table, model).explain(model, rows, "yes")
+    long = hf.Prototype(k=3, steps=30, bisections=4).fit(table, model).explain(model, rows, "yes")
 
     def price(cfs: hf.Counterfactuals) -> torch.Tensor:
         delta = cfs.x_cf - cfs.x

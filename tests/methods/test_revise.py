@@ -38,7 +38,7 @@ def test_without_a_manifold_it_is_descent(norm: Any) -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(30)
     how: dict[str, Any] = {"norm": norm, "lam": 0.05, "lr": 0.03, "steps": 120}
     ours = hf.REVISE(autoencoder=identity(), **how).fit(x, model).explain(model, x)
-    theirs = hf.Descent(rounds=1, **how).explain(model, x)
+    theirs = hf.Descent(restarts=1, **how).explain(model, x)
     assert ours.found.mean() > 0.8
     assert (ours.found == theirs.found).all()
     assert torch.allclose(ours.x_cf, theirs.x_cf, atol=1e-3)

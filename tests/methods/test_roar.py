@@ -126,7 +126,7 @@ def test_gradient_of_the_worst_case_loss() -> None:
 def test_without_a_shift_it_is_plain_linear_recourse() -> None:
     """min softplus(-(w.z + b)) + lam |z - x|^2 / d  has  z = x + t w,  2 lam t / d = sigmoid(-(gap + t |w|^2))."""
     model, x, lam = linear(), refused(), 0.5
-    e = hf.ROAR(delta=0.0, distance="mse", lam=lam, steps=3000, lr=0.01, tolerance=0.0, rounds=1).fit(points(50), model)
+    e = hf.ROAR(delta=0.0, distance="mse", lam=lam, steps=3000, lr=0.01, tolerance=0.0, restarts=1).fit(points(50), model)
     cfs = e.explain(model, x, 1)
     gap = (x @ W + B).double()
     low, high = torch.zeros_like(gap), torch.full_like(gap, 1e3)

@@ -244,7 +244,7 @@ def test_linear_logit_goes_straight(by_hand: bool, outputs: int, target: str) ->
     w = gaussian(5, 6, dtype=torch.float32)
     model = wrapped(straight(w, -0.3, outputs, by_hand))
     x, sign = asked(model, target, 20), 1.0 if target == "yes" else -1.0
-    given = hf.MinCost(norm=2, rounds=3).explain(model, x, target)
+    given = hf.MinCost(norm=2, bisections=3).explain(model, x, target)
     assert given.found.all()
     x0, start = given.x_cf, Given().holding(x, given.x_cf)
     few = {"steps": 30}

@@ -213,7 +213,7 @@ def test_a_black_box_has_its_rows_as_features() -> None:
 
 def test_the_metric_of_answers() -> None:
     no = TABLE[(MODEL.predict(TABLE) == "no").to_numpy()]
-    cfs = hf.Descent(steps=40, rounds=2).explain(MODEL, no, "yes")
+    cfs = hf.Descent(steps=40, restarts=2).explain(MODEL, no, "yes")
     density = FeatureDensity(MODEL).fit(TABLE, MODEL.predict(TABLE))
     told = density(cfs)
     assert cfs.found.any()
@@ -229,7 +229,7 @@ def test_the_metric_of_answers() -> None:
 
 
 def test_any_other_class_is_the_one_that_was_reached() -> None:
-    cfs = hf.Descent(steps=40, rounds=2).explain(MODEL, TABLE.iloc[:20])  # None: leave the present class
+    cfs = hf.Descent(steps=40, restarts=2).explain(MODEL, TABLE.iloc[:20])  # None: leave the present class
     density = FeatureDensity(MODEL).fit(TABLE, MODEL.predict(TABLE))
     z = density.features(cfs.x_cf)
     reached = 1 - cfs.goal.label

@@ -194,6 +194,6 @@ def test_numbers_alone_descend_as_they_do_without() -> None:
     x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0)).clamp(-2, 2)
     for keep in ("cheapest", "first", "last"):
         pair = [
-            hf.Descent(steps=40, rounds=1, keep=keep, relax=r).explain(model, x, "yes") for r in ("round", "softmax")
+            hf.Descent(steps=40, restarts=1, keep=keep, relax=r).explain(model, x, "yes") for r in ("round", "softmax")
         ]
         assert torch.allclose(pair[0].x_cf, pair[1].x_cf, atol=1e-6)

@@ -28,15 +28,15 @@ from holdfast.schema.verify import blocked
 from support.tables import mixed_schema, mixed_table, seeded
 
 EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
-    "descent": lambda: hf.Descent(steps=60, rounds=2),
+    "descent": lambda: hf.Descent(steps=60, restarts=2),
     "wachter": lambda: hf.Descent.wachter(steps=60, rounds=2, lr=0.05),
     "scfe": lambda: hf.Descent.scfe(steps=80, score=2.0),
     "generic": lambda: hf.Descent.generic(steps=80, lr=0.3),
     "vanilla": lambda: hf.Descent.vanilla(steps=80, lr=0.05),
-    "descent softmax": lambda: hf.Descent(steps=60, rounds=2, relax="softmax"),
-    "min-cost": lambda: hf.MinCost(steps=15, rounds=3, linearise=8, polish=8),
-    "min-cost l2": lambda: hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8),
-    "min-cost legacy": lambda: hf.MinCost(legacy=True, steps=15, rounds=6, lr=0.05),
+    "descent softmax": lambda: hf.Descent(steps=60, restarts=2, relax="softmax"),
+    "min-cost": lambda: hf.MinCost(steps=15, bisections=3, linearise=8, polish=8),
+    "min-cost l2": lambda: hf.MinCost(norm=2, steps=15, bisections=3, linearise=8, polish=8),
+    "min-cost legacy": lambda: hf.MinCost(legacy=True, steps=15, bisections=6, lr=0.05),
     "min-epsilon-pgd": lambda: hf.MinEpsilonPGD(radius=6.0, radii=4, steps=15),
     "min-epsilon-pgd random": lambda: hf.MinEpsilonPGD(radius=6.0, radii=4, steps=15, start="random"),
     "growing-spheres": lambda: hf.GrowingSpheres(samples=40, rings=8),
@@ -57,8 +57,8 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "gravitational": lambda: hf.Gravitational(steps=80, lr=0.3, external=0.02, lam=0.01, tau=0.6),
     "claproar": lambda: hf.ClaPROAR(steps=80, lr=0.3, lam=0.01),
     "omniscient": lambda: hf.Omniscient(draws=20),
-    "prototype": lambda: hf.Prototype(k=3, steps=20, rounds=3),
-    "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, rounds=4),
+    "prototype": lambda: hf.Prototype(k=3, steps=20, bisections=3),
+    "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, restarts=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
@@ -67,10 +67,10 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     ),
     "vae-cf": lambda: hf.VAECF(samples=4, reg=2.0, margin=2.0, epochs=30, batch_size=64, lr=0.01, reachable=True),
     "stable-neighbor-search": lambda: hf.StableNeighborSearch(
-        start=hf.MinCost(norm=2, steps=15, rounds=3, linearise=8, polish=8), steps=20, path_points=4
+        start=hf.MinCost(norm=2, steps=15, bisections=3, linearise=8, polish=8), steps=20, path_points=4
     ),
     "stable-neighbor-search paper": lambda: hf.StableNeighborSearch(
-        start=hf.Descent(steps=60, rounds=2), radius=3.0, noise=1e-3, keep="last", endpoint_weight=1.0, steps=20, path_points=3
+        start=hf.Descent(steps=60, restarts=2), radius=3.0, noise=1e-3, keep="last", endpoint_weight=1.0, steps=20, path_points=3
     ),
     "stable-neighbor-search neighbors": lambda: hf.StableNeighborSearch(
         start=hf.NearestNeighbor(n_counterfactuals=3), steps=15, path_points=3

@@ -271,7 +271,7 @@ def test_attacked_rows_stay_near_and_fare_worse() -> None:
 
 def test_the_second_model_is_fitted_to_attacked_rows() -> None:
     clean, once, twice = (
-        hf.train_ntk(TABLE, WANTED, SCHEMA, epsilon=e, rounds=r, beta=1.0).module
+        hf.train_ntk(TABLE, WANTED, SCHEMA, epsilon=e, repeats=r, beta=1.0).module
         for e, r in ((0, 1), (0.1, 1), (0.1, 2))
     )
     y = torch.tensor(np.where(WANTED == "yes", 1.0, -1.0))

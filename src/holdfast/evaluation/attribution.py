@@ -112,7 +112,7 @@ def sensitivity(
     labels: Tensor,
     columns: Tensor,
     *,
-    rounds: int = 100,
+    repeats: int = 100,
     samples: int = 2500,
     points: int = 50,
     seed: int = 0,
@@ -130,8 +130,8 @@ def sensitivity(
         (rounds,); the paper reports the median and the interval that holds 95 % of them.
     """
     n, d = x.shape
-    if rounds < 1 or samples < 1 or not n:
-        raise SettingError(f"need at least one round, sample and row, got {rounds}, {samples} and {n}")
+    if repeats < 1 or samples < 1 or not n:
+        raise SettingError(f"need at least one round, sample and row, got {repeats}, {samples} and {n}")
     if d < 2 or not len(columns):
         raise SettingError(f"sensitivity is a share: it needs some of at least two columns, got {len(columns)} of {d}")
     x, own = _checked(model, x, labels, points)
@@ -140,7 +140,7 @@ def sensitivity(
     with model.eval_mode(), torch.no_grad(), limited_threads(1):
         engine = model.engine
         first = None if engine is None else torch.addmm(engine.weights[0][1], x, engine.weights[0][0].T)
-        for _ in range(rounds):
+        for _ in range(repeats):
             rows = torch.randint(n, (samples,), generator=generator)
             b = (2 * torch.rand(d, generator=generator) - 1).to(x.dtype)
             if engine is None or first is None:

@@ -64,7 +64,7 @@ def compare(
     y: Any,
     method: Explainer | None = None,
     names: Sequence[str] | None = None,
-    rounds: int = 100,
+    repeats: int = 100,
     rows: int = 100,
     energies: Sequence[float] = ENERGIES,
     protected: Sequence[str] | None = None,
@@ -90,7 +90,7 @@ def compare(
         progress: show a bar on stderr.
     """
     method = ECCCo(tau=0.95) if method is None else method
-    _check(method, rounds, rows, energies, attacks, seed)
+    _check(method, repeats, rows, energies, attacks, seed)
     named = _named(models, names)
     wrapped, y = _wrapped(named, X, y, schema)
     held = tuple([protected] if isinstance(protected, str) else protected or ())
@@ -101,7 +101,7 @@ def compare(
     energetic = "energy" in method.get_params(deep=False)
     said = {name: _said(model, X) for name, model in wrapped.items()}
     x, labels = first.schema.encode(X, torch.float64), class_numbers(y, first.classes)
-    plan = Rounds.draw(said, len(first.classes), x, labels, rounds, rows, np.random.default_rng(seed))
+    plan = Rounds.draw(said, len(first.classes), x, labels, repeats, rows, np.random.default_rng(seed))
     weights = list(dict.fromkeys(float(e) for e in energies)) if energetic else [math.nan]
     parts, curves = list[pd.DataFrame](), list[dict[str, Any]]()
     with Progress(progress, "compare") as bar:
@@ -145,7 +145,7 @@ class Comparison:
         return (FREE, HELD) if self.protected else (FREE,)
 
     @property
-    def rounds(self) -> int:
+    def repeats(self) -> int:
         return int(self.values["round"].max()) + 1
 
     # ---- figures
@@ -176,7 +176,7 @@ class Comparison:
                     lines.append({"case": case, "metric": metric, "model": name} | found)
         return pd.DataFrame(lines)
 
-    def sensitivity(self, *, rounds: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
+    def sensitivity(self, *, repeats: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
         """How much each model leans on the protected features (`evaluation.attribution`): the median over rounds, and
         the interval that holds 95 % of them."""
         if not self.protected:
@@ -187,7 +187,7 @@ class Comparison:
         lines = list[dict[str, Any]]()
         for name, model in self.models.items():
             x, labels = schema.encode(self.X, model.dtype), class_numbers(self.y, model.classes)
-            each = sensitivity(model, x, labels, columns, rounds=rounds, samples=samples, points=points, seed=self.seed)
+            each = sensitivity(model, x, labels, columns, repeats=repeats, samples=samples, points=points, seed=self.seed)
             low, high = (float(each.quantile(q)) for q in (0.025, 0.975))
             lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
         return pd.DataFrame(lines)
@@ -243,7 +243,7 @@ class Comparison:
             "models": {name: model.fingerprint() for name, model in self.models.items()},
             "method": repr(self.method),
             "protected": list(self.protected),
-            "rounds": self.rounds,
+            "rounds": self.repeats,
             "rows": self.rows,
             "seed": self.seed,
             "level": LEVEL,
@@ -256,7 +256,7 @@ class Comparison:
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def __repr__(self) -> str:
-        about = f"{self.rounds} rounds of {self.rows} rows, {self.method!r}"
+        about = f"{self.repeats} rounds of {self.rows} rows, {self.method!r}"
         held = f", protected: {listed(self.protected)}" if self.protected else ""
         parts = [about + held, self.table().to_string(index=False, float_format=lambda v: f"{v:.3f}")]
         reduced = self.reductions()

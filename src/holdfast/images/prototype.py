@@ -72,7 +72,7 @@ class Prototype(ImageExplainer):
     theta: float = 100.0
     kappa: float = 0.0
     c: float = 1.0
-    rounds: int = 2
+    bisections: int = 2
     steps: int = 1000
     lr: float = 0.01
     k: int = 5
@@ -116,7 +116,7 @@ class Prototype(ImageExplainer):
         hinge, best, draw = Hinge(query, self.kappa), Best(query, self.beta), self._draw(query)
         c, low, high = x.new_full((n,), self.c), x.new_zeros(n), x.new_full((n,), math.inf)
         old = x
-        for _ in range(self.rounds):
+        for _ in range(self.bisections):
             old = v = x
             best.begin()
             for k in range(self.steps):
@@ -131,7 +131,7 @@ class Prototype(ImageExplainer):
                 best.see(new, step)
                 v = (new + (k + 1) / (k + 4) * (new - old)).clamp_(0, 1)
                 old = new
-                query.clock.bar.step(n / (self.rounds * self.steps))
+                query.clock.bar.step(n / (self.bisections * self.steps))
             high = torch.where(best.hit, torch.minimum(high, c), high)
             low = torch.where(best.hit, low, torch.maximum(low, c))
             c = torch.where(high < math.inf, (low + high) / 2, c * 10)

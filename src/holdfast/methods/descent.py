@@ -78,7 +78,7 @@ class Descent(Explainer):
     lr: float = 0.05
     steps: int = 500
     decay: bool = False
-    rounds: int = 5
+    restarts: int = 5
     keep: Literal["cheapest", "first", "last"] = "cheapest"
     compile: bool = False
     relax: Literal["round", "softmax"] = "round"
@@ -135,11 +135,11 @@ class Descent(Explainer):
         )
         need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.restarts >= 1, "steps and rounds must be at least 1")
 
     def search(self, query: SearchProblem) -> Tensor:
         answer, found = self._descend(query, self.lam)
-        for r in range(1, self.rounds):
+        for r in range(1, self.restarts):
             rest = (~found).nonzero().squeeze(1)
             if not len(rest) or query.budget.over():
                 break

@@ -53,7 +53,7 @@ class MinCost(Explainer):
 
     norm: Literal[1, 2] = 1
     steps: int = 60
-    rounds: int = 5
+    bisections: int = 5
     lr: float = 0.02
     kappa: float = 0.0
     linearise: int = 20
@@ -67,16 +67,16 @@ class MinCost(Explainer):
             "legacy=True is about classes; leave it out for a regression model",
         )
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.bisections >= 1, "steps and rounds must be at least 1")
         need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
 
     def search(self, query: SearchProblem) -> Tensor:
         if self.legacy:
-            return legacy_elastic_net(query, self.norm, self.rounds, self.steps, self.lr, self.beta)
+            return legacy_elastic_net(query, self.norm, self.bisections, self.steps, self.lr, self.beta)
         best = Best(query, self.norm)
         linearised(query, best, self.linearise)
-        elastic_net(query, best, self.rounds, self.steps, self.lr, self.kappa)
+        elastic_net(query, best, self.bisections, self.steps, self.lr, self.kappa)
         ok = best.found.nonzero().squeeze(1)
         if len(ok) and self.polish:
             part, z = query[ok], best.z[ok]

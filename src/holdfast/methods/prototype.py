@@ -59,12 +59,12 @@ class Prototype(Explainer):
     kappa: float = 0.0
     c: float = 10.0
     steps: int = 100
-    rounds: int = 10
+    bisections: int = 10
     lr: float = 0.01
 
     def check(self, model: Model) -> None:
         need(self.k >= 1, f"k must be at least 1, got {self.k}")
-        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.bisections >= 1, "steps and rounds must be at least 1")
         need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
         need(self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}")
         columns, width = self.data_.shape[1], model.schema.width
@@ -96,7 +96,7 @@ class Prototype(Explainer):
             new = reach.clamp(x + shrink(v - a * g - x, self.beta))
             return new, best.offer(*scored(query, reach.project(new)))
 
-        bisected(query, x.new_full((len(x),), self.c), self.rounds, self.steps, step)
+        bisected(query, x.new_full((len(x),), self.c), self.bisections, self.steps, step)
         return best.z
 
 

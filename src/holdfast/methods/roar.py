@@ -69,7 +69,7 @@ class ROAR(Explainer):
     lr: float = 0.05
     steps: int = 500
     tolerance: float = 1e-4
-    rounds: int = 5
+    restarts: int = 5
     samples: int = 5000
     noise: float = 0.1
     kernel: float = 0.75
@@ -93,7 +93,7 @@ class ROAR(Explainer):
         need(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
-        need(self.steps >= 1 and self.rounds >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.restarts >= 1, "steps and rounds must be at least 1")
         need(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
         need(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
         columns, width = len(self.shares_), model.schema.width
@@ -110,7 +110,7 @@ class ROAR(Explainer):
     def search(self, query: SearchProblem) -> Tensor:
         score = self._score(query)
         answer = self._descend(query, score, self.lam)
-        for r in range(1, self.rounds):
+        for r in range(1, self.restarts):
             rest = (~query.met(answer)).nonzero().squeeze(1)
             if not len(rest) or query.budget.over():
                 break

@@ -40,7 +40,7 @@ def train_ntk(
     *,
     beta: float = 0.1,
     epsilon: float = 0.0,
-    rounds: int = 1,
+    repeats: int = 1,
     append_one: bool = True,
     rows: int | None = 5000,
     seed: int = 0,
@@ -62,7 +62,7 @@ def train_ntk(
         seed: the rows drawn and the starts of the attacks come from it; your own generators stay as they are.
         classes: the two class names, the one with positive logits last; None sorts what is in `y`.
     """
-    for name, value, least in (("rounds", rounds, 1), ("rows", rows, 2)):
+    for name, value, least in (("rounds", repeats, 1), ("rows", rows, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
             raise SettingError(f"{name} must be a whole number of at least {least}, got {value!r}")
     check_size("epsilon", epsilon)
@@ -75,7 +75,7 @@ def train_ntk(
         drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows].sort().values
         x, sign = x[drawn], sign[drawn]
     net = fit_ntk(x, sign, beta=beta, append_one=append_one)
-    for r in range(rounds if epsilon > 0 else 0):
+    for r in range(repeats if epsilon > 0 else 0):
         net = fit_ntk(attacked(net, x, sign, epsilon, seed=seed, draw=r), sign, beta=beta, append_one=append_one)
     return Model.of(net, schema, classes=names)
 

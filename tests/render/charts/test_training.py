@@ -38,7 +38,7 @@ def leaning(a: float, b: float) -> hf.Model:
 @pytest.fixture(scope="module")
 def study() -> Comparison:
     models = {"plain": leaning(1.0, 1.0), "taught": leaning(0.1, 2.0)}
-    return hf.compare(models, FLAT, y=Y, protected=["a"], rounds=5, rows=8, energies=[5.0], attacks=(0.0, 0.5))
+    return hf.compare(models, FLAT, y=Y, protected=["a"], repeats=5, rows=8, energies=[5.0], attacks=(0.0, 0.5))
 
 
 def datasets(chart: Any) -> list[pd.DataFrame]:

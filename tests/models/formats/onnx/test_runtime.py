@@ -507,7 +507,7 @@ def test_gradients_where_numbers_are_missing_are_those_of_the_pipeline(name: str
             assert torch.allclose(pull(weights), wanted(weights), atol=1e-4)
 
 
-@pytest.mark.parametrize("method", [hf.MinCost(), hf.Descent(steps=150, rounds=3)], ids=["min-cost", "descent"])
+@pytest.mark.parametrize("method", [hf.MinCost(), hf.Descent(steps=150, restarts=3)], ids=["min-cost", "descent"])
 def test_searches_fill_in_as_with_the_pipeline_itself(method: hf.Explainer, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     table = pd.DataFrame({"income": rng.normal(3000, 900, 200).round(), "age": rng.integers(18, 70, 200).astype(float)})
