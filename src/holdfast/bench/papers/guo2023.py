@@ -128,9 +128,7 @@ def page(results: list[dict[str, Any]]) -> str:
     ]
     lines += ["networks propose as they are, as in the paper; then kept inside the range of the data, which is what a"]
     lines += ["person can hand in and what `recourse` returns. Methods that search keep inside it in both. The paper's"]
-    lines += [
-        "RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another training (see notes)."
-    ]
+    lines += ["RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another training (see notes)."]
     lines.append("")
     names = [r["dataset"] for r in results]
     labels = list(dict.fromkeys(label for r in results for label in r["measured"]))
