@@ -16,7 +16,7 @@ from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.render.charts.theme import save as save_chart
 
 PAPERS = {
-    name: f"holdfast.bench.papers.{name}"
+    name: f"experiments.{name}.experiment"
     for name in ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
 }
 QUICK_ROWS = 200

@@ -378,7 +378,9 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
     with pytest.raises(SettingError, match="legacy=True is about classes"):
         hf.MinCost(legacy=True).explain(houses, HOUSES.iloc[:2], WISH)
     forest = hf.Model.of(COPIES["forest"](), SCHEMA)
-    with pytest.raises(ModelError, match=r"MinCost follows gradients.*list_methods\(gradients=False, regression=True\)"):
+    with pytest.raises(
+        ModelError, match=r"MinCost follows gradients.*list_methods\(gradients=False, regression=True\)"
+    ):
         hf.MinCost().explain(forest, HOUSES.iloc[:2], WISH)
 
 

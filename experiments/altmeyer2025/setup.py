@@ -10,7 +10,7 @@ from torch import Tensor
 
 from experiments.cells import Arrays
 from holdfast import datasets as data
-from holdfast.evaluation.compare import FREE, HELD, compare
+from holdfast.evaluation.compare import ATTACKS, FREE, HELD, compare
 from holdfast.methods.eccco import ECCCo
 from holdfast.models.base import Model
 from holdfast.retraining.recipe import Recipe
@@ -172,6 +172,10 @@ ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
 TEST_STEPS, TEST_TAU = 50, 0.95
 LEANS = {"rounds": 100, "points": 50}  # of the sensitivity
 FIGURES = ("validity", "implausibility", "mmd", "cost")
+# What an entry of a curve is: attack and epsilon. Every reader looks its entry up here, none counts places.
+ATTACKED = ("FGSM", "PGD")
+UNHARMED = ("none", 0.0)
+CURVE = [*((attack, float(epsilon)) for attack in ATTACKED for epsilon in ATTACKS), UNHARMED]
 
 
 def recipe(setting: Setting, epochs: int) -> Recipe:
@@ -220,9 +224,7 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
             for metric in FIGURES:
                 table = values.loc[case][metric].unstack("round").reindex(list(models))
                 found.setdefault(f"{case}: {metric}", []).append(table.to_numpy(np.float64))
-        curves.append(
-            study.curves.set_index(["model", "attack", "epsilon"])["accuracy"].unstack("model")[[*models]].T.to_numpy()
-        )
+        curves.append(curve(study.curves, list(models)))
         lean = study.sensitivity(samples=setting.samples, **LEANS).set_index("model")
         leans.append(lean.loc[list(models), ["median", "low", "high"]].to_numpy())
         by_energy.append(_by_energy(study.values, list(models)))
@@ -235,6 +237,12 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         "history": told.to_numpy(np.float64).reshape(len(VARIANTS) + 1, epochs, len(TOLD)),
         "pictured": pictured({name: models[name] for name in PICTURED}, task),
     }
+
+
+def curve(curves: pd.DataFrame, models: list[str]) -> Array:
+    """(models, entries of `CURVE`) accuracies of the curves of a comparison."""
+    by = curves.set_index(["model", "attack", "epsilon"])["accuracy"].to_dict()
+    return np.array([[by[name, *entry] for entry in CURVE] for name in models], dtype=np.float64)
 
 
 def _by_energy(values: pd.DataFrame, models: list[str]) -> Array:

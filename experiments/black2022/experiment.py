@@ -9,7 +9,7 @@ the number of epochs are the paper's.
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, cast
 
@@ -40,6 +40,8 @@ MODELS_PER_CELL = 25
 MODELS = POOL = 100  # rows that are left out in turn
 QUICK, QUICK_MODELS = "german_credit", 20
 STARTS = ("Min l1", "Min l2", "Min eps PGD")
+# Where the authors' own start leaves rows without an answer, and how they ran it: rounds, steps, step size by norm.
+CLIPPED, ROUNDS, STEPS, STEP = ("german_credit", "seizure"), 9, 100, {1: 0.05, 2: 0.01}
 SEARCH_MODELS, SEARCH_SEED = 10, 10_000  # the bank that guides the search
 
 
@@ -136,9 +138,22 @@ def methods(setting: Setting, search_bank: Callable[[], ModelBank | None]) -> di
     return out
 
 
-def about_methods(setting: Setting) -> dict[str, Any]:
+def clipped_methods(name: str) -> dict[str, Callable[[], Explainer]]:
+    """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the range of the data."""
+    if name not in CLIPPED:
+        return {}
+    radius, out = 0.8 * SETTINGS[name].eps_max, dict[str, Callable[[], Explainer]]()
+    for norm, lr in STEP.items():
+        start = partial(MinCost, cast(Any, norm), rounds=ROUNDS, steps=STEPS, lr=lr, legacy=True)
+        out[f"Min l{norm}, clipped"] = start
+        out[f"Min l{norm}, clipped + SNS"] = lambda start=start: StableNeighborSearch(start=start(), radius=radius)
+    return out
+
+
+def about_methods(name: str) -> dict[str, Any]:
     """Every method with all its settings, but without its bank: `all_settings` tell how that is made."""
-    plain = {label: make() for label, make in methods(setting, lambda: None).items()}
+    makes = methods(SETTINGS[name], lambda: None) | clipped_methods(name)
+    plain = {label: make() for label, make in makes.items()}
     return {label: [repr(method), asdict(cast(Any, method))] for label, method in plain.items()}
 
 
@@ -153,7 +168,7 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
     """One dataset: everything of Tables 1 to 4, and how long it took."""
     setting = SETTINGS[name]
     recipe = Recipe(hidden=setting.hidden, epochs=setting.epochs, batch_size=setting.batch_size, adam_eps=1e-7)
-    cells, about = replace(cells, settings=all_settings(setting, recipe, rows, seed)), about_methods(setting)
+    cells, about = replace(cells, settings=all_settings(setting, recipe, rows, seed)), about_methods(name)
     task = prepare(setting, rows, seed)
 
     def retrained(wanted: range, family: str, seed: int) -> ModelBank:
@@ -172,7 +187,7 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
 
     answers = {
         label: cells.arrays(f"{name}/{label}", lambda make=make: answer(make(), base(), task), about[label])
-        for label, make in methods(setting, search_bank).items()
+        for label, make in (methods(setting, search_bank) | clipped_methods(name)).items()
     }
     accuracy = cells.arrays(f"{name}/accuracy", lambda: {"test": np.array(hit_rate(base(), task))})
     survived = dict[str, dict[str, np.ndarray[Any, Any]]]()
@@ -190,7 +205,23 @@ def run(name: str, cells: Cells, *, models: int = 100, rows: int | None = None, 
         retraining += sum(float(part["seconds"]) for part in parts)
         survived[short] = {label: np.concatenate([part[label] for part in parts]) for label in answers}
     finding = sum(float(a["seconds"]) for a in answers.values())
-    return summary(name, answers, survived) | {
+    theirs = {label: answers.pop(label) for label in clipped_methods(name)}  # beside the tables, not in them
+    result = summary(name, answers, survived)
+    if theirs:
+        same = dict[str, Any]()
+        for label, cell in theirs.items():
+            own = label.replace(", clipped", "")
+            same[own] = on_rows(answers[own], cell["found"], {short: kept[own] for short, kept in survived.items()})
+        result["clipped"] = {
+            "measured": summary(name, theirs, survived)["measured"],
+            "ours, same rows": same,
+            "ours, all rows": {own: {key: result["measured"][own][key] for key in row} for own, row in same.items()},
+            "accuracy": float(accuracy["test"]),
+            "rows": len(task.test),
+            "models": dict.fromkeys(FAMILIES, models),
+            "settings": {"rounds": ROUNDS, "steps": STEPS, "step": {f"l{norm}": lr for norm, lr in STEP.items()}},
+        }
+    return result | {
         "accuracy": float(accuracy["test"]),
         "columns": len(task.schema.features),
         "training_rows": len(task.train),
@@ -261,6 +292,15 @@ def summary(
     }
 
 
+def on_rows(
+    answers: Arrays, rows: np.ndarray[Any, Any], survived: dict[str, np.ndarray[Any, Any]]
+) -> dict[str, list[float]]:
+    """Invalidation and cost of a method's answers to some rows (n,) only."""
+    these = rows[answers["found"]]
+    out = {f"IV {short}": spread(lost(kept[:, these])) for short, kept in survived.items()}
+    return out | {"l2": spread(np.linalg.norm(answers["x_cf"] - answers["x"], axis=1)[these])}
+
+
 def lost(kept: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """(M, n) kept -> the share that each model invalidates; nothing if there is no answer."""
     return 1 - kept.mean(1) if kept.shape[1] else np.zeros(0)
@@ -319,9 +359,45 @@ def page(results: list[dict[str, Any]]) -> str:
         models = " + ".join(str(m) for m in r["models"].values())
         facts = r["columns"], r["training_rows"], r["test_rows"], models, f"{r['accuracy']:.3f}"
         lines.append(f"| {r['dataset']} | {' | '.join(map(str, facts))} | {total(r):.0f} |")
+    lines += _clipped([r for r in results if "clipped" in r])
     lines += ["", (files("experiments.black2022") / "notes.md").read_text(encoding="utf-8").rstrip()]
     lines += ["", "## Pictures", "", *[f"![{name}]({name}.svg)" for name in names]]
     return "\n".join([*lines, ""])
+
+
+def _clipped(results: list[dict[str, Any]]) -> list[str]:
+    """The authors' own start: which rows it answers, and what is lost of these answers and of ours to the same rows."""
+    if not results:
+        return []
+    how = results[0]["clipped"]["settings"]
+    steps = " and ".join(f"{step} ({norm})" for norm, step in how["step"].items())
+    lines = [
+        "",
+        "## The authors' own start",
+        "",
+        f"`MinCost(legacy=True)`, which clips to [0, 1] as the authors' does: {how['rounds']} rounds of {how['steps']} "
+        f"steps of {steps}. Share of rows with an answer; invalidation when the initial weights change and l2 cost, of "
+        "its answers, of our own to the same rows, and of our own to all rows; in brackets what the paper reports.",
+        "",
+        "| dataset | method | success | invalidation | ours, same rows | ours, all rows | l2 | ours, same rows |",
+        "|---|" + "---|" * 7,
+    ]
+    for r in results:
+        found = r["clipped"]
+        for label, same in found["ours, same rows"].items():
+            start, plus, moved = label.partition(" + ")
+            row, told = found["measured"][f"{start}, clipped{plus}{moved}"], r["reported"].get(label, {})
+            cells = [_cell(row["success"], told.get("success")), _cell(row["IV RS"], told.get("IV RS"))]
+            cells += [_cell(same["IV RS"], None), _cell(found["ours, all rows"][label]["IV RS"], None)]
+            cells += [_cell(row["l2"], told.get("l2")), _cell(same["l2"], None)]
+            lines.append(f"| {r['dataset']} | {label} | {' | '.join(cells)} |")
+    run = [
+        f"{r['dataset']} {r['clipped']['rows']} rows, {' + '.join(map(str, r['clipped']['models'].values()))} models, "
+        f"test accuracy of the network {r['clipped']['accuracy']:.4f} (of the one in the tables {r['accuracy']:.4f})"
+        for r in results
+    ]
+    alike = "All columns are of the same networks, which may have been trained anew after those of the tables above"
+    return [*lines, "", f"What was run: {'; '.join(run)}. {alike}."]
 
 
 def charts(results: list[dict[str, Any]]) -> dict[str, Any]:

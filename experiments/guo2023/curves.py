@@ -19,6 +19,7 @@ from experiments.guo2023.setup import (
     AUTHORS,
     KEPT,
     OURS,
+    TITLES,
     Setting,
     Task,
     fewer,
@@ -204,7 +205,7 @@ def curve_lines(result: dict[str, Any]) -> list[str]:
             for categories in ("softmax", "none"):
                 row = [p for p in points if p["method"] == method and p["categories"] == categories]
                 means = " | ".join(f"{p['mean']:.3f}" for p in row)
-                lines.append(f"| {method}; {categories} | {means} |")
+                lines.append(f"| {TITLES.get(method, method)}; {categories} | {means} |")
         for method, values in told.get(kind, {}).items():
             lines.append(f"| reported: {method} | {' | '.join(f'{v:.3f}' for v in values['mean'])} |")
         lines.append("")
@@ -220,14 +221,16 @@ def curve_lines(result: dict[str, Any]) -> list[str]:
         for p in curves[key]:
             what = f"{p['kind']} {p[at]}" if "kind" in p else f"{p[at]}"
             cells = [f"{p[k][0]:.3f} ± {p[k][1]:.3f}" for k in ("cost", "validity", "robust validity")]
-            lines.append(f"| {p['method']} | {what} | {' | '.join(cells)} |")
+            lines.append(f"| {TITLES.get(p['method'], p['method'])} | {what} | {' | '.join(cells)} |")
         lines.append("")
     return lines
 
 
 def curve_charts(result: dict[str, Any]) -> dict[str, Any]:
     """Pictures of the attack, of the trade-off and of the size of the data."""
-    curves, name = result["curves"], result["dataset"]
+    name, curves = result["dataset"], dict[str, list[Line]]()
+    for key, line in result["curves"].items():
+        curves[key] = [p | {"method": TITLES.get(p["method"], p["method"])} for p in line]
     if not curves:
         return {}
     out = dict[str, Any]()

@@ -23,6 +23,9 @@ from experiments.guo2023.setup import (
     OURS,
     SETTINGS,
     SIMULATED,
+    TITLES,
+    UNATTACKED,
+    farthest,
     figures,
     generated,
     generators,
@@ -95,6 +98,7 @@ def run(name: str, cells: Cells, *, models: int = MODELS, rows: int | None = Non
         "reported": reported(name),
         "curves": curves,
         "columns": task.x.shape[1],
+        "farthest": farthest(task),
         "training_rows": sum(len(t) for t in task.train),
         "test_rows": sum(len(t) for t in task.test),
         "searched_rows": {"most": min(setting.rows, rows or setting.rows), "RBR": setting.rbr_rows},
@@ -123,7 +127,9 @@ def page(results: list[dict[str, Any]]) -> str:
         "Measured, and in brackets what the paper reports; mean ± standard deviation. First with the numbers that"
     ]
     lines += ["networks propose as they are, as in the paper; then kept inside the range of the data, which is what a"]
-    lines += ["person can hand in and what `recourse` returns. Methods that search keep inside it in both.", ""]
+    lines += ["person can hand in and what `recourse` returns. Methods that search keep inside it in both. The paper's"]
+    lines += ["RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another training (see notes)."]
+    lines.append("")
     names = [r["dataset"] for r in results]
     labels = list(dict.fromkeys(label for r in results for label in r["measured"]))
     for figure, title in TABLES.items():
@@ -137,25 +143,28 @@ def page(results: list[dict[str, Any]]) -> str:
                     cells.append(
                         _cell(row and (row[FREE] if free else row)[figure], told.get(figure) if free else None)
                     )
-                lines.append(f"| {label} | {' | '.join(cells)} |")
+                lines.append(f"| {TITLES.get(label, label)} | {' | '.join(cells)} |")
+            if figure == "proximity":
+                most = " | ".join(str(r["farthest"]) for r in results)
+                lines.append(f"| *farthest that rows inside the range can be apart* | {most} |")
             lines.append("")
     lines += ["## Prediction", "", "| dataset | network | accuracy | area under the curve |", "|---|---|---|---|"]
     for r in results:
         for label, row in r["prediction"].items():
-            told = r["reported"].get("prediction", {}).get(label, {})
+            told = r["reported"].get("prediction", {}).get(_paper_name(label), {})
             cells = [_cell(row[key], told.get(key)) for key in ("accuracy", "auc")]
-            lines.append(f"| {r['dataset']} | {label} | {' | '.join(cells)} |")
+            lines.append(f"| {r['dataset']} | {TITLES.get(label, label)} | {' | '.join(cells)} |")
     lines += ["", "## Processor seconds of training, all subsets and repeats together; milliseconds per answer", ""]
     lines += ["| dataset | method | training | per answer |", "|---|---|---|---|"]
     for r in results:
         for label in r["measured"]:
             trained, told = r["training"].get(label), r["reported"]
             seconds = "-" if trained is None else f"{trained:.0f}"
-            paper = told.get("training", {}).get(label)
-            each, theirs = r["per answer"][label], told.get("per answer", {}).get(label)
+            paper = told.get("training", {}).get(_paper_name(label))
+            each, theirs = r["per answer"][label], told.get("per answer", {}).get(_paper_name(label))
             first = seconds if paper is None else f"{seconds} ({paper})"
             second = f"{each:.3f}" if theirs is None else f"{each:.3f} ({theirs})"
-            lines.append(f"| {r['dataset']} | {label} | {first} | {second} |")
+            lines.append(f"| {r['dataset']} | {TITLES.get(label, label)} | {first} | {second} |")
     for r in results:
         lines += curve_lines(r)
     lines += ["", (files("experiments.guo2023") / "notes.md").read_text(encoding="utf-8").rstrip()]
@@ -163,9 +172,27 @@ def page(results: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, ""])
 
 
+BRIEF = (OURS, UNATTACKED, KEPT, "CounterNet", "VanillaCF", "ROAR-LIME", "RBR")
+
+
+def brief(results: list[dict[str, Any]]) -> list[list[str]]:
+    """Rows of the shortest table: robust validity / proximity on each dataset, and in brackets what the paper reports
+    of the same method; last, what proximity can be at most without leaving the range of the data."""
+    out = list[list[str]]()
+    for label in BRIEF:
+        cells = list[str]()
+        for r in results:
+            row, told = r["measured"][label][FREE], r["reported"]["tables"].get(_paper_name(label))
+            cells.append(f"{row['robust validity'][0]:.3f} / {row['proximity'][0]:.2f}")
+            if told:
+                cells[-1] += f" ({told['robust validity'][0]:.3f} / {told['proximity'][0]:.2f})"
+        out.append([TITLES.get(label, f"`{label}`"), *cells])
+    return [*out, ["*farthest inside the range*", *(f"- / {r['farthest']}" for r in results)]]
+
+
 def _paper_name(label: str) -> str:
-    """All ways to train RoCourseNet stand beside the paper's one."""
-    return OURS if label in (KEPT, AUTHORS) else label
+    """The name of a method in the paper's tables: its RoCourseNet is its own algorithm, not our training."""
+    return {KEPT: "RoCourseNet", AUTHORS: "RoCourseNet", OURS: ""}.get(label, label)
 
 
 def _cell(measured: Any, told: Any) -> str:

@@ -31,6 +31,14 @@ from holdfast.schema.schema import Schema
 # Ours: the generator is told the class to reach and trains on answers as they are handed out, and the attack retrains
 # more gently. The other two are the paper's network, with the principled and the authors' way with categories.
 OURS, KEPT, AUTHORS = "RoCourseNet", "RoCourseNet, categories kept", "RoCourseNet, authors' softmax"
+UNATTACKED = "CounterNet, trained as ours"
+# How pages name them, so that nobody takes our training for the paper's.
+TITLES = {
+    OURS: "RoCourseNet (ours)",
+    UNATTACKED: "RoCourseNet (ours), without the attack",
+    KEPT: "RoCourseNet (paper's algorithm)",
+    AUTHORS: "RoCourseNet (authors' softmax)",
+}
 SIMULATED = ("covariate_shift", "label_shift")
 
 
@@ -160,6 +168,11 @@ def _free(schema: Schema) -> Schema:
 # ---- what is measured
 
 
+def farthest(task: Task) -> int:
+    """How far two rows inside the range of the data can be apart: a number by 1, another category by 2."""
+    return sum(2 if feature.is_category else 1 for feature in task.schema.features)
+
+
 def harden(raw: Tensor, task: Task, *, clamp: bool = True) -> Tensor:
     """N at test: the largest level of each category; numbers clamped to the data's range, or as they are."""
     hard = task.layout.hard(raw)
@@ -248,7 +261,7 @@ def joint_methods(setting: Setting) -> dict[str, Joint]:
         KEPT: replace(fewer(setting), shift=shift),
         AUTHORS: replace(setting.how, shift=replace(shift, categories="softmax")),
         "RoCourseNet-Random": replace(fewer(setting), shift=replace(shift, ascend=False)),
-        "CounterNet, trained as ours": ours(setting, None),
+        UNATTACKED: ours(setting, None),
         OURS: ours(setting, setting.attack),
     }
 

@@ -1,5 +1,6 @@
 """The page of `hoeltgen2021`: reported beside measured, from the results alone."""
 
+import inspect
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any
@@ -9,8 +10,24 @@ from experiments.hoeltgen2021.pictures import names
 from experiments.hoeltgen2021.reported import METHODS, QUANTILES
 from experiments.hoeltgen2021.setup import ABLATION, GREEDY, tuned
 from experiments.hoeltgen2021.tables import LOOSE
+from holdfast.images.anogan.anogan import AnoGAN
+from holdfast.images.anogan.wgan import WGAN
+from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
+from holdfast.images.classifier import PlainResNet, SpectralResNet
+from holdfast.images.prototype import VLK
+from holdfast.images.revise import REVISE
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
+MADE: dict[str, tuple[str, type]] = {  # what has options of its own: their name in `Setting`, what it is, its class
+    "spectral": ("spectral network", SpectralResNet),
+    "plain": ("plain network", PlainResNet),
+    "autoencoder": ("autoencoder of VLK", ConvAutoencoder),
+    "vae": ("VAE of REVISE", ConvVAE),
+    "gan": ("GAN of the AnoGAN scores", WGAN),
+    "vlk": ("VLK", VLK),
+    "revise": ("REVISE", REVISE),
+    "anogan": ("AnoGAN", AnoGAN),
+}
 WAYS = {"conditioned": "pairs that all solve", "unconditioned": "pairs that each solves"}
 
 
@@ -26,21 +43,26 @@ def page(results: list[dict[str, Any]]) -> str:
 
 
 def brief(r: dict[str, Any]) -> list[list[str]]:
-    """Rows of the shortest table: method, L0, L1, AnoGAN score and failures, on the pairs that all methods share, each
-    beside what the paper reports."""
-    rows = r["table 1"]["same"]["common pairs"]
+    """Rows of the shortest table: networks, method, L0, L1, AnoGAN score and failures, on the pairs that all methods
+    share. The paper's figures stand beside those on networks like its own; on one network there are none to compare."""
     out = list[list[str]]()
-    for m in METHODS:
-        cells = [f"{_number(rows['conditioned'][m][name][0])} ({reported.TABLE_1[m][name][0]:.2f})"
-                 for name in ("L0", "L1", "AGAN")]  # fmt: skip
-        failures = f"{_number(rows['unconditioned'][m]['failure %'][0])} ({reported.TABLE_1[m]['failure %'][0]:.2f})"
-        out.append([f"`{m}`", *cells, failures])
+    for what in ("mixed", "same"):
+        rows = r["table 1"][what]["common pairs"]
+        for m in METHODS:
+            values = {name: rows["conditioned"][m][name][0] for name in ("L0", "L1", "AGAN")}
+            values["failure %"] = rows["unconditioned"][m]["failure %"][0]
+            cells = [_number(value) for value in values.values()]
+            if what == "mixed":
+                told = [reported.TABLE_1[m][name][0] for name in values]
+                cells = [f"{cell} ({theirs:.2f})" for cell, theirs in zip(cells, told, strict=True)]
+            out.append([WHERE[what], f"`{m}`", *cells])
     return out
 
 
 def _asked(r: dict[str, Any]) -> list[str]:
     pairs, how = r["pairs"], r["settings"]
     accuracy = {k: f"{v['test']:.4f} (validation {v['validation']:.4f})" for k, v in r["accuracy"].items()}
+    options = "; ".join(f"{MADE[key][0]} {_options(how[key], MADE[key][1])}" for key in MADE)
     return [
         f"## {r['title']}: what was asked",
         "",
@@ -49,8 +71,8 @@ def _asked(r: dict[str, Any]) -> list[str]:
         f"on {pairs['common']} of them: images {_listed(pairs['common images'])} to every other class.",
         "",
         f"Accuracy on test images: spectral network {accuracy['spectral']}, plain network {accuracy['plain']}. "
-        f"Options: spectral {_options(how['spectral'])}; plain {_options(how['plain'])}; VLK {_options(how['vlk'])}; "
-        f"REVISE {_options(how['revise'])}; AnoGAN {_options(how['anogan'])}; all others as in the library.",
+        f"Options, and in brackets the library's own where they differ: {options}; DeDUCE and JSMA, and every option "
+        "not named, as in the library.",
     ]
 
 
@@ -222,8 +244,15 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _options(options: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in options.items()) or "as in the library"
+def _options(options: dict[str, Any], cls: type) -> str:
+    """What was set, each beside what the class has by itself if that is something else."""
+    own = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
+    words = [f"{key} {value}" + ("" if own[key] == value else f" ({_own(own[key])})") for key, value in options.items()]
+    return ", ".join(words) or "as in the library"
+
+
+def _own(default: Any) -> str:
+    return "by the other options" if default is None else f"{default}"
 
 
 def _listed(images: list[int]) -> str:

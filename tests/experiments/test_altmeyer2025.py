@@ -1,6 +1,7 @@
 """The bench of counterfactual training: its data, its statements, and what the committed results say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,24 @@ from experiments.altmeyer2025.experiment import LABELS
 from experiments.altmeyer2025.findings import checked
 from experiments.altmeyer2025.pictures import names, network, stored
 from experiments.altmeyer2025.reported import ACCURACY, EARLIER, LATER
-from experiments.altmeyer2025.setup import GUARDED, PICTURED, PLANES, SETTINGS, judge, prepare, taught, weights
+from experiments.altmeyer2025.setup import (
+    CURVE,
+    GUARDED,
+    PICTURED,
+    PLANES,
+    SETTINGS,
+    UNHARMED,
+    Task,
+    judge,
+    main_table,
+    prepare,
+    taught,
+    weights,
+)
 from experiments.run import run_paper, write_page
+from holdfast.evaluation.attacks import attacked_accuracy
+from holdfast.evaluation.compare import ATTACKS
+from holdfast.models.base import Model
 
 ROOT = Path(__file__).parents[2]
 RESULTS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "experiments/results/altmeyer2025").glob("*.json")}
@@ -173,6 +190,38 @@ def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
 
 
+def fgsm_by_hand(model: Model, task: Task, epsilon: float) -> float:
+    """Accuracy on test rows moved by epsilon along the sign of the gradient of the cross-entropy."""
+    x = task.schema.encode(task.test_X).requires_grad_()
+    y = torch.tensor([list(model.classes).index(label) for label in task.test_y])
+    torch.nn.functional.cross_entropy(model(x), y, reduction="sum").backward()
+    assert x.grad is not None
+    said = model(x.detach() + epsilon * x.grad.sign()).argmax(1)
+    return float((said == y).double().mean())
+
+
+def test_attacked_accuracies_stand_under_their_own_epsilon(brief: None) -> None:
+    """Every label of the curves, attacked again epsilon by epsilon; and the column of the page."""
+    name = "overlapping"
+    task, setting = prepare(name), replace(SETTINGS[name], asked=4)
+    cell = main_table(task, setting, 1, 1, 1, 0)
+    told = altmeyer2025.attacked(cell["curves"].mean(0))
+    assert list(told) == LABELS
+    free, held = (taught(task, setting, 1, 1, 0, guarded=guarded) for guarded in (False, True))
+    for label in LABELS:
+        model = (held if label == GUARDED else free).member(label)
+        unharmed = float((model.predict(task.test_X) == task.test_y).mean())
+        assert cell["curves"][0, LABELS.index(label), CURVE.index(UNHARMED)] == pytest.approx(unharmed)
+        fgsm = [fgsm_by_hand(model, task, epsilon) for epsilon in ATTACKS]
+        pgd = [
+            float(attacked_accuracy(model, task.test_X, task.test_y, epsilon=e, steps=40, size=0.01 / e, box=False))
+            for e in ATTACKS[1:]
+        ]
+        assert len(set(fgsm)) >= 5  # else any order would do
+        assert told[label]["FGSM"] == pytest.approx(fgsm, abs=1e-4)
+        assert told[label]["PGD"] == pytest.approx([unharmed, *pgd], abs=1e-4)
+
+
 def test_seeds_trained_apart_are_those_trained_together() -> None:
     task, setting = prepare("moons"), SETTINGS["moons"]
     both = taught(task, setting, 1, 2, 5)
@@ -209,6 +258,23 @@ def test_the_committed_page_is_what_the_results_say(tmp_path: Path) -> None:
         (tmp_path / "altmeyer2025" / f"{name}.json").write_text(json.dumps(found))
     page = write_page("altmeyer2025", tmp_path).read_text()
     assert page == (ROOT / "experiments/results/altmeyer2025/README.md").read_text()
+
+
+def test_the_committed_accuracies_fall_as_attacks_grow() -> None:
+    """A curve in another order would rise somewhere; and the page has the accuracy of the epsilon that it names."""
+    page = (ROOT / "experiments/results/altmeyer2025/README.md").read_text()
+    table = page[page.index("## Networks") :]
+    assert "FGSM 0.033, plain" in table
+    for found in RESULTS.values():
+        assert found["attacks"] == pytest.approx(ATTACKS, abs=1e-4)
+        for label, curves in found["attacked"].items():
+            for values in curves.values():
+                assert values[0] == found["accuracy"][label]
+                assert max(np.diff(values)) < 0.005
+        third = [found["attacked"][label]["FGSM"][3] for label in ("plain", "full")]  # 3 / 90
+        assert f"| {third[0]:.3f} | {third[1]:.3f} |" in next(
+            line for line in table.splitlines() if line.startswith(f"| {found['title']} |")
+        )
 
 
 def test_the_committed_statements_are_those_of_the_figures() -> None:

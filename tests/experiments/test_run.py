@@ -28,7 +28,7 @@ SLOW_CELLS = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from holdfast.bench.cells import Cells
+from experiments.cells import Cells
 cells = Cells(Path(sys.argv[1]), {"a": 1})
 for i in range(6):
     def make():
@@ -58,7 +58,7 @@ SLOW_WORKERS = """
 import os, sys, time
 from functools import partial
 from pathlib import Path
-from holdfast.bench.cells import Cells
+from experiments.cells import Cells
 
 def make(path):
     path.write_text(str(os.getpid()))
@@ -160,7 +160,7 @@ def keys(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> dict[str, str]:
 
 def test_a_key_holds_all_that_went_into_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     before = keys(monkeypatch)
-    assert len(before) == 11 + 1 + 2
+    assert len(before) == 11 + 4 + 1 + 2
     assert keys(monkeypatch) == before
 
     def differs(**changed: Any) -> set[str]:
@@ -179,7 +179,7 @@ def test_a_key_holds_all_that_went_into_a_cell(monkeypatch: pytest.MonkeyPatch) 
         return hf.StableNeighborSearch(**settings, steps=300)
 
     moved = {label for label in before if "SNS" in label}
-    assert len(moved) == 6
+    assert len(moved) == 6 + 2
     assert differs(StableNeighborSearch=patient) == moved | judged
 
 
@@ -215,6 +215,14 @@ def test_summary_is_worked_out_by_hand() -> None:
     line = np.polyfit(costs["a"], rates["a"], 1)
     left = ((rates["a"] - np.polyval(line, costs["a"])) ** 2).sum() / ((rates["a"] - rates["a"].mean()) ** 2).sum()
     assert black2022.r_squared(costs, rates, ["a"]) == pytest.approx(1 - left, abs=1e-4)
+
+
+def test_some_rows_of_a_method_are_worked_out_by_hand() -> None:
+    found = np.array([True, False, True, True])
+    answers = {"found": found, "x": np.zeros((3, 2)), "x_cf": np.array([[3.0, 4.0], [0.0, 1.0], [0.0, 2.0]])}
+    kept = np.array([[1, 0, 1], [0, 0, 1]], bool)  # two models, the three answers
+    these = np.array([True, True, False, True])  # the first and the third of them
+    assert black2022.on_rows(answers, these, {"RS": kept}) == {"IV RS": [0.25, 0.25], "l2": [3.5, 1.5]}
 
 
 @pytest.mark.parametrize(
@@ -306,6 +314,21 @@ def test_the_committed_page_is_what_the_results_say(tmp_path: Path) -> None:
         (tmp_path / "black2022" / path.name).write_text(path.read_text())
     assert len(list(source.glob("*.json"))) == len(black2022.SETTINGS)
     assert write_page("black2022", tmp_path).read_text() == (source / "README.md").read_text()
+
+
+def test_the_authors_own_start_explains_which_rows_are_answered() -> None:
+    """What the page says of it, by the figures."""
+    for name in black2022.CLIPPED:
+        r = json.loads((ROOT / f"experiments/results/black2022/{name}.json").read_text())
+        found, same = r["clipped"]["measured"], r["clipped"]["ours, same rows"]
+        assert list(found) == list(black2022.clipped_methods(name))
+        assert found["Min l1, clipped"]["success"] == pytest.approx(r["reported"]["Min l1"]["success"], abs=0.02)
+        lost = found["Min l2, clipped + SNS"]["IV RS"][0]
+        assert lost == pytest.approx(r["reported"]["Min l2 + SNS"]["IV RS"][0], abs=0.03)
+        for label, row in same.items():  # rows that it answers are those whose answers hold better
+            everywhere = r["clipped"]["ours, all rows"][label]
+            assert row["IV RS"][0] < everywhere["IV RS"][0]
+            assert row["l2"][0] < everywhere["l2"][0]
 
 
 def test_the_committed_results_keep_what_the_issue_asks() -> None:

@@ -26,10 +26,11 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], list[st
         if name not in table:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, attribute = table[name]
-        found = importlib.import_module(module)
-        try:
-            return getattr(found, attribute)
-        except AttributeError:  # a module of a package
+        if module == package:  # a module of its own, which asking the package for would ask here again
             return importlib.import_module(f"{module}.{attribute}")
+        found = importlib.import_module(module)
+        return (
+            getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(f"{module}.{attribute}")
+        )
 
     return get, sorted(table)

@@ -136,5 +136,5 @@ def _colour(alt: Any, table: pd.DataFrame) -> Any:
     """A colour per method, in the order of the table."""
     methods = list(dict.fromkeys(table["method"]))
     colours = (COLOURS * math.ceil(len(methods) / len(COLOURS)))[: len(methods)]
-    legend = alt.Legend(title=None, symbolOpacity=1)  # else as pale as a band
+    legend = alt.Legend(title=None, symbolOpacity=1, labelLimit=WIDTH)  # else as pale as a band
     return alt.Color("method:N", scale=alt.Scale(domain=methods, range=colours), legend=legend)
