@@ -69,9 +69,9 @@ def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[floa
     """(ratio, candidates for each row)"""
     net = method.autoencoder_.decoder if isinstance(method, LatentMethod) else None
     with model.eval_mode(), torch.inference_mode():
-        query = asked(model, x)
+        problem = asked(model, x)
         with portions() as sizes:
-            method.search(query)
+            method.search(problem)
         rows = {n: torch.rand(n, x.shape[1]) for n in set(sizes)}
         codes = {n: torch.randn(n, net[0].in_features) for n in rows} if net else {}
 
@@ -81,7 +81,7 @@ def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[floa
                     net(codes[n])
                 model.module(rows[n])
 
-        calls: dict[str, Callable[[], object]] = {"bare": bare, "search": lambda: method.search(query)}
+        calls: dict[str, Callable[[], object]] = {"bare": bare, "search": lambda: method.search(problem)}
         took = medians(calls, 5)
     return took["search"] / took["bare"], sum(sizes) / len(x)
 

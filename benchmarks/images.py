@@ -63,7 +63,7 @@ def at_once(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict
     bare = list[float]()
 
     def passes() -> None:
-        with model.borrowed(), torch.enable_grad():
+        with model.eval_mode(), torch.enable_grad():
             for _ in range(BARE):
                 bare.append(seconds(lambda: bare_pass(model.module, rows, wanted)))
 

@@ -32,9 +32,9 @@ class Given(hf.Explainer):
 
     rows: Tensor | None = None
 
-    def search(self, query: hf.SearchProblem) -> Tensor:
+    def search(self, problem: hf.SearchProblem) -> Tensor:
         assert self.rows is not None
-        return self.rows[: len(query)] if len(query) <= len(self.rows) else self.rows
+        return self.rows[: len(problem)] if len(problem) <= len(self.rows) else self.rows
 
 
 def train_alone(x: Tensor, y: Tensor) -> nn.Module:

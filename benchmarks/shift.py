@@ -25,7 +25,7 @@ from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 
@@ -146,7 +146,9 @@ def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict
 
 def asked(model: hf.Model, x: Tensor) -> SearchProblem:
     goal = Target.of(None).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
@@ -164,8 +166,8 @@ def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
         return generator.layers(torch.cat(seen, 1))
 
     with model.eval_mode():
-        query = asked(model, x)
-        took = medians({"bare": bare, "recourse": lambda: net.recourse_.search(query)}, 31)
+        problem = asked(model, x)
+        took = medians({"bare": bare, "recourse": lambda: net.recourse_.search(problem)}, 31)
     whole = medians({"call": lambda: net.recourse(table)}, 5)
     return {
         "one forward pass over 10,000 rows (ms)": took["bare"] * 1e3,
@@ -178,11 +180,11 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     """ROAR-LIME on 64 rows; the neighbours are evaluated in the same portions."""
     method = hf.ROAR.lime().fit(table, model)
     with model.eval_mode():
-        query = asked(model, x[:64])
+        problem = asked(model, x[:64])
         shares = lime.shares_of(x, model.schema.encoding(model.dtype))
-        draw = lime.Neighbors.of(query.feasible.encoding, shares, 0.1)
+        draw = lime.Neighbors.of(problem.feasible.encoding, shares, 0.1)
         room = torch.empty(8, 5000, x.shape[1])
-        draw.draw(query[torch.arange(8)], room)
+        draw.draw(problem[torch.arange(8)], room)
         portions = room.flatten(0, 1).split(lime.rows_at_once(x.shape[1]))
 
         def bare() -> None:
@@ -190,7 +192,7 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
                 for rows in portions:
                     model(rows)
 
-        took = medians({"bare": bare, "roar": lambda: method.search(query)}, 7)
+        took = medians({"bare": bare, "roar": lambda: method.search(problem)}, 7)
     return {
         "ROAR-LIME (ms per row)": took["roar"] / 64 * 1e3,
         "ROAR-LIME / evaluating its 5,000 neighbours": took["roar"] / took["bare"],

@@ -58,7 +58,7 @@ def images() -> Iterator[tuple[str, Callable[[], str]]]:
 
         def answer(method: str = method, model: str = model) -> str:
             cfs = laws.solved(method, model)[-1]
-            return digest(cfs.x_cf, cfs.scores, cfs.codes, cfs.iterations)
+            return digest(cfs.x_cf, cfs.scores, cfs.status_codes, cfs.iterations)
 
         yield f"image / {method} / {model}", answer
 

@@ -41,7 +41,7 @@ every = pytest.mark.parametrize(("method", "model"), CASES)
 @every
 def test_same_rows_in_and_out(method: str, model: str) -> None:
     e, _, X, cfs = solved(method, model)
-    k = getattr(e, "answers", 1)
+    k = getattr(e, "n_counterfactuals", 1)
     assert len(cfs) == N * k
     expected = X.iloc[np.repeat(np.arange(N), k)]
     out = cfs.to_frame()
@@ -100,7 +100,7 @@ def test_something_is_found(method: str, model: str) -> None:
 @every
 def test_a_batch_equals_its_rows_one_by_one(method: str, model: str) -> None:
     e, m, X, cfs = solved(method, model)
-    k = getattr(e, "answers", 1)
+    k = getattr(e, "n_counterfactuals", 1)
     for i in range(N):
         alone = e.explain(m, X.iloc[i : i + 1], "yes", seed=3)
         assert torch.allclose(alone.x_cf, cfs.x_cf[i * k : (i + 1) * k], atol=1e-6, rtol=0), i
@@ -110,7 +110,7 @@ def test_a_batch_equals_its_rows_one_by_one(method: str, model: str) -> None:
 @every
 def test_batch_size_and_order_do_not_matter(method: str, model: str) -> None:
     e, m, X, cfs = solved(method, model)
-    k = getattr(e, "answers", 1)
+    k = getattr(e, "n_counterfactuals", 1)
     again = e.explain(m, X.iloc[::-1], "yes", seed=3, batch_size=3)
     back = torch.arange(N * k).reshape(N, k).flip(0).flatten()
     assert torch.allclose(again.x_cf[back], cfs.x_cf, atol=1e-6, rtol=0)
@@ -199,7 +199,7 @@ def test_clone_params_repr_and_pickle(method: str, model: str) -> None:
 def test_a_used_up_budget_still_returns_every_row(method: str, model: str) -> None:
     e, m, X, _ = solved(method, model)
     cfs = e.explain(m, X, "yes", time_budget=1e-9, batch_size=2)
-    assert len(cfs) == N * getattr(e, "answers", 1)
+    assert len(cfs) == N * getattr(e, "n_counterfactuals", 1)
     late = cfs.status_codes == Status.NOT_FOUND
     assert late.any()
     assert cfs.status["reason"][late].str.contains("time budget").all()
@@ -210,7 +210,7 @@ def test_ten_thousand_rows(method: str, model: str) -> None:
     e, m, _, _ = solved(method, model)
     X = people(m, 10_000)
     cfs = e.explain(m, X, "yes", seed=3)
-    assert len(cfs) == 10_000 * getattr(e, "answers", 1)
+    assert len(cfs) == 10_000 * getattr(e, "n_counterfactuals", 1)
     assert (violations(SCHEMA, SCHEMA.read(cfs.before), SCHEMA.read(cfs.after)) == "").all()
     assert cfs.found.mean() >= (0.1 if "legacy" in method else 0.5)
 

@@ -254,9 +254,9 @@ def test_copies_are_exact_on_rows_with_gaps(name: str) -> None:
     rows = rows.mask(pd.DataFrame(rng.random(rows.shape) < 0.2, rows.index, rows.columns) & rows.columns.isin(GAPS))
     x = FLOATS.encode(rows, torch.float64)
     with model.eval_mode():
-        mine, theirs = torch.softmax(model(x), 1), torch.softmax(model.judge(rows, x), 1)
+        mine, theirs = torch.softmax(model(x), 1), torch.softmax(model.score_frame(rows, x), 1)
     assert torch.allclose(mine, theirs, atol=1e-6)
-    filled = torch.softmax(model.judge(rows.fillna(dict.fromkeys(GAPS, 3.0))), 1)
+    filled = torch.softmax(model.score_frame(rows.fillna(dict.fromkeys(GAPS, 3.0))), 1)
     assert not torch.allclose(filled, theirs, atol=1e-6)  # and it does matter whether they are missing
 
 
@@ -284,7 +284,7 @@ def test_trees_are_exact_wherever_gaps_are(data: st.DataObject) -> None:
     rows = X.mask(rng.random(X.shape) < 0.3)
     x = schema.encode(rows, torch.float64)
     with model.eval_mode():
-        theirs = model.judge(rows, x)
+        theirs = model.score_frame(rows, x)
         assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(theirs, 1), atol=1e-6)
 
 

@@ -327,7 +327,7 @@ def test_a_network_is_the_same_with_and_without_the_engine() -> None:
 
 SMALL: dict[str, Callable[[], hf.Explainer]] = {
     "descent": lambda: hf.Descent(steps=150, restarts=2),
-    "wachter": lambda: hf.Descent.wachter(steps=300, rounds=3),
+    "wachter": lambda: hf.Descent.wachter(steps=300, restarts=3),
     "generic": lambda: hf.Descent.generic(steps=300),
     "vanilla": lambda: hf.Descent.vanilla(steps=300, lr=0.02, lam=0.01),
     "min-cost": lambda: hf.MinCost(steps=15, bisections=3, linearise=8, polish=8),
@@ -354,7 +354,7 @@ def test_methods_on_a_mixed_table(name: str, houses: hf.Model) -> None:
     e = e.fit(HOUSES, houses) if e.needs_data else e
     X = HOUSES[(PRICE < 280_000) & (PRICE > 200_000)].iloc[:7]
     cfs = e.explain(houses, X, WISH, seed=1)
-    k = getattr(e, "answers", 1)
+    k = getattr(e, "n_counterfactuals", 1)
     assert len(cfs) == 7 * k
     inside = houses.predict(cfs.after).between(300_000, 320_000).to_numpy()
     assert (inside == (cfs.status_codes != Status.NOT_FOUND)).all()

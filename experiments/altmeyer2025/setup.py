@@ -170,7 +170,7 @@ PICTURED = ("plain", "full", GUARDED)
 TOLD = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
 ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
 TEST_STEPS, TEST_TAU = 50, 0.95
-LEANS = {"rounds": 100, "points": 50}  # of the sensitivity
+LEANS = {"repeats": 100, "points": 50}  # of the sensitivity
 FIGURES = ("validity", "implausibility", "mmd", "cost")
 # What an entry of a curve is: attack and epsilon. Every reader looks its entry up here, none counts places.
 ATTACKED = ("FGSM", "PGD")

@@ -144,7 +144,7 @@ def clipped_methods(name: str) -> dict[str, Callable[[], Explainer]]:
         return {}
     radius, out = 0.8 * SETTINGS[name].eps_max, dict[str, Callable[[], Explainer]]()
     for norm, lr in STEP.items():
-        start = partial(MinCost, cast(Any, norm), rounds=ROUNDS, steps=STEPS, lr=lr, legacy=True)
+        start = partial(MinCost, cast(Any, norm), bisections=ROUNDS, steps=STEPS, lr=lr, legacy=True)
         out[f"Min l{norm}, clipped"] = start
         out[f"Min l{norm}, clipped + SNS"] = lambda start=start: StableNeighborSearch(start=start(), radius=radius)
     return out

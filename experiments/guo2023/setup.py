@@ -273,7 +273,12 @@ def fewer(setting: Setting) -> Joint:
 
 def ours(setting: Setting, shift: Shift | None) -> Joint:
     """The paper's layers and epochs, our training."""
-    chosen: dict[str, Any] = {"tell": True, "inside": True, "hard": True, **setting.ours}
+    chosen: dict[str, Any] = {
+        "condition_on_target": True,
+        "clip_to_data": True,
+        "hard_categories": True,
+        **setting.ours,
+    }
     return replace(setting.how, shift=shift, **chosen)
 
 

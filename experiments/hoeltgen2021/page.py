@@ -14,7 +14,7 @@ from holdfast.images.anogan.anogan import AnoGAN
 from holdfast.images.anogan.wgan import WGAN
 from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.images.classifier import PlainResNet, SpectralResNet
-from holdfast.images.prototype import VLK
+from holdfast.images.prototype import Prototype
 from holdfast.images.revise import REVISE
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
@@ -24,7 +24,7 @@ MADE: dict[str, tuple[str, type]] = {  # what has options of its own: their name
     "autoencoder": ("autoencoder of VLK", ConvAutoencoder),
     "vae": ("VAE of REVISE", ConvVAE),
     "gan": ("GAN of the AnoGAN scores", WGAN),
-    "vlk": ("VLK", VLK),
+    "vlk": ("VLK", Prototype),
     "revise": ("REVISE", REVISE),
     "anogan": ("AnoGAN", AnoGAN),
 }

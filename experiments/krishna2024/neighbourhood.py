@@ -20,7 +20,13 @@ CELLS = 1 << 20  # numbers in drawn rows at once
 
 
 def granted_nearby(
-    hardened: AdversarialModels, X: pd.DataFrame, *, target: Any = None, radius: float = 0.5, samples: int = 200, seed: int = 0
+    hardened: AdversarialModels,
+    X: pd.DataFrame,
+    *,
+    target: Any = None,
+    radius: float = 0.5,
+    samples: int = 200,
+    seed: int = 0,
 ) -> np.ndarray[Any, Any]:
     """(epsilons, seeds, n) the share of points within an l2 radius of each encoded row that each model grants.
 

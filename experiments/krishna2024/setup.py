@@ -216,10 +216,10 @@ def nearby(models: AdversarialModels, X: pd.DataFrame) -> tuple[np.ndarray[Any, 
 def slopes(models: AdversarialModels, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     """(epsilons,) mean length of the score's gradient."""
     out, x = list[float](), models.schema.encode(X)
-    for shelf in models.bank.groups:
-        assert shelf.networks is not None
-        m = len(shelf)
-        g = shelf.networks.ascent(x.expand(m, -1, -1), torch.zeros(m, len(x), dtype=torch.int64))
+    for group in models.bank.groups:
+        assert group.networks is not None
+        m = len(group)
+        g = group.networks.ascent(x.expand(m, -1, -1), torch.zeros(m, len(x), dtype=torch.int64))
         out.append(float(g.double().square().sum(2).sqrt().mean()))
     return np.array(out)
 
@@ -236,7 +236,7 @@ def linear_bounds(task: Task, seed: int) -> Arrays:
         hidden=(), epochs=GD_STEPS, batch_size=len(task.X), lr=GD_ETA / 2, optimizer="sgd", attack_box=False
     )
     models = train_adversarial(recipe, task.X, task.y, task.schema, epsilon=(0.0, *HARDER), seed=seed)
-    weights = [cast(Stack, shelf.networks).layers[0] for shelf in models.bank.groups]
+    weights = [cast(Stack, group.networks).layers[0] for group in models.bank.groups]
     w = torch.stack([(w[0, :, 1] - w[0, :, 0]).double() for w, _ in weights])  # (epsilons, d)
     b = torch.stack([(b[0, 0, 1] - b[0, 0, 0]).double() for _, b in weights])
     x = task.schema.encode(task.test_X, torch.float64)

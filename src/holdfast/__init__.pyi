@@ -4,8 +4,8 @@ from holdfast.counterfactuals import Counterfactuals as Counterfactuals
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.evaluation import metrics as metrics
 from holdfast.evaluation import plausibility as plausibility
-from holdfast.evaluation.attacks import pgd_attack as pgd_attack
 from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
+from holdfast.evaluation.attacks import pgd_attack as pgd_attack
 from holdfast.evaluation.audit import Audit as Audit
 from holdfast.evaluation.audit import audit as audit
 from holdfast.evaluation.compare import Comparison as Comparison
@@ -21,7 +21,6 @@ from holdfast.explainer import Explainer as Explainer
 from holdfast.images.deduce import DeDUCE as DeDUCE
 from holdfast.images.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
 from holdfast.images.jsma import JSMA as JSMA
-from holdfast.images.prototype import Prototype as Prototype
 from holdfast.methods.amortized.cf_model import CFModel as CFModel
 from holdfast.methods.amortized.counternet import CounterNet as CounterNet
 from holdfast.methods.amortized.learned_recourse import LearnedRecourse as LearnedRecourse

@@ -205,7 +205,7 @@ class Counterfactuals:
         wanted: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
         wanted["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
-            wanted["was"] = self.estimate_before.squeeze(1).double().numpy()
+            wanted["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
         table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
         content = {
             "run": asdict(self.run),
@@ -255,8 +255,8 @@ class Counterfactuals:
             schema,
             tuple(content["classes"]),
             run_of(content["run"]),
-            torch.tensor(table[["holdfast:was"]].to_numpy(np.float64), dtype=dtype)
-            if "holdfast:was" in table
+            torch.tensor(table[["holdfast:estimate_before"]].to_numpy(np.float64), dtype=dtype)
+            if "holdfast:estimate_before" in table
             else None,
         )
 
@@ -264,7 +264,7 @@ class Counterfactuals:
 def run_of(content: dict[str, Any]) -> Run:
     """A Run from JSON, which knows lists and no tuples."""
     signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
-    return Run(**dict[str, Any](content, searched=tuple(content.get("searched", ())), signatures=signatures))
+    return Run(**dict[str, Any](content, guided_by=tuple(content.get("guided_by", ())), signatures=signatures))
 
 
 def _plain_value(value: Any) -> Any:

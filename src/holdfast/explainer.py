@@ -22,7 +22,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
@@ -58,7 +58,7 @@ class Explainer(Settings, ABC):
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     @abstractmethod
-    def search(self, query: SearchProblem) -> Tensor:
+    def search(self, problem: SearchProblem) -> Tensor:
         """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
@@ -174,10 +174,10 @@ class Explainer(Settings, ABC):
                 continue
             # Filled up with copies of its last row, so that no model has to pad at every step.
             full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
-            query = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock, none[full])
-            answer = self.search(query)
-            assert query.hopeless is not None
-            none[batch] = query.hopeless[: len(batch)]
+            problem = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock, none[full])
+            answer = self.search(problem)
+            assert problem.hopeless is not None
+            none[batch] = problem.hopeless[: len(batch)]
             answer = answer.reshape(len(full), self.n_counterfactuals, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])

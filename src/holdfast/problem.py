@@ -59,7 +59,9 @@ class SearchProblem:
 
     def __getitem__(self, rows: Tensor) -> "SearchProblem":
         """The questions of some of the people: how finished rows leave the working batch."""
-        return SearchProblem(self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget)
+        return SearchProblem(
+            self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget
+        )
 
     def steps(self, count: int) -> Iterator[int]:
         return self.budget.steps(count)

@@ -43,7 +43,7 @@ IMAGE_METHODS = {
     "deduce": ("holdfast.images.deduce", "DeDUCE"),
     "jsma": ("holdfast.images.jsma", "JSMA"),
     "greedy-ensemble": ("holdfast.images.greedy_ensemble", "GreedyEnsemble"),
-    "vlk": ("holdfast.images.prototype", "VLK"),
+    "prototype": ("holdfast.images.prototype", "Prototype"),
     "revise": ("holdfast.images.revise", "REVISE"),
 }
 

@@ -55,7 +55,7 @@ class Target:
             the predicted one as well, or, where any other is asked for, no longer be; an estimator's own `predict`
             decides. Below, the probability alone is asked for.
         margin: by how much its score must lead the next best; below 0 likewise.
-        span: lowest and highest estimate that is wanted of a regression model; see `between`.
+        interval: lowest and highest estimate that is wanted of a regression model; see `between`.
     """
 
     label: Any = None
@@ -90,7 +90,7 @@ class Target:
             raise TargetError(f"the range from {low:g} to {high:g} is empty; swap its ends")
         if ends["low"] == ends["high"]:
             raise TargetError(f"no estimate hits exactly {low:g} but by luck; give a range around it")
-        return cls(span=(ends["low"], ends["high"]))
+        return cls(interval=(ends["low"], ends["high"]))
 
     def bind(self, model: Model, now: Tensor) -> "BoundTarget":
         """The goal for rows that the model scores `now` (n, k)."""
@@ -111,7 +111,9 @@ class Target:
                 "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
                 "for the class alone"
             )
-        return BoundTarget(labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict)
+        return BoundTarget(
+            labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict
+        )
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
@@ -126,7 +128,9 @@ class Target:
     def __str__(self) -> str:
         if self.interval is not None:
             low, high = (_plain(end) for end in self.interval)
-            ends = [f"at least {low}"] * math.isfinite(self.interval[0]) + [f"at most {high}"] * math.isfinite(self.interval[1])
+            ends = [f"at least {low}"] * math.isfinite(self.interval[0]) + [f"at most {high}"] * math.isfinite(
+                self.interval[1]
+            )
             return f"between {low} and {high}" if len(ends) == 2 else ends[0]
         many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
         what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
@@ -183,7 +187,9 @@ class BoundTarget:
     soft: bool
     k: int
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
-    defers_to_predict: bool = field(default=False, kw_only=True)  # has the predicted class been put ahead in the scores? `Model`
+    defers_to_predict: bool = field(
+        default=False, kw_only=True
+    )  # has the predicted class been put ahead in the scores? `Model`
 
     def __getitem__(self, rows: Tensor | slice) -> "BoundTarget":
         return replace(self, label=self.label[rows])
@@ -264,7 +270,11 @@ class BoundTarget:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict).gather(1, self.label[:, None]).squeeze(1)
+        p = (
+            probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict)
+            .gather(1, self.label[:, None])
+            .squeeze(1)
+        )
         return p if self.sign > 0 else 1 - p
 
 

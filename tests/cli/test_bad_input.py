@@ -26,7 +26,7 @@ from support.tables import seeded
 from support.terminal import Ran, refused, run
 
 MODEL = "model.safetensors"
-QUICK = ("--set", "steps=3", "--set", "rounds=1", "--set", "linearise=2", "--set", "polish=2")
+QUICK = ("--set", "steps=3", "--set", "bisections=1", "--set", "linearise=2", "--set", "polish=2")
 
 
 @pytest.fixture(scope="session")

@@ -345,20 +345,28 @@ def test_other_methods(tmp_path: Path) -> None:
 
 
 def test_settings_of_what_a_method_trains() -> None:
-    vlk: Any = cli_images.configured_for_images("vlk", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"])
+    vlk: Any = cli_images.configured_for_images(
+        "prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"]
+    )
     assert (vlk.autoencoder.epochs, vlk.autoencoder.lr, vlk.steps) == (2, 0.01, 5)
     revise: Any = cli_images.configured_for_images("revise", ["vae__latent=4"])
     assert revise.vae.latent == 4
     with pytest.raises(hf.HoldfastError, match="vlk autoencoder has no setting 'epoch'; did you mean 'epochs'"):
-        cli_images.configured_for_images("vlk", ["autoencoder__epoch=2"])
+        cli_images.configured_for_images("prototype", ["autoencoder__epoch=2"])
     with pytest.raises(hf.HoldfastError, match="vlk has no setting 'steps__x'"):
-        cli_images.configured_for_images("vlk", ["steps__x=2"])
+        cli_images.configured_for_images("prototype", ["steps__x=2"])
 
 
 def test_methods_that_train_an_autoencoder_need_data() -> None:
-    refused(explain("--method", "vlk"), "method 'vlk' looks at data; give it training images with --data FILE.npz")
+    refused(
+        explain("--method", "prototype"),
+        "method 'prototype' looks at data; give it training images with --data FILE.npz",
+    )
     words = ("--data", "train.npz", "--first", "1", "--quiet")
-    for method, few in (("vlk", ("autoencoder__epochs=1", "steps=5")), ("revise", ("vae__epochs=1", "max_iter=5"))):
+    for method, few in (
+        ("prototype", ("autoencoder__epochs=1", "steps=5")),
+        ("revise", ("vae__epochs=1", "max_iter=5")),
+    ):
         ran = explain("--method", method, *words, *(word for s in few for word in ("--set", s)))
         assert (ran.code, ran.err) == (0, ""), ran.err
         assert len(json.loads(ran.out)) == 2

@@ -26,7 +26,7 @@ from holdfast.registry import METHODS
 from support.terminal import Ran, program, run
 
 FORMATS = ("csv", "json", "parquet")
-QUICK = ("--set", "steps=10", "--set", "rounds=2")
+QUICK = ("--set", "steps=10", "--set", "bisections=2")
 
 
 # ---- running it
@@ -340,7 +340,7 @@ def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
     ran = files.explain(*options, "--batch-size", "2", "--time-budget", "60", "--out", tmp_path / "out.parquet")
     assert ran.code == 0, ran.err
     cfs = hf.Counterfactuals.load(tmp_path / "out.parquet")
-    assert cfs.run.settings == "Descent(norm='mse', lr=0.5, steps=50, decay=True, rounds=2)"
+    assert cfs.run.settings == "Descent(norm='mse', lr=0.5, steps=50, decay=True, restarts=2)"
     assert (cfs.run.seed, cfs.run.target) == (5, "yes with probability 0.7")
     assert cfs.confidence[cfs.found].min() > 0.7
 

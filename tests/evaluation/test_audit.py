@@ -52,7 +52,7 @@ def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Seque
     held = np.asarray(held, dtype=bool)
     cfs = answered(held.shape[1])
     assert cfs.found.all()
-    cfs = cfs if codes is None else replace(cfs, codes=np.array(codes, dtype=np.int64))
+    cfs = cfs if codes is None else replace(cfs, status_codes=np.array(codes, dtype=np.int64))
     return Audit(cfs, held, np.array(family or ["seed"] * len(held), dtype=object), "0" * 16)
 
 
@@ -211,7 +211,7 @@ def test_r_squared_is_that_of_the_least_squares_line() -> None:
     audits = {name: audit_of(rng.random((9, 12)) < share) for name, share in (("a", 0.5), ("b", 0.9))}
     codes = audits["b"].cfs.status_codes.copy()
     codes[4] = Status.NOT_FOUND
-    audits["b"] = replace(audits["b"], cfs=replace(audits["b"].cfs, codes=codes))
+    audits["b"] = replace(audits["b"], cfs=replace(audits["b"].cfs, status_codes=codes))
     for norm in ("l1", "l2"):
         cost = np.concatenate([a.cfs.cost(norm)[a.cfs.found] for a in audits.values()])
         lost = np.concatenate([1 - a.held.mean(0)[a.cfs.found] for a in audits.values()])
@@ -371,7 +371,7 @@ def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
             audit(guided(guide, model), again)
     guide.save(tmp_path / "bank.safetensors")
     bare = ModelBank.load(tmp_path / "bank.safetensors")
-    stripped = replace(bare, shelves=tuple(replace(shelf, origins=()) for shelf in bare.groups))
+    stripped = replace(bare, groups=tuple(replace(group, origins=()) for group in bare.groups))
     with pytest.raises(SettingError, match="4 of the bank's 4 models guided the search"):
         audit(guided(guide, model), stripped)
 

@@ -23,7 +23,7 @@ CENTERS = np.array([[0.0, 0.0, 0.0], [2.0, 0.5, 0.0], [0.0, 2.0, 1.0]])
 TABLE = pd.DataFrame(CENTERS[KIND] + RNG.normal(0, 0.4, (N, 3)), columns=["a", "b", "c"])
 Y = pd.Series(np.array(["low", "mid", "top"], dtype=object)[KIND])
 SCHEMA = hf.Schema.infer(TABLE)
-SMALL: dict[str, Any] = {"rounds": 6, "rows": 5, "energies": (0.5, 5.0), "attacks": (0.0, 0.1)}
+SMALL: dict[str, Any] = {"repeats": 6, "rows": 5, "energies": (0.5, 5.0), "attacks": (0.0, 0.1)}
 
 
 def network(seed: int) -> hf.Model:
@@ -109,7 +109,7 @@ def test_energies_are_averaged_out_before_ratios_are_taken(study: Comparison) ->
 
 def drawn_rounds(said: dict[str, Any], **settings: int) -> Rounds:
     x = torch.tensor(TABLE.to_numpy())
-    base = {"rounds": 40, "rows": 9, "seed": 0} | settings
+    base = {"repeats": 40, "rows": 9, "seed": 0} | settings
     rng = np.random.default_rng(base.pop("seed"))
     return Rounds.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
 
@@ -344,7 +344,7 @@ def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.Ca
         ({"models": [3, 4]}, "'model 1' is a int, neither .* hf.Model.of"),
         ({"method": "eccco"}, "like hf.ECCCo\\(\\), got 'eccco'"),
         ({"method": hf.NearestNeighbor(n_counterfactuals=2)}, "one answer per row, NearestNeighbor has 2"),
-        ({"rounds": 0}, "rounds must be .* at least 1, got 0"),
+        ({"repeats": 0}, "repeats must be .* at least 1, got 0"),
         ({"rows": 2.5}, "rows must be a whole number .* got 2.5"),
         ({"energies": []}, "at least one energy"),
         ({"energies": [1, -2]}, "energies must be numbers and at least 0, got -2"),

@@ -31,10 +31,10 @@ class Flip(hf.Explainer):
 
     feature: int = 0
 
-    def search(self, query: hf.SearchProblem) -> Tensor:
-        z = query.x.clone()
+    def search(self, problem: hf.SearchProblem) -> Tensor:
+        z = problem.x.clone()
         z[:, self.feature] = 1 - z[:, self.feature]
-        return query.feasible.project(z)
+        return problem.feasible.project(z)
 
 
 def reads(feature: int, sign: float = 1.0) -> nn.Module:
@@ -51,13 +51,13 @@ def model_of(feature: int) -> hf.Model:
 
 
 def bank_of(families: dict[str, Sequence[nn.Module]]) -> ModelBank:
-    shelves = list[ModelGroup]()
+    groups = list[ModelGroup]()
     for name, modules in families.items():
         stack = stack_of(modules[0], len(modules))
         states = [stack.named(dict(m.state_dict())) for m in modules]
         stack.load({key: torch.stack([s[key] for s in states]) for key in states[0]})
-        shelves.append(ModelGroup(name, stack))
-    return ModelBank(tuple(shelves), hf.Schema.box(3), tuple(CLASSES), Recipe(), 0)
+        groups.append(ModelGroup(name, stack))
+    return ModelBank(tuple(groups), hf.Schema.box(3), tuple(CLASSES), Recipe(), 0)
 
 
 def unit_case() -> tuple[dict[str, hf.Counterfactuals], ModelBank]:
@@ -111,7 +111,7 @@ def test_names_that_are_numbers_match_their_texts() -> None:
 def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
     answers, bank = unit_case()
     codes = np.array([Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND, Status.NOT_FOUND])
-    answers["one"] = replace(answers["one"], codes=codes)
+    answers["one"] = replace(answers["one"], status_codes=codes)
     some = cross_validity(answers, bank)
     # Model two accepts the second and the fourth of all four: no answer is left that it accepts.
     assert some.matrix[0].tolist() == [pytest.approx(1 / 3), 0.0]
@@ -119,14 +119,14 @@ def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
     assert some.cost[0] == 1.0
     every = cross_validity(answers, bank, attempts=True)
     assert every.matrix[0].tolist() == [1.0, pytest.approx(1 / 3)]
-    none = {**answers, "one": replace(answers["one"], codes=np.full(4, Status.NOT_FOUND))}
+    none = {**answers, "one": replace(answers["one"], status_codes=np.full(4, Status.NOT_FOUND))}
     lost = cross_validity(none, bank)
     assert lost.matrix[0].tolist() == [0.0, 0.0]
     assert math.isnan(lost.cost[0])
     content = json.loads(lost.to_json(), parse_constant=pytest.fail)
     assert content["cost"] == [None, 1.0]
     assert math.isnan(CrossValidity.from_json(lost.to_json()).cost[0])
-    idle = {**answers, "one": replace(answers["one"], codes=np.full(4, Status.ALREADY_MET))}
+    idle = {**answers, "one": replace(answers["one"], status_codes=np.full(4, Status.ALREADY_MET))}
     with pytest.raises(SettingError, match="no row of 'one' needed an answer"):
         cross_validity(idle, bank)
 

@@ -236,7 +236,7 @@ def test_integrated_gradients_add_up_to_the_difference_of_scores() -> None:
 
 def test_sensitivity_is_normalised_as_in_the_paper() -> None:
     first, second = torch.tensor([0]), torch.tensor([1])
-    few: dict[str, Any] = {"rounds": 4, "samples": 20}
+    few: dict[str, Any] = {"repeats": 4, "samples": 20}
     x, labels = normal(30, 2), torch.ones(30, dtype=torch.int64)
     # Class 1 ignores the first of two columns: g = (0, g2), and |g| / (max - min) is 0 and 1.
     model = linear([[0.0, 0.0], [0.0, 3.0]], [0.0, 0.0])

@@ -43,9 +43,9 @@ def study(hardened: AdversarialModels) -> Tradeoff:
 def weights(hardened: AdversarialModels) -> tuple[torch.Tensor, torch.Tensor]:
     """(epsilons, seeds, d) and (epsilons, seeds) of the score of 'yes' less that of 'no'."""
     layers = list[tuple[torch.Tensor, torch.Tensor]]()
-    for shelf in hardened.bank.groups:
-        assert isinstance(shelf.networks, Stack)
-        layers.append(shelf.networks.layers[0])
+    for group in hardened.bank.groups:
+        assert isinstance(group.networks, Stack)
+        layers.append(group.networks.layers[0])
     w = torch.stack([(w[:, :, 1] - w[:, :, 0]).double() for w, _ in layers])
     return w, torch.stack([(b[:, 0, 1] - b[:, 0, 0]).double() for _, b in layers])
 

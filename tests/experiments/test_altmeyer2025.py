@@ -169,7 +169,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "EPOCHS", 2)
         monkeypatch.setattr(module, "ROUNDS", 2)
     monkeypatch.setattr(altmeyer2025, "WORKERS", 1)
-    monkeypatch.setattr(altmeyer2025_parts, "LEANS", {"rounds": 2, "points": 3})
+    monkeypatch.setattr(altmeyer2025_parts, "LEANS", {"repeats": 2, "points": 3})
     monkeypatch.setattr(altmeyer2025_grid, "LINEAR_EPOCHS", 2)
 
 

@@ -305,7 +305,7 @@ def brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
     small = replace(
         SETTINGS["digits"], images=4, common=(1, 3), again=3, alone=2, ablation=1, tuning=1, limits=(5, 5, 5),
         spectral=short | {"coefficient": 4.0}, plain=short, autoencoder={"epochs": 1}, vae={"epochs": 1, "latent": 4},
-        gan={"updates": 3, "width": 4, "latent": 4}, vlk={"steps": 5, "rounds": 2}, judged=4, compared=20,
+        gan={"updates": 3, "width": 4, "latent": 4}, vlk={"steps": 5, "bisections": 2}, judged=4, compared=20,
         revise={"lam": 1.0, "optimizer": "adam", "step": 0.1, "max_iter": 5}, anogan={"steps": 3, "restarts": 2},
     )  # fmt: skip
     monkeypatch.setitem(SETTINGS, "digits", small)

@@ -225,9 +225,9 @@ def test_neighbourhoods_of_people_who_are_refused_and_of_all(data_dir: Path) -> 
     refused, everyone = krishna2024_parts.nearby(models, asked)
     assert refused.shape == everyone.shape == (2,)
     with torch.no_grad():
-        for shelf in models.bank.groups[1:]:
-            assert shelf.networks is not None
-            _, b = shelf.networks.layers[0]  # a model that gives one class to all
+        for group in models.bank.groups[1:]:
+            assert group.networks is not None
+            _, b = group.networks.layers[0]  # a model that gives one class to all
             b[:, :, 1] = 1e6
     # those who are refused by it want class 0, which it never gives; those who want class 1 all have it
     refused, everyone = krishna2024_parts.nearby(models, asked)

@@ -33,7 +33,7 @@ from holdfast.images.autoencoders import (
 from holdfast.images.classifier import SpectralResNet
 from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.model import MARK, ImageModel
-from holdfast.images.prototype import Prototype, Hinge, prototypes, pull_of, shrunk
+from holdfast.images.prototype import Hinge, Prototype, prototypes, pull_of, shrunk
 from holdfast.images.revise import REVISE, Look, Slots, correction
 from holdfast.problem import TimeBudget
 from holdfast.target import BoundTarget
@@ -79,7 +79,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def query_of(net: ImageModel, x: Tensor, wanted: Tensor, *, free: Tensor | None = None, chunk: int = 8) -> ImageSearchProblem:
+def problem_of(
+    net: ImageModel, x: Tensor, wanted: Tensor, *, free: Tensor | None = None, chunk: int = 8
+) -> ImageSearchProblem:
     goal = BoundTarget(wanted, 1.0, 0.0, False, len(net.classes))
     free = torch.ones_like(x, dtype=torch.bool) if free is None else free
     return ImageSearchProblem(net, x, goal, free, RowRandom.of(0, x), TimeBudget(None, Progress(False, "")), chunk)
@@ -358,9 +360,9 @@ def test_the_pull_is_the_gradient_of_both_terms() -> None:
 
 def test_the_hinge_is_off_where_another_class_leads() -> None:
     net, x = linear(0.3 * draw(4, 64), torch.zeros(4)), digits()[:20]
-    with net.borrowed():
+    with net.eval_mode():
         own = net(x).argmax(1)
-        hinge, c = Hinge(query_of(net, x, (own + 1) % 4), 0.0), torch.arange(1.0, 21.0)
+        hinge, c = Hinge(problem_of(net, x, (own + 1) % 4), 0.0), torch.arange(1.0, 21.0)
         for v in (x, digits()[20:40], x, 1 - x, digits()[40:60]):  # on, some off, all on again, ...
             leaf = v.clone().requires_grad_()
             with torch.enable_grad():
@@ -371,7 +373,7 @@ def test_the_hinge_is_off_where_another_class_leads() -> None:
             torch.testing.assert_close(hinge.gradient(v, c), wanted, atol=1e-6, rtol=1e-4)
             assert torch.equal(hinge.on, loss > 0)
         # Who has the wanted class already, only not surely enough, is not driven out of it.
-        assert not Hinge(query_of(net, x, own), 0.0).gradient(x, c).any()
+        assert not Hinge(problem_of(net, x, own), 0.0).gradient(x, c).any()
 
 
 # ---- VLK: the search
@@ -444,7 +446,7 @@ def test_the_search_is_that_of_the_paper() -> None:
     assert 0 < cfs.found.sum() < len(cfs)
     same = 0
     for i, (j, t) in enumerate(zip(cfs.source, cfs.target, strict=True)):
-        with net.borrowed(), torch.enable_grad():
+        with net.eval_mode(), torch.enable_grad():
             wanted, at, hit = plainly(e, net, x[j : j + 1], int(t))
         assert hit == cfs.found[i]
         same += int(at == cfs.iterations[i])
@@ -457,7 +459,7 @@ def test_the_search_is_that_of_the_paper() -> None:
 
 
 def test_vlk_answers_do_not_depend_on_the_company() -> None:
-    x, net, e = digits()[1000:1008], model(), copy.copy(guided()).set_params(rounds=2, steps=15)
+    x, net, e = digits()[1000:1008], model(), copy.copy(guided()).set_params(bisections=2, steps=15)
     whole = e.explain(net, x, 3)
     for chunk in (1, 3):
         assert torch.equal(e.explain(net, x, 3, batch_size=chunk).x_cf, whole.x_cf)
@@ -468,7 +470,7 @@ def test_vlk_answers_do_not_depend_on_the_company() -> None:
 
 def methods() -> list[hf.images.ImageExplainer]:
     return [
-        copy.copy(guided()).set_params(steps=10, rounds=2, lr=0.2),
+        copy.copy(guided()).set_params(steps=10, bisections=2, lr=0.2),
         REVISE(vae=vae(), lam=0.01, optimizer="adam", step=0.2, max_iter=20).fit(model(), digits()[:10]),
     ]
 
@@ -530,7 +532,7 @@ def test_methods_train_what_they_are_not_given() -> None:
 def test_settings_of_both_methods_are_named() -> None:
     net, x = model(), digits()[:3]
     for wrong in ({"beta": -1.0}, {"theta": -1.0}, {"gamma": -1.0}, {"kappa": 2.0}, {"c": 0.0}, {"lr": 0.0},
-                  {"steps": 0}, {"rounds": 0}, {"k": 0}):  # fmt: skip
+                  {"steps": 0}, {"bisections": 0}, {"k": 0}):  # fmt: skip
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             Prototype(autoencoder=coder(), **wrong).fit(net, x).explain(net, x)
     for wrong in ({"lam": -1.0}, {"step": 0.0}, {"max_iter": -1}, {"optimizer": "lbfgs"}, {"patience": 0}):
@@ -560,8 +562,8 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
         ce = F.cross_entropy(scores(y), wanted, reduction="none")
         return ce + lam * (y - x.double()).abs().flatten(1).sum(1)
 
-    with net.borrowed():
-        slots = Slots.of(query_of(net, x, wanted, free=free), torch.arange(4), coded)
+    with net.eval_mode():
+        slots = Slots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
         look = Look(slots, coded, net, lam, True)
         g = look.gradient()
         z, step = slots.z.double(), 1e-6
@@ -584,7 +586,7 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
     assert 0 < cfs.found.sum() < len(cfs)
     made: Any = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
     for i, (j, t) in enumerate(zip(cfs.source, cfs.target, strict=True)):
-        with net.borrowed(), torch.enable_grad():
+        with net.eval_mode(), torch.enable_grad():
             z = vae().encode(x[j : j + 1]).requires_grad_()
             how = made([z], lr=step)
             for k in range(most + 1):

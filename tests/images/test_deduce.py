@@ -50,7 +50,7 @@ def nothing(k: int, d: int, constant: float = -1.0) -> Gaussians:
 
 
 def slopes_of(e: DeDUCE, model: ImageModel, x: Tensor, label: list[int]) -> Tensor:
-    with model.borrowed():
+    with model.eval_mode():
         _, slopes = e.look(model, x, goal_of(label, len(model.classes)))
         g, priority = slopes()
     assert torch.equal(priority, g.abs())

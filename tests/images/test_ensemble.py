@@ -164,7 +164,7 @@ def test_attacked_images_make_it_harder_to_attack() -> None:
     for attack in (0.0, 0.15):
         net = Ensemble(**(SMALL | {"epochs": 15}), attack=attack).fit(x[:500], y[:500], threads=1).model_
         rows, labels = x[500:800].clone().requires_grad_(), torch.tensor(y[500:800])
-        with net.borrowed(), torch.enable_grad():
+        with net.eval_mode(), torch.enable_grad():
             (g,) = torch.autograd.grad(nn.functional.cross_entropy(net(rows), labels), rows)
         left.append(net.accuracy((rows.detach() + 0.15 * g.sign()).clamp(0, 1), y[500:800]))
     assert left[1] > left[0] + 0.1
@@ -267,7 +267,7 @@ def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
     z = torch.einsum("mkd,nd->mnk", W, x.flatten(1))
     by_hand = (z.mean(0).softmax(1) - nn.functional.one_hot(t, 3)) @ W.mean(0)
     for model in (many, stacked):
-        with model.borrowed():
+        with model.eval_mode():
             scores, slopes = GreedyEnsemble().look(model, x, BoundTarget(t, 1.0, 0.0, True, 3))
             g, priority = slopes()
         torch.testing.assert_close(scores, z.softmax(2).mean(0).log())

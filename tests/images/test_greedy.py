@@ -346,20 +346,20 @@ def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: An
     assert whole.found.any()
     assert len(set(whole.iterations.tolist())) > 3
     variants = [
-        (rows, run(rows, chunk=1)),
-        (rows, run(rows, chunk=3)),
+        (rows, run(rows, batch_size=1)),
+        (rows, run(rows, batch_size=3)),
         (rows, run(rows, compact=False)),
-        (rows, run(rows, chunk=3, compact=False)),
-        (rows, run(rows, chunk=2, shortcut=False)),
+        (rows, run(rows, batch_size=3, compact=False)),
+        (rows, run(rows, batch_size=2, shortcut=False)),
         (rows, run(rows, shortcut=False, compact=False)),
         ([6, 2, 4, 0], run([6, 2, 4, 0])),
-        ([2, 2, 5], run([2, 2, 5], chunk=2)),
+        ([2, 2, 5], run([2, 2, 5], batch_size=2)),
         *[([i], run([i])) for i in rows[:4]],
     ]
     for order, other in variants:
         assert torch.equal(other.x_cf, whole.x_cf[order])
         assert (other.iterations == whole.iterations[order]).all()
-        assert (other.codes == whole.codes[order]).all()
+        assert (other.status_codes == whole.status_codes[order]).all()
 
 
 def test_the_shortcut_saves_passes_and_nothing_else() -> None:
@@ -421,9 +421,9 @@ def test_time_that_runs_out() -> None:
     goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
     clock = Rope(1.0, Progress(False, ""), looks=2)
     free = torch.ones_like(x, dtype=torch.bool)
-    query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), clock, 3)
-    with model.borrowed():
-        found = JSMA(shortcut=False).search(query)
+    problem = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), clock, 3)
+    with model.eval_mode():
+        found = JSMA(shortcut=False).search(problem)
     two = JSMA(shortcut=False, max_iter=2).explain(model, x[:3], target[:3])
     assert torch.equal(found.x[:3], two.x_cf)
     assert torch.equal(found.x[3:], x[3:])
@@ -437,9 +437,9 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
     free = torch.ones_like(x, dtype=torch.bool)
     free[0] = False  # stuck at once
     goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
-    query = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
-    with model.borrowed():
-        found = JSMA().search(query)
+    problem = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
+    with model.eval_mode():
+        found = JSMA().search(problem)
     assert found.late is not None
     assert found.late.tolist() == [False, True]
 
@@ -481,6 +481,10 @@ def test_settings_that_cannot_work() -> None:
     for settings, name in wrong:
         with pytest.raises(SettingError, match=name):
             JSMA(**settings).explain(model, x, target)
-    for call, name in (({"chunk": 0}, "chunk"), ({"time_budget": 0.0}, "time_budget"), ({"seed": 0.5}, "seed")):
+    for call, name in (
+        ({"batch_size": 0}, "batch_size"),
+        ({"time_budget": 0.0}, "time_budget"),
+        ({"seed": 0.5}, "seed"),
+    ):
         with pytest.raises(SettingError, match=name):
             JSMA().explain(model, x, target, **call)

@@ -77,7 +77,9 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
     "jsma original": lambda m: JSMA(saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
     "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
-    "vlk": lambda m: Prototype(steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)),
+    "prototype": lambda m: Prototype(
+        steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)
+    ),
     "revise": lambda m: REVISE(
         optimizer="adam", max_iter=4 if m == "colour" else 120, step=0.2, lam=0.001, vae=vae(m), confidence=None
     ),
@@ -91,7 +93,7 @@ CASES = [
     if (method, model) not in TOO_LARGE and not (method in NEED_FEATURES and model in NO_FEATURES)
 ]
 # Few steps on large images, or a method that need not arrive: nothing may be found.
-MAY_FAIL = {("jsma original", "colour"), ("vlk", "colour"), ("revise", "colour")}
+MAY_FAIL = {("jsma original", "colour"), ("prototype", "colour"), ("revise", "colour")}
 
 every = pytest.mark.parametrize(("method", "model"), CASES)
 Solved = tuple[ImageExplainer, ImageModel, Tensor, list[int], ImageCounterfactuals]
@@ -176,9 +178,9 @@ def test_same_seed_same_answer_in_any_company(method: str, model: str) -> None:
 
     for rows, call in [
         (list(range(n)), {}),
-        (list(range(n))[::-1], {"chunk": 2}),
+        (list(range(n))[::-1], {"batch_size": 2}),
         ([1], {}),
-        ([2, 0, 2], {"chunk": 1}),
+        ([2, 0, 2], {"batch_size": 1}),
     ]:
         assert same(ask(rows, **call), cfs, rows), (rows, call)
 

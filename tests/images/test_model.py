@@ -162,7 +162,7 @@ def test_a_module_that_works_on_its_images() -> None:
     x = noise(8, 1, 6, 6)
     model = ImageModel.of(net, (1, 6, 6), features="conv")
     copy = x.clone()
-    with model.borrowed():
+    with model.eval_mode():
         scores = model(x)
         z, again, pull = model.vjp(x)
         g = pull(None, torch.ones(8, 3))
@@ -178,7 +178,7 @@ def test_the_pullback_by_autograd() -> None:
     model = ImageModel.of(parts(), (1, 6, 6), features="conv")
     x = noise(3, 1, 6, 6)
     v, w = noise(3, 3, seed=1), noise(3, 5, seed=2)
-    with model.borrowed():
+    with model.eval_mode():
         z, scores, pull = model.vjp(x)
         got = pull(w, v)
     rows = x.clone().requires_grad_()
@@ -281,7 +281,7 @@ def test_no_images() -> None:
         assert model.predict(none).shape == (0,)
 
 
-# ---- borrowed, and given back
+# ---- eval_mode, and given back
 
 
 def test_the_module_is_given_back_as_it_was() -> None:
@@ -303,16 +303,16 @@ def test_the_module_is_given_back_as_it_was() -> None:
     model.scores(x)
     model.features(x)
     assert same()
-    with model.borrowed():
+    with model.eval_mode():
         assert not any(m.training for m in net.modules())
         assert not any(p.requires_grad for p in net.parameters())
         assert not torch.is_grad_enabled()
-        model.scores(x)  # borrowed within borrowed
+        model.scores(x)  # eval_mode within eval_mode
         model.both(x)
         _, _, pull = model.vjp(x)
         pull(None, torch.ones(4, 3))
     assert same()
-    with pytest.raises(RuntimeError, match="on the way"), model.borrowed():
+    with pytest.raises(RuntimeError, match="on the way"), model.eval_mode():
         raise RuntimeError("on the way")
     assert same()
     with pytest.raises(SettingError):
@@ -361,7 +361,7 @@ def test_an_image_has_the_same_bits_in_any_batch(count: int) -> None:
     for name, model in networks().items():
         x, v = noise(16, *model.size), noise(16, 10, seed=1)
         w = noise(16, model.feature_count, seed=2)
-        with threads(count), model.borrowed():
+        with threads(count), model.eval_mode():
             z, scores, pull = model.vjp(x)
             g = pull(w, v)
             assert z is not None
@@ -509,7 +509,7 @@ def test_lipschitz_of_a_network_by_its_jacobian(name: str) -> None:
     with torch.inference_mode():
         again = lipschitz(model, x[:4].clone())  # a full batch, which nothing is added to
     assert again.images == 4
-    with model.borrowed(), torch.enable_grad():
+    with model.eval_mode(), torch.enable_grad():
         exact = [
             float(torch.linalg.matrix_norm(torch.autograd.functional.jacobian(features(model), image).flatten(1), 2))
             for image in x[:3]

@@ -417,7 +417,8 @@ def test_bytes_floats_and_nothing() -> None:
 @pytest.mark.parametrize(
     ("setting", "word"),
     [({"steps": 0}, "steps"), ({"restarts": 1.0}, "restarts"), ({"lr": -1}, "lr"),
-     ({"optimizer": "lbfgs"}, "sgd, adam"), ({"drop": 0}, "drop"), ({"weight": -1}, "weight"), ({"chunk": 0}, "chunk")],
+     ({"optimizer": "lbfgs"}, "sgd, adam"), ({"drop": 0}, "drop"), ({"weight": -1}, "weight"),
+     ({"batch_size": 0}, "batch_size")],
 )  # fmt: skip
 def test_settings_of_the_search_are_checked(setting: dict[str, Any], word: str) -> None:
     with pytest.raises(hf.HoldfastError, match=word):

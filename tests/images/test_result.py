@@ -127,7 +127,7 @@ def test_a_parquet_file_holds_everything(tmp_path: Path, classes: tuple[Any, ...
         ours, theirs = getattr(cfs, name), getattr(again, name)
         assert ours.dtype == theirs.dtype
         assert torch.equal(ours, theirs)
-    for name in ("codes", "source", "own", "iterations"):
+    for name in ("status_codes", "source", "own", "iterations"):
         assert getattr(cfs, name).tolist() == getattr(again, name).tolist()
         assert getattr(again, name).dtype == np.int64
     assert torch.equal(again.goal.label, cfs.goal.label)
@@ -163,7 +163,8 @@ def test_no_pairs_are_a_file_as_well(tmp_path: Path) -> None:
     none = torch.arange(0)
     empty = replace(
         whole, x=whole.x[none], x_cf=whole.x_cf[none], scores=whole.scores[none], goal=whole.goal[none],
-        codes=whole.status_codes[:0], reasons=[], source=whole.source[:0], own=whole.own[:0], iterations=whole.iterations[:0],
+        status_codes=whole.status_codes[:0], reasons=[],
+        source=whole.source[:0], own=whole.own[:0], iterations=whole.iterations[:0],
     )  # fmt: skip
     empty.save(tmp_path / "none.parquet")
     again = ImageCounterfactuals.load(tmp_path / "none.parquet")

@@ -12,7 +12,7 @@ from holdfast._core.rows import row_norm
 from holdfast.methods._autoencoder import Autoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE, retrace
 from holdfast.nn.architecture import mlp
-from support.tables import Latent, points, query_of, seeded
+from support.tables import Latent, points, problem_of, seeded
 
 D = 5
 BOX = hf.Schema.box(D)
@@ -49,17 +49,17 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
     cfs = e.explain(model, asked, 1, seed=5)
     assert cfs.found.sum() > 5
     with model.eval_mode():
-        query = query_of(model, asked, seed=5)
+        problem = problem_of(model, asked, seed=5)
         start = net.encode(asked)
         first = torch.full((len(asked),), math.inf)
         for ring in range(12):
-            moves = e._moves(query.rng, ring, start)
+            moves = e._moves(problem.rng, ring, start)
             length = row_norm(moves, p)
             assert (length >= 0.3 * ring - 1e-5).all()
             assert (length <= 0.3 * (ring + 1) + 1e-5).all()
             for i in range(len(asked)):
                 rows = net.decode(start[i] + moves)
-                cost = ((rows - asked[i]).abs() ** norm).sum(1)[query[torch.full((50,), i)].met(rows)]
+                cost = ((rows - asked[i]).abs() ** norm).sum(1)[problem[torch.full((50,), i)].met(rows)]
                 if len(cost) and first[i] == math.inf:
                     first[i] = cost.min()
                     assert cfs.found[i]
@@ -93,7 +93,7 @@ def test_where_answers_came_from(model: hf.Model, net: Autoencoder, asked: torch
     assert (length <= trace.radius[found] + 1e-5).all()
     assert (length >= trace.radius[found] - 0.2 - 1e-5).all()
     with model.eval_mode():
-        whole = e.trace(query_of(model, asked, seed=4))
+        whole = e.trace(problem_of(model, asked, seed=4))
     assert torch.equal(whole.radius, trace.radius)
     assert torch.equal(whole.z, trace.z)
 

@@ -93,7 +93,9 @@ def test_min_cost_negative_coordinates_do_not_snap_unless_legacy() -> None:
     """The library behind the paper's tables clips to [0, 1] inside its shrinkage; ours must not, legacy must."""
     _w, _b, x, model = problem(0)
     fine = hf.MinCost(norm=2).explain(model, x, "yes").cost("l2").mean()
-    legacy = hf.MinCost(norm=2, legacy=True, bisections=9, steps=100, lr=0.01).explain(model, x, "yes").cost("l2").mean()
+    legacy = (
+        hf.MinCost(norm=2, legacy=True, bisections=9, steps=100, lr=0.01).explain(model, x, "yes").cost("l2").mean()
+    )
     assert legacy > 1.5 * fine
 
 

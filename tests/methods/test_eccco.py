@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.methods._energy import decay
 from holdfast.methods.eccco import EnergyWalk, set_size
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
@@ -26,9 +26,11 @@ def points(n: int, d: int = D, seed: int = 0) -> Tensor:
 
 
 def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
-    """The query that `explain` would make, to follow a search step by step."""
+    """The problem that `explain` would make, to follow a search step by step."""
     goal = hf.Target.of(target).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 def linear(k: int, seed: int = 0) -> nn.Sequential:
@@ -70,15 +72,15 @@ def test_steps_on_a_linear_model_have_a_closed_form(k: int) -> None:
     how = hf.ECCCo(steps=30, lam=0.01, lr=0.1, tau=0.99)
     w, b = net[0].weight.detach(), net[0].bias.detach()
     with model.eval_mode():
-        query = asked(model, x, k - 1)
-        walk, z = EnergyWalk(how, query), x
+        problem = asked(model, x, k - 1)
+        walk, z = EnergyWalk(how, problem), x
         for phi in (0.0535887, 0.0372041):
             m = z @ w.T + b
             own = torch.zeros(9, k).double()
             own[:, k - 1] = 1
             g = (torch.softmax(m, 1) - own) @ w + 0.01 * torch.sign(z - x)
             g = g + (5.0 * phi * (-1 + 2e-3 * m[:, k - 1 :])) * w[k - 1]
-            walk.step(query, walk.z, 0 if phi > 0.05 else 1)
+            walk.step(problem, walk.z, 0 if phi > 0.05 else 1)
             assert torch.allclose(walk.z, z - 0.1 * g, atol=2e-6, rtol=0)
             z = walk.z
 
@@ -158,12 +160,12 @@ def test_a_row_stops_at_the_first_point_that_is_sure_enough() -> None:
 def test_half_and_two_classes_mean_that_the_class_changes() -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), WIDE), points(40)
     with model.eval_mode():
-        query = asked(model, x, 1)
-        walk = EnergyWalk(hf.ECCCo(tau=0.5), query)
+        problem = asked(model, x, 1)
+        walk = EnergyWalk(hf.ECCCo(tau=0.5), problem)
         for t in range(50):
             p = walk.z
-            mature = walk.step(query, p, t).squeeze(1) < 0
-            assert torch.equal(mature, query.met(p)), t
+            mature = walk.step(problem, p, t).squeeze(1) < 0
+            assert torch.equal(mature, problem.met(p)), t
 
 
 @pytest.mark.parametrize("target", [hf.Target(1, probability=0.9), hf.Target(1, margin=2.5)])
@@ -285,11 +287,11 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
     assert ((x[:, 3] == reach.hi[:, 3]) | (x[:, 3] == reach.lo[:, 3])).any()  # some start on a bound
     with model.eval_mode():
         for target in (0, 1):
-            query = asked(model, x, target)
-            walk = EnergyWalk(hf.ECCCo(lr=1.0, tau=0.99), query)
+            problem = asked(model, x, target)
+            walk = EnergyWalk(hf.ECCCo(lr=1.0, tau=0.99), problem)
             for t in range(50):
-                walk.step(query, walk.row(query.feasible), t)
-                z = walk.row(query.feasible)
+                walk.step(problem, walk.row(problem.feasible), t)
+                z = walk.row(problem.feasible)
                 assert torch.equal(z[:, 0], x[:, 0])
                 assert (z[:, 1] >= x[:, 1]).all()
                 assert (z[:, 2] <= x[:, 2]).all()
@@ -303,14 +305,14 @@ def test_categories_are_whole_at_every_step() -> None:
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema)
     x = schema.encode(table)
     with model.eval_mode():
-        query = asked(model, x, 1)
-        walk = EnergyWalk(hf.ECCCo(lr=0.5), query)
+        problem = asked(model, x, 1)
+        walk = EnergyWalk(hf.ECCCo(lr=0.5), problem)
         for t in range(10):
-            p = walk.row(query.feasible)
-            for a, b in query.feasible.encoding.spans:
+            p = walk.row(problem.feasible)
+            for a, b in problem.feasible.encoding.spans:
                 assert (p[:, a:b].sum(1) == 1).all()
                 assert ((p[:, a:b] == 0) | (p[:, a:b] == 1)).all()
-            walk.step(query, p, t)
+            walk.step(problem, p, t)
 
 
 # ---- the conformal set

@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.gravitational import GravityWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 4
@@ -40,7 +40,9 @@ def first_column() -> hf.Model:
 
 def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
     goal = hf.Target.of(target).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 # ---- Gravitational
@@ -86,11 +88,11 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
     how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(data, model, y)
     wish = torch.arange(9) % 3
     with model.eval_mode():
-        query = asked(model, x, wish)
-        walk = GravityWalk(how, query)
+        problem = asked(model, x, wish)
+        walk = GravityWalk(how, problem)
         for t in range(3):
             start = walk.z.clone()
-            walk.step(query, walk.z, t)
+            walk.step(problem, walk.z, t)
             z = start.clone().requires_grad_()
             with torch.enable_grad():
                 loss = nn.functional.cross_entropy(net(z), wish, reduction="sum") + 0.3 * (z - x).abs().sum()

@@ -16,16 +16,18 @@ from holdfast.methods import growing_spheres as spheres
 from holdfast.methods._candidate_projection import Space
 from holdfast.methods._candidates import Crowd, Memory, column_sum
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
 
 D = 5
 TABLE = mixed_table(60, seed=3)
 
 
-def query_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> SearchProblem:
+def problem_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> SearchProblem:
     goal = hf.Target(target).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 def points(n: int, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -116,11 +118,11 @@ def test_the_nearest_candidate_by_brute_force(norm: int, samples: int) -> None:
     weight = torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0])
     drawn = 2 * points(samples, seed=1).T
     with model.eval_mode():
-        query = query_of(model, x, 1 - model(x).argmax(1))
-        crowd = Crowd(query, norm, weight)
+        problem = problem_of(model, x, 1 - model(x).argmax(1))
+        crowd = Crowd(problem, norm, weight)
         best = crowd.nearest(samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some]))
         rows = (x[:, None] + drawn.T).clamp(-2, 2)  # (n, samples, d)
-        met = torch.stack([query[torch.full((samples,), i)].met(rows[i]) for i in range(len(x))])
+        met = torch.stack([problem[torch.full((samples,), i)].met(rows[i]) for i in range(len(x))])
     cost = ((rows - x[:, None]).abs() ** norm * weight).sum(2).masked_fill(~met, torch.inf)
     assert 0 < int(met.sum()) < met.numel()
     assert torch.allclose(best.cost, cost.amin(1), atol=1e-5)
@@ -136,7 +138,7 @@ def test_candidates_that_come_in_order() -> None:
     drawn = points(300, seed=1)
     drawn = drawn[drawn.norm(dim=1).argsort()].T
     with model.eval_mode():
-        crowd = Crowd(query_of(model, x, 1 - model(x).argmax(1)), 2)
+        crowd = Crowd(problem_of(model, x, 1 - model(x).argmax(1)), 2)
 
         def place(people: slice, some: slice, z: torch.Tensor) -> None:
             z.copy_(x.T[:, people, None] + drawn[:, None, some])
@@ -201,7 +203,7 @@ def test_sparsifying_keeps_the_outcome_and_frees_columns(monkeypatch: pytest.Mon
     x = points(60)
     e = hf.GrowingSpheres(samples=100)
     sparse = e.explain(model, x)
-    monkeypatch.setattr(spheres, "revert", lambda query, z: z)
+    monkeypatch.setattr(spheres, "revert", lambda problem, z: z)
     full = e.explain(model, x)
     assert (sparse.found == full.found).all()
     assert sparse.found.mean() > 0.8

@@ -16,7 +16,7 @@ from holdfast._core.rows import row_norm
 from holdfast.methods._autoencoder import Autoencoder, autoencoder, divergence, group_softmax, reconstruction
 from holdfast.methods.latent_search import around
 from holdfast.nn.architecture import mlp
-from support.tables import N, points, query_of, seeded
+from support.tables import N, points, problem_of, seeded
 
 D = 5
 BOX = hf.Schema.box(D)
@@ -50,8 +50,8 @@ def linear(w: list[float], b: float = 0.0) -> hf.Model:
 def test_points_are_drawn_on_spheres_of_uniform_radius() -> None:
     model, x = linear([1.0] * D), points(N)
     with model.eval_mode():
-        z = around(query_of(model, x), x, 2.0, 4000, draw=0)
-        other = around(query_of(model, x), x, 2.0, 4000, draw=1)
+        z = around(problem_of(model, x), x, 2.0, 4000, draw=0)
+        other = around(problem_of(model, x), x, 2.0, 4000, draw=1)
     assert z.shape == (N, 4000, D)
     r = (z - x[:, None]).norm(dim=2)
     assert (r <= 2.0 + 1e-5).all()
@@ -81,12 +81,12 @@ def test_the_nearest_success_is_taken() -> None:
     cfs = e.explain(model, x, 1, seed=5)
     net = e.autoencoder_
     with model.eval_mode():
-        query = query_of(model, x, seed=5)
+        problem = problem_of(model, x, seed=5)
         z = net.encode(x)
         again = net.decode(z)
-        rows = net.decode(around(query, z, 3.0, 100, 0).flatten(0, 1))
-        hits = query.goal[torch.arange(len(x)).repeat_interleave(100)].met(model(rows)).reshape(len(x), 100)
-        done = query.met(again)
+        rows = net.decode(around(problem, z, 3.0, 100, 0).flatten(0, 1))
+        hits = problem.goal[torch.arange(len(x)).repeat_interleave(100)].met(model(rows)).reshape(len(x), 100)
+        done = problem.met(again)
     rows = rows.reshape(len(x), 100, D)
     assert cfs.found.sum() > 3
     assert 0 < int(done.sum()) < len(x)

@@ -71,7 +71,9 @@ def test_small_and_empty_classes() -> None:
 @pytest.mark.parametrize("theta", [10.0, 30.0, 100.0])
 def test_with_a_large_theta_the_answer_tends_to_the_prototype(three: hf.Model, theta: float) -> None:
     data, x = points(200), points(20, 1)
-    proto, distance = prototypes(x, BoundTarget(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5)
+    proto, distance = prototypes(
+        x, BoundTarget(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5
+    )
     # Steps of 1 / (2 theta) go to the prototype at once, and stay within |x - proto| / theta of it.
     e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, bisections=1).fit(data, three)
     cfs = e.explain(three, x)
@@ -155,7 +157,7 @@ def test_schema_is_kept_and_the_answer_is_the_cheapest_seen(table: pd.DataFrame,
 
 def test_wrong_settings_are_named(three: hf.Model) -> None:
     x = points(4)
-    for wrong in ({"k": 0}, {"steps": 0}, {"rounds": 0}, {"lr": 0.0}, {"c": 0.0}, {"theta": -1.0}, {"beta": -1.0}):
+    for wrong in ({"k": 0}, {"steps": 0}, {"bisections": 0}, {"lr": 0.0}, {"c": 0.0}, {"theta": -1.0}, {"beta": -1.0}):
         e = hf.Prototype(**wrong).fit(x, three)
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             e.explain(three, x, "a")

@@ -11,7 +11,7 @@ import conftest
 import holdfast as hf
 from holdfast.methods.rbr import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
 from holdfast.nn.architecture import mlp
-from support.tables import N, mixed_schema, mixed_table, query_of, seeded
+from support.tables import N, mixed_schema, mixed_table, problem_of, seeded
 
 D = 4
 torch.set_num_threads(1)
@@ -154,7 +154,7 @@ def test_the_nearest_point_of_the_l1_ball() -> None:
 def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
     x = points(20)
     with model.eval_mode():
-        samples = around(query_of(model, x), x, 0.2, 500)
+        samples = around(problem_of(model, x), x, 0.2, 500)
     r = (samples - x[:, None]).norm(dim=2) / 0.2
     assert r.max() <= 1 + 1e-5
     assert abs(float((r**D).mean()) - 0.5) < 0.02  # r^d is uniform
@@ -166,8 +166,8 @@ def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan:
     data, x = points(60, 2), refused(model, 8)
     e = hf.RBR(neighbors=15, scan=scan).fit(data, model)
     with model.eval_mode():
-        query = query_of(model, x)
-        edge = e._boundary(query)
+        problem = problem_of(model, x)
+        edge = e._boundary(problem)
         wanted = data[model(data).argmax(1) == 1]
         for i in range(8):
             near = wanted[(wanted - x[i]).abs().sum(1).argsort()[:15]]
@@ -175,7 +175,7 @@ def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan:
             tried = (x[i] + t[:, None, None] * (near - x[i])).flatten(0, 1)
             far = (tried - x[i]).abs().sum(1)[model(tried).argmax(1) == 1]
             assert float((edge[i] - x[i]).abs().sum()) == pytest.approx(float(far.min()), rel=1e-5)
-        assert query.met(edge).all()
+        assert problem.met(edge).all()
 
 
 # ---- the search
@@ -187,7 +187,7 @@ def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
     e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(data, model)
     cfs = e.explain(model, x, 1)
     with model.eval_mode():
-        r0 = (e._boundary(query_of(model, x)) - x).abs().sum(1)
+        r0 = (e._boundary(problem_of(model, x)) - x).abs().sum(1)
     assert ((cfs.x_cf - x).abs().sum(1) <= r0 + delta_plus + 1e-4).all()
     if delta_plus:
         assert cfs.found.mean() > 0.9
@@ -218,11 +218,11 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
         cfs = e.explain(net, rows, "yes")
         found.append(cfs.found.mean())
         with net.eval_mode():
-            query = query_of(net, x, "yes")
-            edge = e._boundary(query)
+            problem = problem_of(net, x, "yes")
+            edge = e._boundary(problem)
             far.append((edge - x).abs().sum(1))
             if not relaxed:
-                assert torch.equal(query.feasible.project(edge), edge)
+                assert torch.equal(problem.feasible.project(edge), edge)
     assert found[0] >= found[1]
     assert far[1].mean() < far[0].mean()
 

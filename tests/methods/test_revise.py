@@ -13,7 +13,7 @@ from holdfast._core.rows import row_norm
 from holdfast.methods._autoencoder import Autoencoder, autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import Latent, mixed_schema, mixed_table, points, seeded
 
 D = 5
@@ -55,17 +55,19 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     how = hf.Descent(norm=norm, lam=0.3, optimizer="sgd", lr=1.0, steps=3)
     with model.eval_mode():
         goal = hf.Target(1).bind(model, model(x))
-        query = SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
-        walk = LatentWalk(how, query, net)
+        problem = SearchProblem(
+            model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+        )
+        walk = LatentWalk(how, problem, net)
         start = walk.z.clone()
-        p, u = walk.advance(query, 0)
-        assert torch.equal(u.squeeze(1) < 0, query.met(p))
-        assert torch.allclose(p, query.feasible.project(net.decode(start, x)))
+        p, u = walk.advance(problem, 0)
+        assert torch.equal(u.squeeze(1) < 0, problem.met(p))
+        assert torch.allclose(p, problem.feasible.project(net.decode(start, x)))
         leaf = start.clone().requires_grad_()
         with torch.enable_grad():
             y = net.decode(leaf, x)
             scores = model.module(y)
-            loss = nn.functional.softplus(query.level - (scores[:, 1] - scores[:, 0]))
+            loss = nn.functional.softplus(problem.level - (scores[:, 1] - scores[:, 0]))
             away = (y - x).abs() if norm == 1 else (y - x).square()
             total = (loss + 0.3 * (away * schema.encoding().weight).sum(1)).sum()
             (grad,) = torch.autograd.grad(total, leaf)

@@ -18,7 +18,7 @@ from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
 from holdfast.methods.roar import worst_shift
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.target import Target
 from support.tables import N, mixed_table, seeded
 
@@ -47,7 +47,9 @@ def refused(n: int = 40) -> Tensor:
 def ask(model: hf.Model, x: Tensor, target: object = 1) -> SearchProblem:
     with model.eval_mode():
         goal = Target(target).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 # ---- the inner maximum
@@ -88,8 +90,8 @@ def test_the_worst_shift_in_the_l2_ball_beats_all_others() -> None:
 class Watched(hf.ROAR):
     """Keeps the losses it meets."""
 
-    def worst_loss(self, query: SearchProblem, score: object, z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
-        loss, grad = super().worst_loss(query, score, z, lam)
+    def worst_loss(self, problem: SearchProblem, score: object, z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+        loss, grad = super().worst_loss(problem, score, z, lam)
         self.__dict__.setdefault("seen", []).append(loss)
         return loss, grad
 
@@ -97,7 +99,7 @@ class Watched(hf.ROAR):
 @pytest.mark.parametrize("settings", [{}, {"norm": "l2"}, {"distance": "mse"}, {"linear": "lime", "samples": 200}])
 def test_small_steps_never_raise_the_worst_case_loss(settings: dict[str, object]) -> None:
     model, x, lr = linear(), refused(), 1e-3
-    e = Watched(optimizer="sgd", lr=lr, steps=300, tolerance=0.0, rounds=1, delta=0.2, **settings).fit(
+    e = Watched(optimizer="sgd", lr=lr, steps=300, tolerance=0.0, restarts=1, delta=0.2, **settings).fit(
         points(50), model
     )
     e.explain(model, x, 1)
@@ -109,15 +111,15 @@ def test_small_steps_never_raise_the_worst_case_loss(settings: dict[str, object]
 
 def test_gradient_of_the_worst_case_loss() -> None:
     model, x = linear(), refused(8)
-    query, z = ask(model, x), x + points(8, 4) * 0.3
+    problem, z = ask(model, x), x + points(8, 4) * 0.3
     for e in (hf.ROAR(), hf.ROAR(norm="l2"), hf.ROAR(distance="mse", delta=0.5)):
         e.fit(points(50), model)
         with model.eval_mode():
-            score = e._score(query)
-            loss, grad = e.worst_loss(query, score, z, 0.3)
+            score = e._score(problem)
+            loss, grad = e.worst_loss(problem, score, z, 0.3)
             way = points(8, 5)
-            ahead, _ = e.worst_loss(query, score, z + 1e-3 * way, 0.3)
-            behind, _ = e.worst_loss(query, score, z - 1e-3 * way, 0.3)
+            ahead, _ = e.worst_loss(problem, score, z + 1e-3 * way, 0.3)
+            behind, _ = e.worst_loss(problem, score, z - 1e-3 * way, 0.3)
         assert loss.shape == (8, 1)
         slope = ((ahead - behind) / 2e-3).squeeze(1)
         assert torch.allclose(slope, (grad * way).sum(1), atol=5e-3)
@@ -126,7 +128,9 @@ def test_gradient_of_the_worst_case_loss() -> None:
 def test_without_a_shift_it_is_plain_linear_recourse() -> None:
     """min softplus(-(w.z + b)) + lam |z - x|^2 / d  has  z = x + t w,  2 lam t / d = sigmoid(-(gap + t |w|^2))."""
     model, x, lam = linear(), refused(), 0.5
-    e = hf.ROAR(delta=0.0, distance="mse", lam=lam, steps=3000, lr=0.01, tolerance=0.0, restarts=1).fit(points(50), model)
+    e = hf.ROAR(delta=0.0, distance="mse", lam=lam, steps=3000, lr=0.01, tolerance=0.0, restarts=1).fit(
+        points(50), model
+    )
     cfs = e.explain(model, x, 1)
     gap = (x @ W + B).double()
     low, high = torch.zeros_like(gap), torch.full_like(gap, 1e3)
@@ -193,13 +197,13 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)
     shares, d, samples = shares_of(x, schema.encoding(torch.float64)), schema.width, 300
-    query = ask(model, x[:N])
+    problem = ask(model, x[:N])
     with model.eval_mode():
-        plane = fit_planes(query, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
+        plane = fit_planes(problem, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept)
         z = torch.empty(N, samples, d).double()
-        r2 = Neighbors.of(query.feasible.encoding, shares, 0.1).draw(query, z)
+        r2 = Neighbors.of(problem.feasible.encoding, shares, 0.1).draw(problem, z)
         logit = model(z.flatten(0, 1))[:, 1].clamp(-math.log(999999), math.log(999999)).reshape(N, samples)
-    assert torch.allclose(r2, (z - query.x[:, None]).square().sum(2))
+    assert torch.allclose(r2, (z - problem.x[:, None]).square().sum(2))
     k = torch.sqrt(torch.exp(-r2 / (0.75 * math.sqrt(d)) ** 2))
     for i in range(N):
         ridge = Ridge(alpha=1.0, fit_intercept=intercept, solver="cholesky").fit(z[i], logit[i], sample_weight=k[i])
@@ -228,28 +232,28 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
     assert torch.allclose(shares[layout.one_hot], x[:, layout.one_hot].mean(0))
     model = hf.Model.of(seeded(mlp(schema.width, (4,), 1)).double(), schema)
     assert [b[2] for b in blocks_of(layout)] == [False, True, False]
-    query = ask(model, x[:16])
+    problem = ask(model, x[:16])
     z, again = torch.empty(16, 5000, schema.width).double(), torch.empty(1, 5000, schema.width).double()
-    Neighbors.of(layout, shares, 0.1).draw(query, z)
+    Neighbors.of(layout, shares, 0.1).draw(problem, z)
     assert (z[..., layout.one_hot].sum(2) == 1).all()
     assert torch.allclose(z[..., layout.one_hot].mean(1), shares[layout.one_hot].expand(16, -1), atol=0.03)
     numbers = ~layout.one_hot
-    low, high, own = layout.seen_low[numbers], layout.seen_high[numbers], query.x[:, None, numbers]
+    low, high, own = layout.seen_low[numbers], layout.seen_high[numbers], problem.x[:, None, numbers]
     assert ((z[..., numbers] >= low) & (z[..., numbers] <= high)).all()
     step = (z[..., numbers] - own) / (high - low)
     inside = (((own - low) / (high - low) > 0.4) & ((own - low) / (high - low) < 0.6)).squeeze(1)  # clipping is rare
     spread = step.std(1)[inside]
     assert len(spread)
     assert torch.allclose(spread, torch.full_like(spread, 0.1), atol=0.004)
-    Neighbors.of(layout, shares, 0.1).draw(query[torch.tensor([5])], again)
+    Neighbors.of(layout, shares, 0.1).draw(problem[torch.tensor([5])], again)
     assert torch.equal(again[0], z[5])
 
 
 def test_planes_of_a_line_are_the_line() -> None:
     model, x = linear(), refused(16)
     with model.eval_mode():
-        query = ask(model, x)
-        plane = fit_planes(query, torch.zeros(D), samples=3000, noise=0.5, kernel=0.75, ridge=1e-3, intercept=True)
+        problem = ask(model, x)
+        plane = fit_planes(problem, torch.zeros(D), samples=3000, noise=0.5, kernel=0.75, ridge=1e-3, intercept=True)
     assert torch.allclose(plane.w, W.expand(16, -1), atol=1e-2)
     assert torch.allclose(plane.b, torch.full((16,), B), atol=1e-2)
 
@@ -265,7 +269,7 @@ def test_wrong_settings_are_named() -> None:
     model, x = linear(), points(4)
     for wrong in (
         {"delta": -1.0}, {"lam": -1.0}, {"norm": "l1"}, {"distance": 2}, {"linear": "exact"}, {"relax": "hard"},
-        {"optimizer": "newton"}, {"lr": 0.0}, {"tolerance": -1.0}, {"steps": 0}, {"rounds": 0}, {"samples": 0},
+        {"optimizer": "newton"}, {"lr": 0.0}, {"tolerance": -1.0}, {"steps": 0}, {"restarts": 0}, {"samples": 0},
         {"noise": 0.0}, {"kernel": 0.0}, {"ridge": 0.0},
     ):  # fmt: skip
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):

@@ -37,8 +37,8 @@ class Given(hf.Explainer):
         self.x, self.z = x, z
         return self
 
-    def search(self, query: hf.SearchProblem) -> Tensor:
-        return self.z[(query.x[:, None] == self.x).all(2).int().argmax(1)]
+    def search(self, problem: hf.SearchProblem) -> Tensor:
+        return self.z[(problem.x[:, None] == self.x).all(2).int().argmax(1)]
 
 
 def gaussian(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -92,8 +92,8 @@ def stacked(modules: Sequence[nn.Module], kind: Callable[[nn.Module, int], Model
 
 def bank_of(modules: Sequence[nn.Module], like: hf.Model, families: Sequence[str] = ("seed",)) -> ModelBank:
     """A bank of modules at hand, dealt to the families in turn."""
-    shelves = tuple(ModelGroup(name, stacked(modules[i :: len(families)])) for i, name in enumerate(families))
-    return ModelBank(shelves, like.schema, like.classes, Recipe(), 0)
+    groups = tuple(ModelGroup(name, stacked(modules[i :: len(families)])) for i, name in enumerate(families))
+    return ModelBank(groups, like.schema, like.classes, Recipe(), 0)
 
 
 def valued(model: hf.Model, y: Tensor, path: Path, z: Tensor) -> Value:
@@ -587,7 +587,9 @@ def test_bank_in_another_precision() -> None:
         outs = list[Tensor]()
         for kind in (torch.float32, torch.float64):
             bank = bank_of([m.to(kind) for m in modules], model)
-            cfs = StableNeighborSearch(PGD, radius=0.5, steps=20, bank=bank, min_probability=0.99).explain(model, x, "yes")
+            cfs = StableNeighborSearch(PGD, radius=0.5, steps=20, bank=bank, min_probability=0.99).explain(
+                model, x, "yes"
+            )
             assert cfs.x_cf.dtype == dtype
             outs.append(cfs.x_cf)
         assert torch.allclose(*outs, atol=1e-3)
@@ -616,7 +618,7 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     frame = model.schema.decode(gaussian(0, 40, 5))
     estimator = hf.Model.of(LogisticRegression().fit(frame, y), model.schema, convert=False)
     cases = [
-        (replace(good, shelves=(ModelGroup("seed", estimators=(estimator,)),)), ModelError, "estimators"),
+        (replace(good, groups=(ModelGroup("seed", estimators=(estimator,)),)), ModelError, "estimators"),
         (replace(good, classes=("bad", "good")), ModelError, "classes"),
         (replace(good, schema=hf.Schema.box(list("abcde"), -9, 9)), SchemaError, "schema"),
     ]

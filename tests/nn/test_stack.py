@@ -14,7 +14,7 @@ from holdfast.nn import stack
 from holdfast.nn.architecture import mlp
 from holdfast.nn.relu_network import Engine
 from holdfast.nn.stack import Adam, ModelStack, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
-from holdfast.retraining.loop import Orders, Variation, RobustLoop, fit_stack, glorot, redrawn
+from holdfast.retraining.loop import Orders, RobustLoop, Variation, fit_stack, glorot, redrawn
 from support.tables import seeded
 
 M, N, D = 3, 11, 5

@@ -59,10 +59,10 @@ def bank(recipe: Any = RECIPE, outcome: Any = Y, table: Any = X, **settings: Any
 def tensors(made: ModelBank) -> list[list[Tensor]]:
     """The tensors of every model."""
     return [
-        [v[i] for v in shelf.networks.state().values()]
-        for shelf in made.groups
-        for i in range(len(shelf))
-        if shelf.networks is not None
+        [v[i] for v in group.networks.state().values()]
+        for group in made.groups
+        for i in range(len(group))
+        if group.networks is not None
     ]
 
 
@@ -257,14 +257,14 @@ def test_epochs_last_from_half_to_one_and_a_half_times() -> None:
 
 def test_width_of_hidden_layers() -> None:
     made = bank(families={"width": 8})
-    sizes = [shelf.networks.sizes[1:-1] for shelf in made.groups if isinstance(shelf.networks, Stack)]
+    sizes = [group.networks.sizes[1:-1] for group in made.groups if isinstance(group.networks, Stack)]
     assert sizes == [(3, 2), (9, 8), (4, 4), (12, 10)]
-    assert [len(shelf) for shelf in made.groups] == [2, 2, 2, 2]
+    assert [len(group) for group in made.groups] == [2, 2, 2, 2]
     assert made.families == {"width": 8}
     wide = bank(Recipe(hidden=(9, 8), epochs=4, batch_size=16, lr=0.01), families={"seed": range(1, 2)})
     assert near(tensors(wide)[0], tensors(bank(families={"width": range(1, 2)}))[0])
     own = bank(RECIPES["tanh"], families={"width": 4})
-    assert [shelf.networks.module(0)[0].out_features for shelf in own.groups] == [2, 8, 4, 10]
+    assert [group.networks.module(0)[0].out_features for group in own.groups] == [2, 8, 4, 10]
     assert own.scores(X).isfinite().all()
 
 
@@ -420,7 +420,7 @@ def test_members_find_models_that_two_banks_share(tmp_path: Path) -> None:
     a.save(tmp_path / "a.safetensors")
     assert ModelBank.load(tmp_path / "a.safetensors").members() == a.members()
     # Models that nobody saw being made are told by their weights.
-    bare = [ModelGroup("bare", shelf.networks) for shelf in a.groups]
+    bare = [ModelGroup("bare", group.networks) for group in a.groups]
     assert len(ModelBank(tuple(bare), SCHEMA, (0, 1, 2), RECIPE, 7).members()) == 6
 
 
@@ -532,15 +532,15 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
         lambda c: c.update(classes=["a", "b"]),
         lambda c: c.update(classes=3),
         lambda c: c.update(seed="x"),
-        lambda c: c.update(shelves=[]),
-        lambda c: c["shelves"][0].update(models=3),
-        lambda c: c["shelves"][0].update(models=0),
-        lambda c: c["shelves"][0].update(origins=["only one"]),
-        lambda c: c["shelves"][0].update(architecture=[{"layer": "Exec"}]),
-        lambda c: c["shelves"][0]["architecture"][0].update(out_features=10**12),
+        lambda c: c.update(groups=[]),
+        lambda c: c["groups"][0].update(models=3),
+        lambda c: c["groups"][0].update(models=0),
+        lambda c: c["groups"][0].update(origins=["only one"]),
+        lambda c: c["groups"][0].update(architecture=[{"layer": "Exec"}]),
+        lambda c: c["groups"][0]["architecture"][0].update(out_features=10**12),
         lambda c: c.update(recipe={"estimator": "os.system"}),
         lambda c: c.update(recipe={"strange": 1}),
-        lambda c: c["shelves"].append(c["shelves"][0]),
+        lambda c: c["groups"].append(c["groups"][0]),
     ):
         with pytest.raises(FileError, match="no readable bank"):
             ModelBank.load(written(change))
@@ -641,9 +641,9 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
         with both.model(i).eval_mode():
             assert torch.allclose(both.model(i).score_frame(table).double(), scores[i].double(), atol=1e-5)
     assert torch.equal(scores[2:], trees.scores(table))
-    for shelf, part in zip(both.groups, scores.split(2), strict=True):  # rows in either precision
+    for group, part in zip(both.groups, scores.split(2), strict=True):  # rows in either precision
         for dtype in (torch.float32, torch.float64):
-            assert torch.allclose(shelf.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
+            assert torch.allclose(group.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
     assert set(both.predict(table).flatten()) <= {"good", "bad"}
     with pytest.raises(ModelError, match="cannot be saved"):
         both.save("nowhere")

@@ -14,7 +14,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.methods.descent import SoftWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 from support.tables import mixed_schema, mixed_table, seeded
@@ -39,7 +39,9 @@ def question(model: hf.Model, frame: pd.DataFrame) -> SearchProblem:
     with model.eval_mode():
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.score_frame(frame, x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 # ---- the map
@@ -109,21 +111,21 @@ def test_without_categories_nothing_happens() -> None:
 def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> None:
     module = seeded(mlp(schema.width, (8,), 1)).double()
     model = hf.Model.of(module, schema, classes=["no", "yes"])
-    query = question(model, TABLE.head(20))
-    at = query.feasible.encoding
+    problem = question(model, TABLE.head(20))
+    at = problem.feasible.encoding
     with model.eval_mode():
-        walk = SoftWalk(hf.Descent.vanilla(), query, 0.5)
+        walk = SoftWalk(hf.Descent.vanilla(), problem, 0.5)
         walk.level = 0.0  # without the little to spare
         walk.z = walk.z + 0.3 * torch.randn(walk.z.shape, generator=torch.Generator().manual_seed(3)).double()
-        mine = walk.slope(query)
+        mine = walk.slope(problem)
     z = walk.z.clone().requires_grad_()
-    logits = torch.where(at.one_hot & (query.feasible.hi <= 0), -math.inf, z)
+    logits = torch.where(at.one_hot & (problem.feasible.hi <= 0), -math.inf, z)
     parts = list(z.unbind(1))
     for columns in groups(at):
         soft = torch.softmax(logits[:, columns], 1)
         for i, j in enumerate(columns.tolist()):
             parts[j] = soft[:, i]
-    (known,) = torch.autograd.grad(bce(module, query.x, torch.stack(parts, 1)), z)
+    (known,) = torch.autograd.grad(bce(module, problem.x, torch.stack(parts, 1)), z)
     assert torch.allclose(mine, known, atol=1e-10)
     assert (mine[:, at.one_hot].abs() > 1e-6).any()
 
@@ -144,8 +146,8 @@ def test_one_step_by_hand() -> None:
         module.bias.fill_(-1.0)
     model = hf.Model.of(module, schema, classes=["no", "yes"])
     frame = pd.DataFrame({"size": [0.5], "colour": pd.Categorical(["r"], ["r", "g", "b"])})
-    query = question(model, frame)
-    x = query.x[0].numpy()
+    problem = question(model, frame)
+    x = problem.x[0].numpy()
     e = np.exp(x[1:])
     s = e / e.sum()
     n = np.concatenate([x[:1], s])
@@ -155,9 +157,9 @@ def test_one_step_by_hand() -> None:
     assert np.allclose(s, [0.57611688, 0.21194156, 0.21194156])
     for optimizer, step in (("sgd", 0.01 * by_z), ("rmsprop", 0.01 * 10 * np.sign(by_z))):
         with model.eval_mode():
-            walk = SoftWalk(hf.Descent.vanilla(optimizer=optimizer, lr=0.01), query, 0.5)
+            walk = SoftWalk(hf.Descent.vanilla(optimizer=optimizer, lr=0.01), problem, 0.5)
             walk.level = 0.0
-            walk.descend(query, 0)
+            walk.descend(problem, 0)
         assert np.allclose(walk.z[0].numpy(), x - step, atol=1e-7)
 
 

@@ -29,7 +29,7 @@ from support.tables import mixed_schema, mixed_table, seeded
 
 EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "descent": lambda: hf.Descent(steps=60, restarts=2),
-    "wachter": lambda: hf.Descent.wachter(steps=60, rounds=2, lr=0.05),
+    "wachter": lambda: hf.Descent.wachter(steps=60, restarts=2, lr=0.05),
     "scfe": lambda: hf.Descent.scfe(steps=80, score=2.0),
     "generic": lambda: hf.Descent.generic(steps=80, lr=0.3),
     "vanilla": lambda: hf.Descent.vanilla(steps=80, lr=0.05),
@@ -63,14 +63,28 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
     "cf-model": lambda: hf.CFModel(
-        hidden=(32, 16), dropout=0.0, l2=1.0, l3=0.02, condition_on_target=True, epochs=30, batch_size=64, lr=0.01, reachable=True
+        hidden=(32, 16),
+        dropout=0.0,
+        l2=1.0,
+        l3=0.02,
+        condition_on_target=True,
+        epochs=30,
+        batch_size=64,
+        lr=0.01,
+        reachable=True,
     ),
     "vae-cf": lambda: hf.VAECF(samples=4, reg=2.0, margin=2.0, epochs=30, batch_size=64, lr=0.01, reachable=True),
     "stable-neighbor-search": lambda: hf.StableNeighborSearch(
         start=hf.MinCost(norm=2, steps=15, bisections=3, linearise=8, polish=8), steps=20, path_points=4
     ),
     "stable-neighbor-search paper": lambda: hf.StableNeighborSearch(
-        start=hf.Descent(steps=60, restarts=2), radius=3.0, noise=1e-3, keep="last", endpoint_weight=1.0, steps=20, path_points=3
+        start=hf.Descent(steps=60, restarts=2),
+        radius=3.0,
+        noise=1e-3,
+        keep="last",
+        endpoint_weight=1.0,
+        steps=20,
+        path_points=3,
     ),
     "stable-neighbor-search neighbors": lambda: hf.StableNeighborSearch(
         start=hf.NearestNeighbor(n_counterfactuals=3), steps=15, path_points=3

@@ -12,7 +12,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.nn.architecture import mlp
-from holdfast.problem import TimeBudget, SearchProblem
+from holdfast.problem import SearchProblem, TimeBudget
 
 N = 7
 
@@ -64,10 +64,12 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def query_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> SearchProblem:
+def problem_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> SearchProblem:
     """What a search is asked, for encoded rows."""
     goal = hf.Target(target).bind(model, model(x))
-    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, "")))
+    return SearchProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, ""))
+    )
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.progress import Progress
-from holdfast.evaluation.attacks import pgd_attack, attacked_accuracy
+from holdfast.evaluation.attacks import attacked_accuracy, pgd_attack
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.loop import Harder, Loop, Variation, RobustLoop
+from holdfast.retraining.loop import Harder, Loop, RobustLoop, Variation
 from holdfast.retraining.recipe import Recipe
 from holdfast.training.adversarial import train_adversarial
 from support.law_table import mixed_schema, mixed_table

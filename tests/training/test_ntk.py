@@ -325,7 +325,7 @@ def test_errors_say_what_to_do() -> None:
     for wrong, words in (
         ({"epsilon": -0.1}, "epsilon must be a number and at least 0"),
         ({"epsilon": math.nan}, "epsilon must be a number and at least 0"),
-        ({"rounds": 0}, "rounds must be a whole number of at least 1, got 0"),
+        ({"repeats": 0}, "repeats must be a whole number of at least 1, got 0"),
         ({"rows": 1}, "rows must be a whole number of at least 2, got 1"),
         ({"append_one": 1}, "append_one must be true or false, got 1"),
     ):

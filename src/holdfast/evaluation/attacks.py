@@ -49,7 +49,7 @@ def pgd_attack(
         epsilon: radius of the ball, in encoded units.
         steps, norm, size, start: how the attack moves, see `Adversary`. PGD-40: 40 steps of epsilon / 10, which is
             the default; FGSM: steps=1, size=1, start=False.
-        spare: "fixed": columns that the schema fixes stay; "categories": categories stay.
+        immutable: "fixed": columns that the schema fixes stay; "categories": categories stay.
         box: keep to the range of the data that the schema knows.
         seed: random starts are derived from it and the contents of each row.
     """
@@ -68,13 +68,13 @@ def pgd_attack(
     with limited_threads(1):
         if isinstance(model, Model):
             return _on_model(model, x, labels, attack, noise)
-        return torch.cat([_on_shelf(shelf, x, labels, attack, noise) for shelf in model.groups])
+        return torch.cat([_on_shelf(group, x, labels, attack, noise) for group in model.groups])
 
 
 def attacked_accuracy(
     model: Model | ModelBank, X: pd.DataFrame, y: Any, *, epsilon: float, **settings: Any
 ) -> np.ndarray[Any, Any]:
-    """Share of the rows that are still classified rightly under `attack_rows`: one number, for a bank (M,)."""
+    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a bank (M,)."""
     labels = _labels(model, X, y)
     z = pgd_attack(model, X, y, epsilon=epsilon, **settings)
     if isinstance(model, Model):
@@ -82,12 +82,12 @@ def attacked_accuracy(
             said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
         return (said == labels).double().mean(1).numpy()[0]
     at, said = 0, list[Tensor]()
-    for shelf in model.groups:
-        assert shelf.networks is not None
+    for group in model.groups:
+        assert group.networks is not None
         with torch.no_grad(), limited_threads(1):
-            raw = shelf.networks.scores(z[at : at + len(shelf)])
+            raw = group.networks.scores(z[at : at + len(group)])
         said.append(raw.argmax(2) if raw.shape[2] > 1 else (raw[..., 0] > 0).long())
-        at += len(shelf)
+        at += len(group)
     return (torch.cat(said) == labels).double().mean(1).numpy()
 
 
@@ -122,10 +122,10 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
     return torch.cat(out) if out else x.clone()
 
 
-def _on_shelf(shelf: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
-    nets, m = shelf.networks, len(shelf)
+def _on_shelf(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
+    nets, m = group.networks, len(group)
     if nets is None:
-        raise ModelError(f"attacks follow gradients, and the estimators of family {shelf.family!r} have none")
+        raise ModelError(f"attacks follow gradients, and the estimators of family {group.family!r} have none")
     out = list[Tensor]()
     with torch.no_grad():
         for rows in chunks(torch.arange(len(x)), max(8, CELLS // (x.shape[1] * m))):

@@ -122,12 +122,12 @@ def sensitivity(
     Args:
         x, labels: (n, d) encoded rows and the numbers (n,) of their true classes.
         columns: numbers of the columns to average over.
-        rounds, samples: how often, and how many rows drawn with replacement each time.
+        repeats, samples: how often, and how many rows drawn with replacement each time.
         points: see `integrated_gradients`.
         seed: of rows and baselines: the same for all models.
 
     Returns:
-        (rounds,); the paper reports the median and the interval that holds 95 % of them.
+        (repeats,); the paper reports the median and the interval that holds 95 % of them.
     """
     n, d = x.shape
     if repeats < 1 or samples < 1 or not n:

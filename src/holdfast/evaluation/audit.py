@@ -56,11 +56,11 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
 
 
 def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
-    """(M, n) does model m give answer i the wanted outcome? The bar moves by one per shelf."""
+    """(M, n) does model m give answer i the wanted outcome? The bar moves by one per group."""
     goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
     held = list[Array]()
-    for shelf in bank.groups:
-        scores = shelf.scores(cfs.after, cfs.x_cf)  # (M, n, k)
+    for group in bank.groups:
+        scores = group.scores(cfs.after, cfs.x_cf)  # (M, n, k)
         m, n = scores.shape[:2]
         many = torch.arange(n).repeat(m)
         held.append(goal[many].met(scores.flatten(0, 1)).reshape(m, n).numpy())

@@ -81,7 +81,7 @@ def compare(
         method: how counterfactuals are searched for; None: `ECCCo(tau=0.95)`, as in the paper. One that learns from
             data is fitted on X, y for each model.
         names: of the models, if they are a list.
-        rounds, rows: how many rounds, and rows of each model in a round.
+        repeats, rows: how many repeats, and rows of each model in a round.
         energies: weights of the energy, for methods with a setting `energy`; others are asked once.
         protected: features to hold in a second pass, about costs: a method with a `tau` stops there at 0.5, as in the
             paper.
@@ -187,7 +187,9 @@ class Comparison:
         lines = list[dict[str, Any]]()
         for name, model in self.models.items():
             x, labels = schema.encode(self.X, model.dtype), class_numbers(self.y, model.classes)
-            each = sensitivity(model, x, labels, columns, repeats=repeats, samples=samples, points=points, seed=self.seed)
+            each = sensitivity(
+                model, x, labels, columns, repeats=repeats, samples=samples, points=points, seed=self.seed
+            )
             low, high = (float(each.quantile(q)) for q in (0.025, 0.975))
             lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
         return pd.DataFrame(lines)
@@ -243,7 +245,7 @@ class Comparison:
             "models": {name: model.fingerprint() for name, model in self.models.items()},
             "method": repr(self.method),
             "protected": list(self.protected),
-            "rounds": self.repeats,
+            "repeats": self.repeats,
             "rows": self.rows,
             "seed": self.seed,
             "level": LEVEL,
@@ -370,8 +372,8 @@ def _attacked(
     """Accuracy as it is, and under FGSM and PGD-40 with steps of 0.01, not confined to the range of the data."""
     out: list[dict[str, Any]] = [{"attack": "none", "epsilon": 0.0, "accuracy": accuracy}]
     for epsilon in radii if model.has_grad else ():
-        fgsm: dict[str, Any] = {"steps": 1, "size": 1.0, "start": False}
-        pgd: dict[str, Any] = {"steps": 40, "size": PGD_STEP / epsilon if epsilon else None}
+        fgsm: dict[str, Any] = {"steps": 1, "step_size": 1.0, "start": False}
+        pgd: dict[str, Any] = {"steps": 40, "step_size": PGD_STEP / epsilon if epsilon else None}
         for attack, how in {"FGSM": fgsm, "PGD": pgd}.items():
             kept = accuracy
             if epsilon:
@@ -380,10 +382,13 @@ def _attacked(
     return out
 
 
-def _check(method: Any, rounds: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
+def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
     need(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
-    need(method.answers == 1, f"a comparison takes one answer per row, {type(method).__name__} has {method.answers}")
-    for name, value in {"rounds": rounds, "rows": rows}.items():
+    need(
+        method.n_counterfactuals == 1,
+        f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
+    )
+    for name, value in {"repeats": repeats, "rows": rows}.items():
         need(isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
     for name, values in {"energies": energies, "attacks": attacks}.items():
         wrong = [v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)]

@@ -1,4 +1,4 @@
-"""Crossing: what answers made for the model of one subset of data are worth on the models of the others.
+"""Cross-validity: what answers made for the model of one subset of data are worth on the models of the others.
 
 Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that needed an answer,
 
@@ -51,7 +51,7 @@ def cross_validity(
         progress: show a bar on stderr.
 
     Returns:
-        A `Crossing`: the matrix of validities, what follows from it, a plot.
+        A `CrossValidity`: the matrix of validities, what follows from it, a plot.
     """
     known = _checked(answers, bank)
     held, cost = list[Array](), list[float]()
@@ -61,7 +61,7 @@ def cross_validity(
             needy = cfs.status_codes != Status.ALREADY_MET
             if not needy.any():
                 raise SettingError(f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
-            some = replace(cfs, codes=np.where(needy, Status.FOUND, cfs.status_codes)) if attempts else cfs
+            some = replace(cfs, status_codes=np.where(needy, Status.FOUND, cfs.status_codes)) if attempts else cfs
             holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, needy)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
             cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))
@@ -187,7 +187,7 @@ class CrossValidity:
         return validity_heatmap(self.matrix, self.names)
 
     def __repr__(self) -> str:
-        head = f"Crossing of {len(self)} subsets: answers for {sum(self.rows)} rows, {sum(self.models)} models"
+        head = f"Cross-validity of {len(self)} subsets: answers for {sum(self.rows)} rows, {sum(self.models)} models"
         return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
 
     def _repr_html_(self) -> str:

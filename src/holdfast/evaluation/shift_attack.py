@@ -1,6 +1,6 @@
 """Answers under attack: the retrained models that a worst small shift of the data would lead to.
 
-    bank = hf.attack_by_shift(model, cfs, X, y, epsilon=0.1);    hf.audit(cfs, bank).survival()
+    bank = hf.shift_attack(model, cfs, X, y, epsilon=0.1);    hf.audit(cfs, bank).survival()
 
 Virtual Data Shift (`virtual_shift`; Guo et al., "RoCourseNet", CIKM 2023) on any torch model and the answers of
 any method:
@@ -67,9 +67,9 @@ def shift_attack(
     Returns:
         A bank with the family "shift".
     """
-    own = with_logits(model, "attack_by_shift")
+    own = with_logits(model, "shift_attack")
     if not isinstance(cfs, Counterfactuals):
-        raise SettingError(f"attack_by_shift takes answers (Counterfactuals), got {type(cfs).__name__}")
+        raise SettingError(f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
     if cfs.classes != model.classes:
         raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
     if cfs.schema.encoding_key != model.schema.encoding_key:
@@ -106,7 +106,7 @@ def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:
         return Shift(epsilon=epsilon, **settings)
     except TypeError:
         known = ", ".join(name for name in Shift.__dataclass_fields__ if name != "epsilon")
-        raise SettingError(f"attack_by_shift has no setting among {sorted(settings)}; there are {known}") from None
+        raise SettingError(f"shift_attack has no setting among {sorted(settings)}; there are {known}") from None
 
 
 def _shares(n: int, models: int, dtype: torch.dtype) -> Tensor:

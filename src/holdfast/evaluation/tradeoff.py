@@ -190,7 +190,7 @@ class Tradeoff:
         if self.hardened.seeds < 2:
             return out
         for i, by_seed in enumerate(self._answers(method)):
-            bank = replace(self.hardened.bank, shelves=self.hardened.bank.groups[i : i + 1])
+            bank = replace(self.hardened.bank, groups=self.hardened.bank.groups[i : i + 1])
             shares = list[Array]()
             for s, cfs in enumerate(by_seed):
                 held = verdicts(cfs, bank, Progress(False, ""))[:, cfs.found]
@@ -207,7 +207,7 @@ class Tradeoff:
         if not some:
             raise SettingError("no model refuses any of the rows, so there is nothing to cross")
         bank = self.hardened.only(range(1))
-        bank = replace(bank, shelves=tuple(bank.groups[i] for i in some))
+        bank = replace(bank, groups=tuple(bank.groups[i] for i in some))
         return cross_validity({AdversarialModels.name(self.epsilon[i]): first[i] for i in some}, bank)
 
     def under_noise(self, method: str, *, sd: float = 0.1, draws: int = 1000, seed: int = 0) -> Array:

@@ -54,7 +54,7 @@ def pooled(logits: Tensor) -> Tensor:
 
 
 def member_logits(model: ImageModel, x: Tensor) -> Tensor:
-    """(M, n, k) logits of the members of a borrowed model; one that is no ensemble has itself."""
+    """(M, n, k) logits of the members of a eval_mode model; one that is no ensemble has itself."""
     if isinstance(model.module, Pool):
         return model.module.each(x)
     return model(x)[None]

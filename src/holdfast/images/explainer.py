@@ -72,7 +72,7 @@ class ImageExplainer(Settings, ABC):
     confidence: float | None = None  # how likely the wanted class must become; None: likelier than any other
 
     @abstractmethod
-    def search(self, query: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> Found:
         """Images with the wanted class, where some were found; only values that are free may differ."""
 
     def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
@@ -114,7 +114,7 @@ class ImageExplainer(Settings, ABC):
                 model says.
             locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
             seed: random numbers are derived from it and the contents of each image, nothing else.
-            chunk: pairs worked on at once, which bounds the memory; answers do not depend on it.
+            batch_size: pairs worked on at once, which bounds the memory; answers do not depend on it.
             time_budget: seconds for the whole call; pairs still open then come back as not found.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
             progress: show a bar on stderr.
@@ -123,7 +123,7 @@ class ImageExplainer(Settings, ABC):
         self._check_call(net, seed, batch_size, time_budget)
         clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         asked = as_images(images, net.size)
-        with net.borrowed(), limited_threads(threads), clock.bar:
+        with net.eval_mode(), limited_threads(threads), clock.bar:
             now = net.scores(asked)
             own = now.argmax(1) if labels is None else _places(net, labels, len(now))
             goal, source = self._goal(net, now, target, own)
@@ -132,11 +132,11 @@ class ImageExplainer(Settings, ABC):
             done = goal.met(now)
             rows = (~done).nonzero().squeeze(1)
             clock.bar.total(max(1, len(rows)))
-            query = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, batch_size)
+            problem = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, batch_size)
             x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
             late = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):
-                found = self.search(query[rows])
+                found = self.search(problem[rows])
                 # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
                 image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
                 x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
@@ -151,10 +151,13 @@ class ImageExplainer(Settings, ABC):
             source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
         )  # fmt: skip
 
-    def _check_call(self, model: ImageModel, seed: int, chunk: int, time_budget: float | None) -> None:
+    def _check_call(self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None) -> None:
         whole = isinstance(seed, int) and -(1 << 63) <= seed < 1 << 63
         need(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
-        need(isinstance(chunk, int) and chunk >= 1, f"chunk must be a whole number of at least 1, got {chunk!r}")
+        need(
+            isinstance(batch_size, int) and batch_size >= 1,
+            f"batch_size must be an integer of at least 1, got {batch_size!r}",
+        )
         need(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
         name = type(self).__name__
         for key, value in self.get_params(deep=False).items():

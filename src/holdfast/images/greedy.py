@@ -40,7 +40,7 @@ LIMIT_OFF = 1 << 30
 class Slots:
     """The pairs being worked on; all tensors have one row a slot."""
 
-    pair: Tensor  # (s,) which pair of the query is in the slot
+    pair: Tensor  # (s,) which pair of the problem is in the slot
     x: Tensor  # (s, d) images as rows of values
     free: Tensor  # (s, d) what may change at all
     goal: BoundTarget
@@ -50,11 +50,11 @@ class Slots:
     count: Tensor  # (s,) k
 
     @classmethod
-    def of(cls, query: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
-        x = query.x[pair].flatten(1)
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
+        x = problem.x[pair].flatten(1)
         steps, locked = torch.zeros_like(x, dtype=torch.int32), torch.zeros_like(x, dtype=torch.bool)
         memory, count = torch.zeros_like(x) if momentum else None, torch.zeros(len(pair), dtype=torch.int64)
-        return cls(pair, x, query.free[pair].flatten(1), query.goal[pair], steps, memory, locked, count)
+        return cls(pair, x, problem.free[pair].flatten(1), problem.goal[pair], steps, memory, locked, count)
 
     def keep(self, rows: Tensor) -> "Slots":
         """Some of the slots."""
@@ -125,18 +125,18 @@ class GreedyPixels(ImageExplainer):
             f"momentum_applies_to must be one of {modes}, got {self.momentum_applies_to!r}",
         )
 
-    def search(self, query: ImageSearchProblem) -> Found:
-        n, shape = len(query), query.x.shape[1:]
-        out, iterations, passes = query.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
+    def search(self, problem: ImageSearchProblem) -> Found:
+        n, shape = len(problem), problem.x.shape[1:]
+        out, iterations, passes = problem.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
         waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)
-        slots = Slots.of(query, waiting[: query.batch_size], self.momentum > 0)
-        waiting = waiting[query.batch_size :]
+        slots = Slots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
+        waiting = waiting[problem.batch_size :]
         while len(slots.pair):
-            if query.clock.over():  # what is open comes back as it is
+            if problem.clock.over():  # what is open comes back as it is
                 out[slots.pair], iterations[slots.pair] = slots.x, slots.count
                 late[slots.pair] = late[waiting] = True
                 break
-            scores, slopes = self.look(query.model, slots.x.view(-1, *shape), slots.goal)
+            scores, slopes = self.look(problem.model, slots.x.view(-1, *shape), slots.goal)
             over = slots.goal.met(scores) | (slots.count >= self.max_iter)
             if not bool(over.all()):
                 passes += len(over)
@@ -148,10 +148,10 @@ class GreedyPixels(ImageExplainer):
             out[slots.pair[done]], iterations[slots.pair[done]] = slots.x[done], slots.count[done]
             if not self.compact and len(done) < len(over):
                 continue  # they stay, finished, until the whole batch is
-            query.clock.bar.step(len(done))
+            problem.clock.bar.step(len(done))
             new, waiting = waiting[: len(done)], waiting[len(done) :]
             if len(new):
-                slots.put(done[: len(new)], Slots.of(query, new, self.momentum > 0))
+                slots.put(done[: len(new)], Slots.of(problem, new, self.momentum > 0))
             if len(new) < len(done):
                 stays = torch.ones(len(over), dtype=torch.bool).index_fill_(0, done[len(new) :], False)
                 slots = slots.keep(stays.nonzero().squeeze(1))

@@ -106,7 +106,7 @@ class ImageModel:
         self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
         self.density: FeatureDensity | None = None  # of its features, if its file has them
         self._seen: list[Tensor] = []
-        with self.borrowed():
+        with self.eval_mode():
             z, scores = self._probe()
         self.feature_count = 0 if z is None else z.shape[1]
         k = scores.shape[1]
@@ -208,7 +208,7 @@ class ImageModel:
         self._seen = [out.clone() if out.ndim == 2 else out.flatten(2).mean(2)]
 
     @contextmanager
-    def borrowed(self) -> Generator[None]:
+    def eval_mode(self) -> Generator[None]:
         """The module ready to be evaluated many times, and handed back exactly as it was."""
         training = {m: m.training for m in self.module.modules()}
         wanted = [p for p in self.module.parameters() if p.requires_grad]
@@ -228,7 +228,7 @@ class ImageModel:
             for m, mode in training.items():
                 m.training = mode
 
-    # What follows is for a borrowed model.
+    # What follows is for a eval_mode model.
 
     def __call__(self, x: Tensor) -> Tensor:
         """Scores (n, k) of images; differentiable by them where gradients are on."""
@@ -270,7 +270,7 @@ class ImageModel:
 
     def _in_parts(self, images: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
         x = as_images(images, self.size)
-        with self.borrowed():
+        with self.eval_mode():
             if not len(x):  # not every module takes none
                 return of(x.new_zeros(1, *self.size))[:0]
             return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])

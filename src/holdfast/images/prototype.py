@@ -1,4 +1,4 @@
-"""VLK: images drawn towards prototypes in the code of an autoencoder.
+"""Prototype (VLK): images drawn towards prototypes in the code of an autoencoder.
 
 Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021; with the settings that
 their library has for digits, and as Höltgen et al. 2021 compare with it.
@@ -55,7 +55,7 @@ class Prototype(ImageExplainer):
         theta: weight of the distance between the code and the prototype.
         kappa: by how much probability another class should lead that of the image.
         c: the first weight of the hinge.
-        rounds, steps: how many weights c, and steps with each.
+        bisections, steps: how many weights c, and steps with each.
         lr: first step size; it falls with the root of the steps left.
         k: training images that a prototype is the mean of.
         autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
@@ -65,7 +65,7 @@ class Prototype(ImageExplainer):
     title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
     paper: ClassVar[str] = "Van Looveren & Klaise 2021"
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps, rounds or theta"
+    advice: ClassVar[str] = "raise steps, bisections or theta"
 
     beta: float = 0.1
     gamma: float = 100.0
@@ -84,7 +84,7 @@ class Prototype(ImageExplainer):
         net = ImageModel.of(model)
         x = as_images(images, net.size)
         if not len(x):
-            raise SettingError("VLK needs training images for its prototypes, got none")
+            raise SettingError("Prototype needs training images for its prototypes, got none")
         self.autoencoder_ = ready_for(self.autoencoder or ConvAutoencoder(), x)
         self.codes_: Tensor = self.autoencoder_.encode(x).flatten(1)  # (m, e)
         self.predicted_: Tensor = net.scores(x).argmax(1)  # (m,)
@@ -95,54 +95,54 @@ class Prototype(ImageExplainer):
             need(getattr(self, name) >= 0, f"{name} must be 0 or more, got {getattr(self, name)}")
         need(0 <= self.kappa <= 1, f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}")
         need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
-        for name in ("rounds", "steps", "k"):
+        for name in ("bisections", "steps", "k"):
             need(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
         ours, theirs = words(model.size), words(self.autoencoder_.size)
         need(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
 
-    def search(self, query: ImageSearchProblem) -> Found:
-        n, passes = len(query), 0
-        x, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
-        for rows in chunks(torch.arange(n), query.batch_size):
-            if query.clock.over():
+    def search(self, problem: ImageSearchProblem) -> Found:
+        n, passes = len(problem), 0
+        x, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        for rows in chunks(torch.arange(n), problem.batch_size):
+            if problem.clock.over():
                 break
-            part = self._walk(query[rows])
+            part = self._walk(problem[rows])
             x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
         return Found(x, iterations, passes)
 
-    def _walk(self, query: ImageSearchProblem) -> Found:
+    def _walk(self, problem: ImageSearchProblem) -> Found:
         """All rounds for some pairs at once."""
-        x, n, step = query.x, len(query), 0
-        hinge, best, draw = Hinge(query, self.kappa), Best(query, self.beta), self._draw(query)
+        x, n, step = problem.x, len(problem), 0
+        hinge, best, draw = Hinge(problem, self.kappa), Best(problem, self.beta), self._draw(problem)
         c, low, high = x.new_full((n,), self.c), x.new_zeros(n), x.new_full((n,), math.inf)
         old = x
         for _ in range(self.bisections):
             old = v = x
             best.begin()
             for k in range(self.steps):
-                if query.clock.over():
+                if problem.clock.over():
                     return best.found(old, step, hinge.passes)
                 g = hinge.gradient(v, c).add_(v - x, alpha=2)
                 if draw is not None:
                     g += draw(v)
                 a = self.lr * math.sqrt(1 - k / self.steps)
-                new = torch.where(query.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
+                new = torch.where(problem.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
                 step += 1
                 best.see(new, step)
                 v = (new + (k + 1) / (k + 4) * (new - old)).clamp_(0, 1)
                 old = new
-                query.clock.bar.step(n / (self.bisections * self.steps))
+                problem.clock.bar.step(n / (self.bisections * self.steps))
             high = torch.where(best.hit, torch.minimum(high, c), high)
             low = torch.where(best.hit, low, torch.maximum(low, c))
             c = torch.where(high < math.inf, (low + high) / 2, c * 10)
         return best.found(old, step, hinge.passes)
 
-    def _draw(self, query: ImageSearchProblem) -> "Draw | None":
+    def _draw(self, problem: ImageSearchProblem) -> "Draw | None":
         """The pull of autoencoder and prototype, if they have a weight."""
         if not (self.gamma or self.theta):
             return None
-        code = self.autoencoder_.encode(query.x).flatten(1)
-        proto, known = prototypes(code, query.goal.label, self.codes_, self.predicted_, self.k)
+        code = self.autoencoder_.encode(problem.x).flatten(1)
+        proto, known = prototypes(code, problem.goal.label, self.codes_, self.predicted_, self.k)
         theta = torch.where(known, self.theta, 0.0).to(code.dtype)[:, None]
         return pull_of(self.autoencoder_.fitted(), padded(proto), padded(theta), self.gamma)
 
@@ -198,11 +198,11 @@ def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k:
 class Hinge:
     """c max(0, p_l - max_{i != l} p_i + kappa) for pairs whose images are of class l, and its gradient."""
 
-    def __init__(self, query: ImageSearchProblem, kappa: float) -> None:
-        self.model, self.kappa, self.passes = query.model, kappa, len(query)
-        self.own = query.model(query.x).argmax(1)
+    def __init__(self, problem: ImageSearchProblem, kappa: float) -> None:
+        self.model, self.kappa, self.passes = problem.model, kappa, len(problem)
+        self.own = problem.model(problem.x).argmax(1)
         # An image that has the wanted class already, only not with the confidence asked for, must not leave it.
-        self.used = self.own != query.goal.label
+        self.used = self.own != problem.goal.label
         self.on = self.used.clone()  # at the last step
 
     def gradient(self, v: Tensor, c: Tensor) -> Tensor:
@@ -236,10 +236,10 @@ class Hinge:
 class Best:
     """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
 
-    def __init__(self, query: ImageSearchProblem, beta: float) -> None:
-        self.query, self.beta, self.passes, n = query, beta, 0, len(query)
-        self.x, self.at = query.x.clone(), torch.zeros(n, dtype=torch.int64)
-        self.price, self.hit = query.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
+    def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
+        self.problem, self.beta, self.passes, n = problem, beta, 0, len(problem)
+        self.x, self.at = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
         """Another round."""
@@ -247,14 +247,14 @@ class Best:
 
     def see(self, new: Tensor, step: int) -> None:
         """Keep images that have the wanted outcome and are cheaper."""
-        delta = (new - self.query.x).flatten(1)
+        delta = (new - self.problem.x).flatten(1)
         price = self.beta * delta.abs().sum(1) + delta.square().sum(1)
         # What has not moved is known to fail: it would not be asked about otherwise.
         rows = ((price > 0) & (~self.hit | (price < self.price))).nonzero().squeeze(1)
         if not len(rows):
             return
         self.passes += len(rows)
-        met = self.query.goal[rows].met(self.query.model(new[rows]))
+        met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
         self.x[better], self.price[better], self.at[better] = new[better], price[better], step

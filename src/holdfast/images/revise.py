@@ -74,24 +74,24 @@ class REVISE(ImageExplainer):
         ours, theirs = words(model.size), words(self.vae_.size)
         need(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
 
-    def search(self, query: ImageSearchProblem) -> Found:
-        n, net, passes = len(query), self.vae_.fitted(), 0
-        out, iterations = query.x.clone(), torch.zeros(n, dtype=torch.int64)
-        waiting, locks = torch.arange(n), not bool(query.free.all())
-        slots, waiting = Slots.of(query, waiting[: query.batch_size], net), waiting[query.batch_size :]
+    def search(self, problem: ImageSearchProblem) -> Found:
+        n, net, passes = len(problem), self.vae_.fitted(), 0
+        out, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        waiting, locks = torch.arange(n), not bool(problem.free.all())
+        slots, waiting = Slots.of(problem, waiting[: problem.batch_size], net), waiting[problem.batch_size :]
         while len(slots.pair):
-            look = Look(slots, net, query.model, self.lam, locks)
-            over = replace(query.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
+            look = Look(slots, net, problem.model, self.lam, locks)
+            over = replace(problem.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
-            late = query.clock.over()  # what is open comes back as it is
+            late = problem.clock.over()  # what is open comes back as it is
             over |= late
             done = over.nonzero().squeeze(1)
             out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
             if len(done) < len(over):
                 passes += len(over)
                 self.move(slots, look.gradient())
-            query.clock.bar.step(len(done))
-            slots, waiting = slots.refilled(done, query, waiting[:0] if late else waiting, net)
+            problem.clock.bar.step(len(done))
+            slots, waiting = slots.refilled(done, problem, waiting[:0] if late else waiting, net)
         return Found(out, iterations, passes)
 
     def move(self, slots: "Slots", g: Tensor) -> None:
@@ -124,7 +124,7 @@ def correction(beta: float, steps: int) -> Tensor:
 class Slots:
     """The pairs being worked on; all tensors have one row a slot."""
 
-    pair: Tensor  # (s,) which pair of the query is in the slot
+    pair: Tensor  # (s,) which pair of the problem is in the slot
     z: Tensor  # (s, latent)
     x: Tensor  # (s, c, h, w) the image
     free: Tensor  # (s, c, h, w) what may change
@@ -136,18 +136,20 @@ class Slots:
     since: Tensor  # (s,) steps since then
 
     @classmethod
-    def of(cls, query: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
-        x = query.x[pair]
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
+        x = problem.x[pair]
         z, none = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
-        return cls(pair, z, x, query.free[pair], query.goal.label[pair], none, torch.zeros_like(z),
+        return cls(pair, z, x, problem.free[pair], problem.goal.label[pair], none, torch.zeros_like(z),
                    torch.zeros_like(z), x.new_full((len(pair),), torch.inf), none)  # fmt: skip
 
-    def refilled(self, done: Tensor, query: ImageSearchProblem, waiting: Tensor, net: Codec) -> tuple["Slots", Tensor]:
+    def refilled(
+        self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec
+    ) -> tuple["Slots", Tensor]:
         """The slots with others in place of finished pairs, fewer of them if nobody waits; and who still does."""
         if not len(done):
             return self, waiting
         stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)
-        old, new = vars(self), vars(Slots.of(query, waiting[: len(done)], net))
+        old, new = vars(self), vars(Slots.of(problem, waiting[: len(done)], net))
         return Slots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
 
 

@@ -47,35 +47,35 @@ class Nearest(NamedTuple):
 
 
 class Crowd:
-    """The people of a query, who may each be given many candidates.
+    """The people of a problem, who may each be given many candidates.
 
     Args:
-        query: the people.
+        problem: the people.
         norm: 1, or 2 (squared): what the nearest is nearest by.
         weight: (d,) of the columns in that distance; None for 1.
     """
 
-    def __init__(self, query: SearchProblem, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
-        self.query, self.norm, self.weight = query, norm, weight
-        engine = query.model.engine if query.goal.k == 2 and query.goal.is_lead else None
+    def __init__(self, problem: SearchProblem, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
+        self.problem, self.norm, self.weight = problem, norm, weight
+        engine = problem.model.engine if problem.goal.k == 2 and problem.goal.is_lead else None
         self.lead = Lead(engine) if engine else None
-        widest = max([query.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
+        widest = max([problem.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
         self.at_once = min(CANDIDATES, max(1, CELLS // widest))
-        self.memory = Memory(query.x)
-        self.up = (query.goal.label[:, None] == 1) == (query.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
+        self.memory = Memory(problem.x)
+        self.up = (problem.goal.label[:, None] == 1) == (problem.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
         self.ways = {v for v in (False, True) if bool((self.up == v).any())}
-        self.space = Space(query.feasible)
+        self.space = Space(problem.feasible)
 
     def __len__(self) -> int:
-        return len(self.query)
+        return len(self.problem)
 
     def only(self, rows: Tensor) -> "Crowd":
         """Some of the people: how finished rows leave."""
         if len(rows) == len(self):
             return self
         part = copy(self)
-        part.query, part.up = self.query[rows], self.up[rows]
-        part.space = self.space.only(part.query.feasible, rows)
+        part.problem, part.up = self.problem[rows], self.up[rows]
+        part.space = self.space.only(part.problem.feasible, rows)
         return part
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
@@ -86,21 +86,21 @@ class Crowd:
             ordered: the candidates come nearest first, up to what making them reachable does: the first success is
                 taken, which saves measuring all.
         """
-        best, everyone = Nearest.none(self.query.x.clone()), torch.arange(len(self))
+        best, everyone = Nearest.none(self.problem.x.clone()), torch.arange(len(self))
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)
             best.take(everyone, found._replace(at=found.at + some.start))
-            if self.query.budget.over():
+            if self.problem.budget.over():
                 break
         return best
 
     def _weigh(self, samples: int, some: slice, place: Place, ordered: bool) -> Nearest:
         """The same among some of the samples."""
-        x = self.query.x.T
+        x = self.problem.x.T
         found, at = x.clone(), torch.zeros(len(self), dtype=torch.int64)
         ok = torch.zeros(len(self), dtype=torch.bool)
         for people in _parts(len(self), max(1, self.at_once // samples)):
-            if people.start and self.query.budget.over():
+            if people.start and self.problem.budget.over():
                 break
             z = self.memory.tensor(x.shape[0], people.stop - people.start, some.stop - some.start)
             place(people, some, z)
@@ -118,17 +118,17 @@ class Crowd:
         if self.lead:
             more = -(n * m) % ROW_BLOCK
             rows = (nn.functional.pad(flat, (0, more)) if more else flat).T
-            lead, level = self.lead(rows)[: n * m].view(n, m), self.query.level
+            lead, level = self.lead(rows)[: n * m].view(n, m), self.problem.level
             if len(self.ways) > 1:
                 lead = torch.where(self.up[people], lead, -lead)
             return lead < -level if self.ways == {False} else lead > level
-        goal = self.query.goal[people][torch.arange(n).repeat_interleave(m)]
-        return goal.met(self.query.model(flat.T.contiguous()), SLACK).view(n, m)
+        goal = self.problem.goal[people][torch.arange(n).repeat_interleave(m)]
+        return goal.met(self.problem.model(flat.T.contiguous()), SLACK).view(n, m)
 
     def _cheapest(self, z: Tensor, hit: Tensor, people: slice) -> Tensor:
         """(n,) which candidate of each person is the cheapest success, if there is any."""
         rows = hit.view(torch.uint8).amax(1).nonzero().squeeze(1)
-        x = self.query.x[people]
+        x = self.problem.x[people]
         if 2 * len(rows) > len(hit):  # leaving people out would cost more than it saves
             return self._cost(z - x.T[..., None]).masked_fill_(~hit, torch.inf).argmin(1)
         cost = self._cost(z.index_select(1, rows).sub_(x[rows].T[..., None]))

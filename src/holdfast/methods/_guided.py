@@ -53,25 +53,25 @@ class GuidedMethod(Explainer):
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        return until_met(query, self.walk(query), self.steps)[0]
+    def search(self, problem: SearchProblem) -> Tensor:
+        return until_met(problem, self.walk(problem), self.steps)[0]
 
     @abstractmethod
-    def walk(self, query: SearchProblem) -> "GuidedWalk":
+    def walk(self, problem: SearchProblem) -> "GuidedWalk":
         """The rows at their start, with all that the method's term needs."""
 
 
 class GuidedWalk(Walk):
     """The walk of `Descent` with plain steps, towards a class rather than a gap."""
 
-    def __init__(self, how: GuidedMethod, query: SearchProblem) -> None:
-        super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), query, how.lam)
-        goal = query.goal
-        label = goal.label if goal.sign > 0 else goal.wanted(query.model(query.x))
+    def __init__(self, how: GuidedMethod, problem: SearchProblem) -> None:
+        super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), problem, how.lam)
+        goal = problem.goal
+        label = goal.label if goal.sign > 0 else goal.wanted(problem.model(problem.x))
         self.label = label[:, None]
         self.own = torch.nn.functional.one_hot(label, goal.k).to(self.z.dtype)  # e_t
         # Above sigmoid(level) the class leads all others together by more than the goal asks of the gap.
-        level = torch.sigmoid(goal.least + SLACK).expand(len(query))[:, None]
+        level = torch.sigmoid(goal.least + SLACK).expand(len(problem))[:, None]
         enough = level.clamp_min(how.tau).to(self.z.dtype)
         # As a walk is there when it is below 0, not at it.
         self.below = torch.nextafter(enough, torch.zeros_like(enough))  # (n, 1)
@@ -80,13 +80,13 @@ class GuidedWalk(Walk):
         super().only(rows)
         self.label, self.own, self.below = self.label[rows], self.own[rows], self.below[rows]
 
-    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
+    def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from being mature (below 0: it is)."""
-        scores, pull = query.model.vjp(p)
+        scores, pull = problem.model.vjp(p)
         s = softmax(scores)
         if t < self.how.steps:
-            grad = torch.addcmul(pull(self.by_scores(scores, s, t)), (p - query.x).sign_(), self.back)
-            self._move(self.by_row(grad, p), t, query.feasible.lo, query.feasible.hi)
+            grad = torch.addcmul(pull(self.by_scores(scores, s, t)), (p - problem.x).sign_(), self.back)
+            self._move(self.by_row(grad, p), t, problem.feasible.lo, problem.feasible.hi)
         return self.below - s.gather(1, self.label)
 
     def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:

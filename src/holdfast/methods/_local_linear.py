@@ -51,20 +51,20 @@ def shares_of(x: Tensor, layout: Encoding) -> Tensor:
 
 
 def fit_planes(
-    query: SearchProblem, shares: Tensor, *, samples: int, noise: float, kernel: float, ridge: float, intercept: bool
+    problem: SearchProblem, shares: Tensor, *, samples: int, noise: float, kernel: float, ridge: float, intercept: bool
 ) -> Plane:
     """The plane of each row. Rows, and if need be their neighbours, come in parts that fit into the cache."""
-    n, d = query.x.shape
-    neighbors = Neighbors.of(query.feasible.encoding, shares, noise)
+    n, d = problem.x.shape
+    neighbors = Neighbors.of(problem.feasible.encoding, shares, noise)
     parts = chunks(torch.arange(n), _together(samples * d))
-    w, b = torch.zeros_like(query.x), query.x.new_zeros(n)
-    room = query.x.new_empty(len(parts[0]) if parts else 0, samples, d)  # fresh memory costs more than what is in it
+    w, b = torch.zeros_like(problem.x), problem.x.new_zeros(n)
+    room = problem.x.new_empty(len(parts[0]) if parts else 0, samples, d)  # fresh memory costs more than what is in it
     goal = None  # that of the neighbours; mostly the same from part to part
-    for i in query.steps(len(parts)):
-        some, z = query[parts[i]], room[: len(parts[i])]
+    for i in problem.steps(len(parts)):
+        some, z = problem[parts[i]], room[: len(parts[i])]
         r2 = neighbors.draw(some, z)
         k = torch.exp(r2 / (-2 * kernel**2 * d))
-        scores = torch.cat([query.model(rows) for rows in chunks(z.flatten(0, 1), rows_at_once(d))])
+        scores = torch.cat([problem.model(rows) for rows in chunks(z.flatten(0, 1), rows_at_once(d))])
         if goal is None or len(goal.label) != len(scores) or bool((some.goal.label != goal.label[::samples]).any()):
             goal = some.goal[torch.arange(len(some)).repeat_interleave(samples)]
         y = goal.gap(scores).clamp(-LIMIT, LIMIT).reshape(len(some), samples)
@@ -110,11 +110,11 @@ class Neighbors:
         levels = layout.groups.gather(1, place).flatten().to(torch.int16 if len(shares) < 1 << 15 else torch.int32)
         return cls(layout, numbers, normal, spread, levels, blocks_of(layout))
 
-    def draw(self, query: SearchProblem, z: Tensor) -> Tensor:
+    def draw(self, problem: SearchProblem, z: Tensor) -> Tensor:
         """Neighbours into z (n, m, d); returns their squared distances to x (n, m)."""
-        x, at = query.x, self.layout
+        x, at = problem.x, self.layout
         (n, m, d), q, g = z.shape, len(self.numbers), len(at.groups)
-        bits = query.rng.bits16(q + g, m)
+        bits = problem.rng.bits16(q + g, m)
         z.zero_()
         r2 = x.new_zeros(n, m)
         if q:

@@ -12,7 +12,9 @@ def cost_of(delta: Tensor, weight: Tensor, norm: int) -> Tensor:
     return (delta.abs() if norm == 1 else delta.square()) @ weight
 
 
-def tangent_step(reach: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float) -> Tensor:
+def tangent_step(
+    reach: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, norm: int, aim: float
+) -> Tensor:
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|. Norm 1:
@@ -62,17 +64,17 @@ def _round_away(reach: FeasibleSet, u: Tensor) -> Tensor:
     return torch.where(step > 0, reach.x + torch.sign(u - reach.x) * ticks * step, u)
 
 
-def tighten(query: SearchProblem, z: Tensor, norm: int, steps: int) -> Tensor:
+def tighten(problem: SearchProblem, z: Tensor, norm: int, steps: int) -> Tensor:
     """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
-    reach, x = query.feasible, query.x
+    reach, x = problem.feasible, problem.x
     weight = reach.encoding.weight
     wide = reach.widths
-    gap, grad = query.gap_and_gradient(z)
+    gap, grad = problem.gap_and_gradient(z)
     cost = cost_of(z - x, weight, norm)
     size = torch.full_like(gap, 0.2)
-    for _ in query.steps(steps):
+    for _ in problem.steps(steps):
         u = reach.project(tangent_step(reach, z, gap, grad, wide * size[:, None], norm, aim=1e-4))
-        new_gap, new_grad = query.gap_and_gradient(u)
+        new_gap, new_grad = problem.gap_and_gradient(u)
         new_cost = cost_of(u - x, weight, norm)
         better = (new_gap > 0) & (new_cost < cost)
         z, grad = torch.where(better[:, None], u, z), torch.where(better[:, None], new_grad, grad)
@@ -81,22 +83,22 @@ def tighten(query: SearchProblem, z: Tensor, norm: int, steps: int) -> Tensor:
     return z
 
 
-def swap(query: SearchProblem, z: Tensor, norm: int, steps: int = 8) -> Tensor:
+def swap(problem: SearchProblem, z: Tensor, norm: int, steps: int = 8) -> Tensor:
     """Try to do without each changed feature, dearest first, by asking the numbers to make up for it."""
-    reach, x = query.feasible, query.x
+    reach, x = problem.feasible, problem.x
     at = reach.encoding
     price = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())
     order = price.argsort(1, descending=True)
     cost = cost_of(z - x, at.weight, norm)
     for i in range(int((price > 0).sum(1).max()) if len(z) else 0):
-        if query.budget.over():
+        if problem.budget.over():
             break
         chosen = order[:, i : i + 1]
         trying = price.gather(1, chosen) > 0
         without = reach.freeze(trying & (at.owner == chosen))
         u = without.project(z)
         for k in range(steps):
-            gap, grad = query.gap_and_gradient(u)
+            gap, grad = problem.gap_and_gradient(u)
             better = trying.squeeze(1) & (gap > 0) & (cost_of(u - x, at.weight, norm) < cost)
             z = torch.where(better[:, None], u, z)
             cost = torch.where(better, cost_of(u - x, at.weight, norm), cost)
@@ -104,23 +106,23 @@ def swap(query: SearchProblem, z: Tensor, norm: int, steps: int = 8) -> Tensor:
     return z
 
 
-def revert(query: SearchProblem, z: Tensor, norm: int = 2, most: int | None = None) -> Tensor:
+def revert(problem: SearchProblem, z: Tensor, norm: int = 2, most: int | None = None) -> Tensor:
     """Give features back their own value, smallest change first, wherever the row stays valid without it.
 
     Works for any model: it only asks whether rows are valid. `most` limits how many features are tried.
     """
-    reach, x = query.feasible, query.x
+    reach, x = problem.feasible, problem.x
     at = reach.encoding
     size = at.per_feature((z - x).abs() if norm == 1 else (z - x).square())  # (n, features)
     order = torch.where(size > 0, size, torch.inf).argsort(1)
     tries = int((size > 0).sum(1).max()) if len(z) else 0
     for i in range(min(tries, most or tries)):
-        if query.budget.over():
+        if problem.budget.over():
             break
         chosen = order[:, i]
         trying = size.gather(1, chosen[:, None]).squeeze(1) > 0
         back = trying[:, None] & (at.owner == chosen[:, None])
         candidate = reach.project(torch.where(back, x, z))
-        valid = trying & query.met(candidate)
+        valid = trying & problem.met(candidate)
         z = torch.where(valid[:, None], candidate, z)
     return z

@@ -29,7 +29,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.methods._candidates import Crowd, Nearest, Place
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import TimeBudget, SearchProblem, need
+from holdfast.problem import SearchProblem, TimeBudget, need
 
 
 class Trace(NamedTuple):
@@ -73,17 +73,17 @@ class CCHVAE(LatentMethod):
         need(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        return self.trace(query).rows
+    def search(self, problem: SearchProblem) -> Tensor:
+        return self.trace(problem).rows
 
-    def trace(self, query: SearchProblem) -> Trace:
+    def trace(self, problem: SearchProblem) -> Trace:
         """The search, and which latent points its answers were decoded from."""
-        crowd = Crowd(query, self.norm, query.feasible.encoding.weight)
-        start = self.autoencoder_.encode(query.x)
-        best, z = Nearest.none(query.feasible.project(query.x)), start.clone()
-        radius, rows = start.new_full((len(query),), torch.inf), torch.arange(len(query))
-        for i in query.steps(self.rings):
-            moves = self._moves(query.rng, i, start)
+        crowd = Crowd(problem, self.norm, problem.feasible.encoding.weight)
+        start = self.autoencoder_.encode(problem.x)
+        best, z = Nearest.none(problem.feasible.project(problem.x)), start.clone()
+        radius, rows = start.new_full((len(problem),), torch.inf), torch.arange(len(problem))
+        for i in problem.steps(self.rings):
+            moves = self._moves(problem.rng, i, start)
             found = crowd.nearest(self.samples, self._place(crowd, start[rows], moves))
             best.take(rows, found)
             hit = found.cost.isfinite()
@@ -102,7 +102,7 @@ class CCHVAE(LatentMethod):
         return u * (length / row_norm(u, self.p).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
 
     def _place(self, crowd: Crowd, start: Tensor, moves: Tensor) -> Place:
-        net, x = self.autoencoder_, crowd.query.x
+        net, x = self.autoencoder_, crowd.problem.x
         soft = not crowd.space.by_column  # else only the strongest level counts, and the logits tell that too
 
         def place(people: slice, some: slice, z: Tensor) -> None:
@@ -123,7 +123,9 @@ def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     x = cfs.x[rows]
     with model.eval_mode(), limited_threads(1):
         reach, random = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
-        part = method.trace(SearchProblem(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, ""))))
+        part = method.trace(
+            SearchProblem(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, "")))
+        )
         start = method.autoencoder_.encode(cfs.x)
     radius = start.new_full((len(cfs),), torch.inf)
     found, z = cfs.x.clone(), start.clone()

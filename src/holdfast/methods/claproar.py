@@ -29,15 +29,15 @@ class ClaPROAR(GuidedMethod):
         super().check(model)
         need(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
 
-    def walk(self, query: SearchProblem) -> "LossWalk":
-        return LossWalk(self, query)
+    def walk(self, problem: SearchProblem) -> "LossWalk":
+        return LossWalk(self, problem)
 
 
 class LossWalk(GuidedWalk):
     """The walk with a second, weighted cross-entropy."""
 
-    def __init__(self, how: ClaPROAR, query: SearchProblem) -> None:
-        super().__init__(how, query)
+    def __init__(self, how: ClaPROAR, problem: SearchProblem) -> None:
+        super().__init__(how, problem)
         self.weight = 1 + how.external
 
     def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:

@@ -42,7 +42,7 @@ from holdfast.problem import SearchProblem, need
 from holdfast.schema.feasible import FeasibleSet
 
 Loss = Literal["cross_entropy", "score", "hinge"]
-_TO_THE_END: dict[str, Any] = {"decay": True, "rounds": 1, "keep": "last"}
+_TO_THE_END: dict[str, Any] = {"decay": True, "restarts": 1, "keep": "last"}
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +58,7 @@ class Descent(Explainer):
             goes to the optimum for the tangent plane); the state belongs to each row alone.
         lr, steps: step size and number of steps.
         decay: the step size falls to zero over the steps.
-        rounds: rows without an answer start again with `lam` halved, this many times in all.
+        restarts: rows without an answer start again with `lam` halved, this many times in all.
         keep: "cheapest" answer on the way, "first" (a row then leaves the batch), or the "last" point.
         compile: let torch.compile fuse the elementwise part of a step; the first call then takes long.
         relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the levels a person may
@@ -68,7 +68,7 @@ class Descent(Explainer):
     title: ClassVar[str] = "gradient descent on a loss plus a distance"
     paper: ClassVar[str] = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
     regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or rounds, lower lam, or try NearestNeighbor"
+    advice: ClassVar[str] = "raise steps or restarts, lower lam, or try NearestNeighbor"
 
     loss: Loss = "cross_entropy"
     norm: Literal[1, 2, "mse"] = 1
@@ -86,7 +86,7 @@ class Descent(Explainer):
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until found."""
-        base: dict[str, Any] = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "rounds": 10, "keep": "first"}
+        base: dict[str, Any] = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "restarts": 10, "keep": "first"}
         return cls(**(base | settings))
 
     @classmethod
@@ -109,7 +109,7 @@ class Descent(Explainer):
             "lam": 0.001,
             "lr": 0.1,
             "steps": 1000,
-            "rounds": 1,
+            "restarts": 1,
             "keep": "first",
         }
         return cls(**(base | settings))
@@ -135,56 +135,56 @@ class Descent(Explainer):
         )
         need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.steps >= 1 and self.restarts >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        answer, found = self._descend(query, self.lam)
+    def search(self, problem: SearchProblem) -> Tensor:
+        answer, found = self._descend(problem, self.lam)
         for r in range(1, self.restarts):
             rest = (~found).nonzero().squeeze(1)
-            if not len(rest) or query.budget.over():
+            if not len(rest) or problem.budget.over():
                 break
-            answer[rest], found[rest] = self._descend(query[rest], self.lam / 2**r)
+            answer[rest], found[rest] = self._descend(problem[rest], self.lam / 2**r)
         return answer
 
-    def _descend(self, query: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
+    def _descend(self, problem: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
         if self.keep == "first":
-            return until_met(query, self._walk(query, lam), self.steps)
+            return until_met(problem, self._walk(problem, lam), self.steps)
         if self.keep == "last" and self.relax == "softmax":
-            return self._unjudged(query, lam)
-        reach, walk = query.feasible, self._walk(query, lam)
-        best = Cheapest(query, self.norm) if self.keep == "cheapest" else None
+            return self._unjudged(problem, lam)
+        reach, walk = problem.feasible, self._walk(problem, lam)
+        best = Cheapest(problem, self.norm) if self.keep == "cheapest" else None
         p = walk.z
-        for t in query.steps(self.steps + 1):
+        for t in problem.steps(self.steps + 1):
             p = walk.row(reach)
-            u = walk.step(query, p, t)
+            u = walk.step(problem, p, t)
             if best:
                 best.see(p, u)
-        return best.done(p) if best else (p, query.met(p))
+        return best.done(p) if best else (p, problem.met(p))
 
-    def _walk(self, query: SearchProblem, lam: float) -> "Walk":
-        return Walk(self, query, lam) if self.relax == "round" else SoftWalk(self, query, lam)
+    def _walk(self, problem: SearchProblem, lam: float) -> "Walk":
+        return Walk(self, problem, lam) if self.relax == "round" else SoftWalk(self, problem, lam)
 
-    def _unjudged(self, query: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
+    def _unjudged(self, problem: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
         """Only the end is rounded: nothing on the way needs a reachable row."""
-        walk = SoftWalk(self, query, lam)
-        for t in query.steps(self.steps):
-            walk.descend(query, t)
-        p = walk.row(query.feasible)
-        return p, query.met(p)
+        walk = SoftWalk(self, problem, lam)
+        for t in problem.steps(self.steps):
+            walk.descend(problem, t)
+        p = walk.row(problem.feasible)
+        return p, problem.met(p)
 
 
-def until_met(query: SearchProblem, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
+def until_met(problem: SearchProblem, walk: "Walk", steps: int) -> tuple[Tensor, Tensor]:
     """The first point of each row's walk that is there (`step` below 0), the last one if none is, and whether it is.
 
     Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one by one would cost
     as much as the steps themselves.
     """
-    answer, found = query.x.clone(), torch.zeros(len(query), dtype=torch.bool)
-    rows, on, p = torch.arange(len(query)), torch.ones(len(query), dtype=torch.bool), query.x
-    for t in query.steps(steps + 1):
-        p = walk.row(query.feasible)
-        stop = (on & (walk.step(query, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
+    answer, found = problem.x.clone(), torch.zeros(len(problem), dtype=torch.bool)
+    rows, on, p = torch.arange(len(problem)), torch.ones(len(problem), dtype=torch.bool), problem.x
+    for t in problem.steps(steps + 1):
+        p = walk.row(problem.feasible)
+        stop = (on & (walk.step(problem, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
         if not len(stop):
             continue
         answer[rows[stop]], found[rows[stop]], on[stop] = p[stop], True, False
@@ -194,7 +194,7 @@ def until_met(query: SearchProblem, walk: "Walk", steps: int) -> tuple[Tensor, T
         if 2 * left <= len(on) and len(on) > ROW_BLOCK:
             # A few that have stopped stay, so that no model has to pad at every step.
             stay = on.logical_not().argsort(stable=True)[: left + -left % ROW_BLOCK]
-            rows, on, query, p = rows[stay], on[stay], query[stay], p[stay]
+            rows, on, problem, p = rows[stay], on[stay], problem[stay], p[stay]
             walk.only(stay)
     answer[rows[on]] = p[on]
     return answer, found
@@ -203,13 +203,13 @@ def until_met(query: SearchProblem, walk: "Walk", steps: int) -> tuple[Tensor, T
 class Walk:
     """Where all rows are, and the memory of the optimiser, one row each."""
 
-    def __init__(self, how: Descent, query: SearchProblem, lam: float) -> None:
-        self.how, self.lam, self.z = how, lam, query.feasible.clamp(query.x)
-        self.level, self.soft = query.level, True if how.loss == "cross_entropy" else None
+    def __init__(self, how: Descent, problem: SearchProblem, lam: float) -> None:
+        self.how, self.lam, self.z = how, lam, problem.feasible.clamp(problem.x)
+        self.level, self.soft = problem.level, True if how.loss == "cross_entropy" else None
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
         self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
-        self.back = query.feasible.weights * (
+        self.back = problem.feasible.weights * (
             lam if how.norm == 1 else 2 * lam if how.norm == 2 else 2 * lam / self.z.shape[1]
         )
         self.update = _compiled() if how.compile else _update
@@ -221,20 +221,20 @@ class Walk:
         """The reachable rows where the walk is."""
         return self.z if reach.is_box else reach.project(self.z)
 
-    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
+    def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
-        u, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
+        u, v, pull = problem.model.shortfall(p, problem.goal, self.level, self.soft)
         if self.how.optimizer == "newton":
             lr = self._rate(t)
-            self.z = query.feasible.clamp(self.z + lr * (self._tangent_optimum(query, p, v, pull) - p))
+            self.z = problem.feasible.clamp(self.z + lr * (self._tangent_optimum(problem, p, v, pull) - p))
             return u
-        self._move(self._gradient(query, p, v, pull), t, query.feasible.lo, query.feasible.hi)
+        self._move(self._gradient(problem, p, v, pull), t, problem.feasible.lo, problem.feasible.hi)
         return u
 
     def _rate(self, t: int) -> float:
         return self.how.lr * (1 - t / self.how.steps) if self.how.decay else self.how.lr
 
-    def _gradient(self, query: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+    def _gradient(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Of loss and distance, by p."""
         how = self.how
         if how.loss == "cross_entropy":
@@ -243,7 +243,7 @@ class Walk:
             outer = 2 * (v + (how.score - self.level))
         else:
             outer = (v > 0).to(v.dtype)
-        delta = p - query.x
+        delta = p - problem.x
         # The slope of |u| at u = 0 is taken as 0: every search starts there.
         return torch.addcmul(pull(outer), torch.sign(delta) if how.norm == 1 else delta, self.back)
 
@@ -267,9 +267,9 @@ class Walk:
         )  # fmt: skip
         return z
 
-    def _tangent_optimum(self, query: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+    def _tangent_optimum(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
-        x, reach = query.x, query.feasible
+        x, reach = problem.x, problem.feasible
         g = -pull(torch.ones_like(v))
         miss = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
         up = (g * miss[:, None]) > 0
@@ -285,9 +285,9 @@ class SoftWalk(Walk):
     softmax keeps their levels between 0 and 1; numbers stay in their intervals.
     """
 
-    def __init__(self, how: Descent, query: SearchProblem, lam: float) -> None:
-        super().__init__(how, query, lam)
-        reach, at = query.feasible, query.feasible.encoding
+    def __init__(self, how: Descent, problem: SearchProblem, lam: float) -> None:
+        super().__init__(how, problem, lam)
+        reach, at = problem.feasible, problem.feasible.encoding
         self.lo = torch.where(at.one_hot, -math.inf, reach.lo)
         self.hi = torch.where(at.one_hot, math.inf, reach.hi)
         shut = at.one_hot & (reach.hi <= 0)
@@ -301,21 +301,21 @@ class SoftWalk(Walk):
     def row(self, reach: FeasibleSet) -> Tensor:
         return reach.project(reach.encoding.softmax(self.z, self.open))
 
-    def step(self, query: SearchProblem, p: Tensor, t: int) -> Tensor:
+    def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
         """Move all rows once by the gradient at the softmax; the verdict is that on p."""
-        u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
-        self.descend(query, t)
+        u, _, _ = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        self.descend(problem, t)
         return u
 
-    def descend(self, query: SearchProblem, t: int) -> None:
-        self._move(self.slope(query), t, self.lo, self.hi)
+    def descend(self, problem: SearchProblem, t: int) -> None:
+        self._move(self.slope(problem), t, self.lo, self.hi)
 
-    def slope(self, query: SearchProblem) -> Tensor:
+    def slope(self, problem: SearchProblem) -> Tensor:
         """The gradient of loss and distance at N(z), by z."""
-        at = query.feasible.encoding
+        at = problem.feasible.encoding
         p = at.softmax(self.z, self.open)
-        _, v, pull = query.model.shortfall(p, query.goal, self.level, self.soft)
-        return at.softmax_pull(p, self._gradient(query, p, v, pull))
+        _, v, pull = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        return at.softmax_pull(p, self._gradient(problem, p, v, pull))
 
 
 def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi: Tensor, optimizer: str) -> Tensor:
@@ -342,11 +342,11 @@ class Cheapest:
     step itself. On large ones the gathering would.
     """
 
-    def __init__(self, query: SearchProblem, norm: object) -> None:
-        self.x, self.weight, self.norm = query.x, query.feasible.encoding.weight, norm
-        self.kept, self.price = query.x.clone(), query.x.new_full((len(query),), math.inf)
+    def __init__(self, problem: SearchProblem, norm: object) -> None:
+        self.x, self.weight, self.norm = problem.x, problem.feasible.encoding.weight, norm
+        self.kept, self.price = problem.x.clone(), problem.x.new_full((len(problem),), math.inf)
         self.points, self.shorts = list[Tensor](), list[Tensor]()
-        self.block = 64 if query.x.numel() < 4096 else 1
+        self.block = 64 if problem.x.numel() < 4096 else 1
 
     def see(self, p: Tensor, u: Tensor) -> None:
         self.points.append(p)

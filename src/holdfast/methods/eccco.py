@@ -70,15 +70,15 @@ class ECCCo(GuidedMethod):
         self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
         return self
 
-    def walk(self, query: SearchProblem) -> "EnergyWalk":
-        return EnergyWalk(self, query)
+    def walk(self, problem: SearchProblem) -> "EnergyWalk":
+        return EnergyWalk(self, problem)
 
 
 class EnergyWalk(GuidedWalk):
     """The walk with the derivatives of energy and set size by the scores."""
 
-    def __init__(self, how: ECCCo, query: SearchProblem) -> None:
-        super().__init__(how, query)
+    def __init__(self, how: ECCCo, problem: SearchProblem) -> None:
+        super().__init__(how, problem)
         self.weights, self.method = [float(phi) * how.energy for phi in decay(how.steps)], how
 
     def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:

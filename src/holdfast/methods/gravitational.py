@@ -67,26 +67,26 @@ class Gravitational(GuidedMethod):
         self.data_, self.labels_ = x[kept], labels[kept]
         return self
 
-    def walk(self, query: SearchProblem) -> "GravityWalk":
-        return GravityWalk(self, query)
+    def walk(self, problem: SearchProblem) -> "GravityWalk":
+        return GravityWalk(self, problem)
 
 
 class GravityWalk(GuidedWalk):
     """The walk with the slope of the mean distance to each row's neighbours."""
 
-    def __init__(self, how: Gravitational, query: SearchProblem) -> None:
-        super().__init__(how, query)
+    def __init__(self, how: Gravitational, problem: SearchProblem) -> None:
+        super().__init__(how, problem)
         self.weight = how.external
         data, labels = how.data_.to(self.z.dtype), how.labels_
         most = min(how.neighbors, len(data))
         self.near = self.z.new_full((most, *self.z.shape), math.inf)  # (K, n, d), inf where there are fewer
         self.count = torch.zeros_like(self.z[:, :1])
-        for label in range(query.goal.k):
+        for label in range(problem.goal.k):
             rows, pool = (self.label == label).nonzero()[:, 0], data[labels == label]
             k = min(most, len(pool))
             self.count[rows] = k
             for part in chunks(rows, CELLS // max(len(pool), 1) + 1) if k else ():
-                nearest = torch.cdist(query.x[part], pool, p=1.0).topk(k, 1, largest=False).indices
+                nearest = torch.cdist(problem.x[part], pool, p=1.0).topk(k, 1, largest=False).indices
                 self.near[:k, part] = pool[nearest.T]
 
     def only(self, rows: Tensor) -> None:

@@ -62,38 +62,38 @@ class GrowingSpheres(Explainer):
         need(self.width > 0, f"width must be positive, got {self.width}")
         need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        crowd = Crowd(query, norm=2)
+    def search(self, problem: SearchProblem) -> Tensor:
+        crowd = Crowd(problem, norm=2)
         if self.variant == "carla":
-            return self._grow(crowd, query.x.new_full((len(query),), self.width), first=0).rows
+            return self._grow(crowd, problem.x.new_full((len(problem),), self.width), first=0).rows
         ball, eta = self._shrink(crowd)
         ring = self._grow(crowd, eta, first=1)
         answer = torch.where((ball.cost < ring.cost)[:, None], ball.rows, ring.rows)
         ok = torch.minimum(ball.cost, ring.cost).isfinite().nonzero().squeeze(1)
         if len(ok):
-            answer[ok] = revert(query[ok], answer[ok])
+            answer[ok] = revert(problem[ok], answer[ok])
         return answer
 
     def _shrink(self, crowd: Crowd) -> tuple[Nearest, Tensor]:
         """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
-        query, rows = crowd.query, torch.arange(len(crowd))
-        best = Nearest.none(query.feasible.project(query.x))
-        eta = query.x.new_full((len(query),), self.radius or 0.25 * query.feasible.encoding.diagonal)
+        problem, rows = crowd.problem, torch.arange(len(crowd))
+        best = Nearest.none(problem.feasible.project(problem.x))
+        eta = problem.x.new_full((len(problem),), self.radius or 0.25 * problem.feasible.encoding.diagonal)
         for draw in range(HALVINGS):
             found = self._sample(crowd, eta[rows], 0, draw)
             best.take(rows, found)
             hit = found.cost.isfinite().nonzero().squeeze(1)
             rows, crowd = rows[hit], crowd.only(hit)
             eta[rows] /= 2
-            if not len(rows) or query.budget.over():
+            if not len(rows) or problem.budget.over():
                 break
         return best, eta
 
     def _grow(self, crowd: Crowd, width: Tensor, first: int) -> Nearest:
         """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
-        query, rows = crowd.query, torch.arange(len(crowd))
-        best = Nearest.none(query.feasible.project(query.x))
-        for i in query.steps(self.rings):
+        problem, rows = crowd.problem, torch.arange(len(crowd))
+        best = Nearest.none(problem.feasible.project(problem.x))
+        for i in problem.steps(self.rings):
             found = self._sample(crowd, width[rows], first + i, HALVINGS + i)
             best.take(rows, found)
             stay = (~found.cost.isfinite()).nonzero().squeeze(1)
@@ -104,8 +104,8 @@ class GrowingSpheres(Explainer):
 
     def _sample(self, crowd: Crowd, width: Tensor, ring: int, draw: int) -> Nearest:
         """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
-        reach, random, dtype = crowd.query.feasible, crowd.query.rng, crowd.query.x.dtype
-        d, m = crowd.query.x.shape[1], self.samples
+        reach, random, dtype = crowd.problem.feasible, crowd.problem.rng, crowd.problem.x.dtype
+        d, m = crowd.problem.x.shape[1], self.samples
         anew = _few_values(reach.encoding) if self.variant == "carla" else torch.zeros_like(reach.encoding.fixed)
         way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)
         way[reach.encoding.fixed | anew] = 0.0

@@ -102,44 +102,47 @@ class LatentSearch(LatentMethod):
         need(self.radius > 0, f"radius must be positive, got {self.radius}")
         need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
 
-    def search(self, query: SearchProblem) -> Tensor:
+    def search(self, problem: SearchProblem) -> Tensor:
         net = self.autoencoder_
-        z = net.encode(query.x)
-        answer, again = query.feasible.project(query.x), query.feasible.project(net.decode(z, query.x).to(query.x.dtype))
-        met = query.met(again)
+        z = net.encode(problem.x)
+        answer, again = (
+            problem.feasible.project(problem.x),
+            problem.feasible.project(net.decode(z, problem.x).to(problem.x.dtype)),
+        )
+        met = problem.met(again)
         answer[met] = again[met]
         size = max(1, CELLS // (max(net.latent, net.width) * self.samples))
         parts = chunks((~met).nonzero().squeeze(1), size)
-        for i in query.steps(len(parts)):
-            answer[parts[i]] = self._around(query[parts[i]], z[parts[i]])
+        for i in problem.steps(len(parts)):
+            answer[parts[i]] = self._around(problem[parts[i]], z[parts[i]])
         return answer
 
-    def _around(self, query: SearchProblem, z: Tensor) -> Tensor:
+    def _around(self, problem: SearchProblem, z: Tensor) -> Tensor:
         """The nearest hit of the first draw that has one; the row itself where none has."""
-        answer, rows = query.feasible.project(query.x), torch.arange(len(query))
+        answer, rows = problem.feasible.project(problem.x), torch.arange(len(problem))
         for draw in range(self.repeats):
-            near, cost = self._nearest(query, z, draw)
+            near, cost = self._nearest(problem, z, draw)
             hit = cost.isfinite()
             answer[rows[hit]] = near[hit]
             stay = (~hit).nonzero().squeeze(1)
-            rows, query, z = rows[stay], query[stay], z[stay]
-            if not len(rows) or query.budget.over():
+            rows, problem, z = rows[stay], problem[stay], z[stay]
+            if not len(rows) or problem.budget.over():
                 break
         return answer
 
-    def _nearest(self, query: SearchProblem, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
+    def _nearest(self, problem: SearchProblem, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
         """Per row the nearest hit of one draw and its squared distance (inf, and any point, if there is none)."""
-        n, m = len(query), self.samples
-        drawn = around(query, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
-        many = query[torch.arange(n).repeat_interleave(m)]
-        p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(query.x.dtype))  # (n m, d)
+        n, m = len(problem), self.samples
+        drawn = around(problem, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
+        many = problem[torch.arange(n).repeat_interleave(m)]
+        p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(problem.x.dtype))  # (n m, d)
         cost = cost_of(p - many.x, many.feasible.encoding.weight, 2)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best
 
 
-def around(query: SearchProblem, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
+def around(problem: SearchProblem, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
     """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
-    u = unit(query.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
-    r = radius * query.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
+    u = unit(problem.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
+    r = radius * problem.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
     return z[:, None] + r[..., None] * u.reshape(len(z), samples, -1)

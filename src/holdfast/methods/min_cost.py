@@ -38,7 +38,7 @@ class MinCost(Explainer):
 
     Args:
         norm: 1 or 2: what small means.
-        steps, rounds: steps of the elastic net, and rounds of bisection on its weight c.
+        steps, bisections: steps of the elastic net, and bisections on its weight c.
         lr: its step size in units of the columns' ranges.
         kappa: by how much it aims beyond the goal.
         linearise, polish: steps of stage 2 and 3.
@@ -49,7 +49,7 @@ class MinCost(Explainer):
     title: ClassVar[str] = "smallest change: elastic net, tightened by linear programs"
     paper: ClassVar[str] = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
     regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or rounds, or try NearestNeighbor"
+    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
 
     norm: Literal[1, 2] = 1
     steps: int = 60
@@ -67,32 +67,32 @@ class MinCost(Explainer):
             "legacy=True is about classes; leave it out for a regression model",
         )
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.steps >= 1 and self.bisections >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
         need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
 
-    def search(self, query: SearchProblem) -> Tensor:
+    def search(self, problem: SearchProblem) -> Tensor:
         if self.legacy:
-            return legacy_elastic_net(query, self.norm, self.bisections, self.steps, self.lr, self.beta)
-        best = Best(query, self.norm)
-        linearised(query, best, self.linearise)
-        elastic_net(query, best, self.bisections, self.steps, self.lr, self.kappa)
+            return legacy_elastic_net(problem, self.norm, self.bisections, self.steps, self.lr, self.beta)
+        best = Best(problem, self.norm)
+        linearised(problem, best, self.linearise)
+        elastic_net(problem, best, self.bisections, self.steps, self.lr, self.kappa)
         ok = best.found.nonzero().squeeze(1)
         if len(ok) and self.polish:
-            part, z = query[ok], best.z[ok]
+            part, z = problem[ok], best.z[ok]
             z = tighten(part, revert(part, z, self.norm), self.norm, self.polish)
-            best.z[ok] = z if query.feasible.is_box else swap(part, z, self.norm)
+            best.z[ok] = z if problem.feasible.is_box else swap(part, z, self.norm)
         return best.z
 
 
 class Best:
     """The cheapest valid row so far for each person; the nearest miss where there is none."""
 
-    def __init__(self, query: SearchProblem, norm: int) -> None:
-        self.x, self.norm, self.weight = query.x, norm, query.feasible.encoding.weight
-        self.z = query.feasible.project(query.x)
-        self.cost = query.x.new_full((len(query),), math.inf)
-        self.miss = query.x.new_full((len(query),), -math.inf)
+    def __init__(self, problem: SearchProblem, norm: int) -> None:
+        self.x, self.norm, self.weight = problem.x, norm, problem.feasible.encoding.weight
+        self.z = problem.feasible.project(problem.x)
+        self.cost = problem.x.new_full((len(problem),), math.inf)
+        self.miss = problem.x.new_full((len(problem),), -math.inf)
 
     @property
     def found(self) -> Tensor:
@@ -120,19 +120,19 @@ class Best:
         return met
 
 
-def linearised(query: SearchProblem, best: Best, steps: int) -> None:
+def linearised(problem: SearchProblem, best: Best, steps: int) -> None:
     """Jump to the optimum of the tangent problem again and again, in ever smaller steps.
 
     The tangent problem leaves categories and missing numbers as they are, so it also starts once from each single
     switch of a category, to the level that the gradient favours, and from each number filled in.
     """
-    starts = switches(query, best.z)  # (n, s, d)
+    starts = switches(problem, best.z)  # (n, s, d)
     n, s, d = starts.shape
-    many = query[torch.arange(n).repeat_interleave(s)]
+    many = problem[torch.arange(n).repeat_interleave(s)]
     tried = Best(many, best.norm)
     reach, u = many.feasible, starts.reshape(n * s, d)
     wide = reach.widths
-    for k in query.steps(steps):
+    for k in problem.steps(steps):
         p = reach.project(u)
         gap, grad = many.gap_and_gradient(p)
         tried.offer(p, gap)
@@ -142,17 +142,17 @@ def linearised(query: SearchProblem, best: Best, steps: int) -> None:
         best.take(tried, torch.arange(n) * s + i)
 
 
-def switches(query: SearchProblem, z: Tensor) -> Tensor:
+def switches(problem: SearchProblem, z: Tensor) -> Tensor:
     """(n, 1 + gaps + categories, d): the rows z, z with one missing number filled in by what stands for it, and z with
     one category moved to the level the gradient favours."""
-    at = query.feasible.encoding
+    at = problem.feasible.encoding
     groups, says = at.groups, at.gaps[1]
     starts = z[:, None].repeat(1, 1 + len(says), 1)
-    starts[:, torch.arange(1, 1 + len(says)), says] = query.feasible.lo[:, says]
+    starts[:, torch.arange(1, 1 + len(says)), says] = problem.feasible.lo[:, says]
     if not groups.numel():
         return starts
-    _, grad = query.gap_and_gradient(z)
-    other = torch.where((query.feasible.hi > 0) & (z == 0), grad, -torch.inf)
+    _, grad = problem.gap_and_gradient(z)
+    other = torch.where((problem.feasible.hi > 0) & (z == 0), grad, -torch.inf)
     other = torch.cat([other, other.new_full((len(z), 1), -torch.inf)], 1)[:, groups]  # (n, G, L)
     top, level = other.max(2)
     column = groups.expand(len(z), -1, -1).gather(2, level[..., None])  # (n, G, 1)
@@ -162,28 +162,28 @@ def switches(query: SearchProblem, z: Tensor) -> Tensor:
     return torch.cat([starts, moved], 1)
 
 
-def scored(query: SearchProblem, p: Tensor) -> tuple[Tensor, Tensor]:
+def scored(problem: SearchProblem, p: Tensor) -> tuple[Tensor, Tensor]:
     """Rows p, and by how much they exceed the goal: what `Best.offer` takes."""
-    return p, query.goal.gap(query.model(p)) - query.goal.margin - SLACK
+    return p, problem.goal.gap(problem.model(p)) - problem.goal.margin - SLACK
 
 
 Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-def bisected(query: SearchProblem, c: Tensor, rounds: int, steps: int, step: Step) -> None:
+def bisected(problem: SearchProblem, c: Tensor, rounds: int, steps: int, step: Step) -> None:
     """Accelerated proximal steps from x (FISTA), again and again, with a weight c per row found by bisection.
 
     `step(v, c, k)` gives the next point from the extrapolated one, and which rows have an answer at this step.
     A row that had one tries a smaller weight in the next round, the others a larger one.
     """
-    x = query.x
+    x = problem.x
     low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
     for r in range(rounds):
-        if r and query.budget.over():
+        if r and problem.budget.over():
             return
         old = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
-        for k in query.steps(steps):
+        for k in problem.steps(steps):
             new, met = step(v, c, k)
             hit |= met
             v = new + k / (k + 3) * (new - old)
@@ -198,19 +198,19 @@ def shrink(moved: Tensor, threshold: Tensor | float) -> Tensor:
     return torch.sign(moved) * (moved.abs() - threshold).clamp_min(0)
 
 
-def elastic_net(query: SearchProblem, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
+def elastic_net(problem: SearchProblem, best: Best, rounds: int, steps: int, lr: float, kappa: float) -> None:
     """EAD with the real box, a hinge that switches off only its own term, and logits."""
-    x, reach = query.x, query.feasible
+    x, reach = problem.x, problem.feasible
     weight = reach.encoding.weight
     wide = reach.widths
     rate = lr * wide  # each column in units of its own range
-    _, grad = query.gap_and_gradient(reach.project(x))
+    _, grad = problem.gap_and_gradient(reach.project(x))
     # The weight at which the strongest column just outweighs its own cost: below it nothing moves at all.
     c = 2 / ((grad.abs() * wide) / (weight * wide).clamp_min(1e-6)).amax(1).clamp_min(1e-6)
 
     def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
         p = reach.project(v)
-        gap, grad = query.gap_and_gradient(p)
+        gap, grad = problem.gap_and_gradient(p)
         met = best.offer(p, gap)
         a = rate * math.sqrt(1 - k / steps)
         push = torch.where(gap < kappa + 1e-3, c, 0.0)[:, None] * grad
@@ -218,28 +218,28 @@ def elastic_net(query: SearchProblem, best: Best, rounds: int, steps: int, lr: f
         new = x + shrink(moved, a * weight) if best.norm == 1 else moved / (1 + 2 * a * weight) + x
         return reach.clamp(new), met
 
-    bisected(query, c, rounds, steps, step)
+    bisected(problem, c, rounds, steps, step)
 
 
-def lead_and_gradient(query: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def lead_and_gradient(problem: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
-    scores, pull = query.model.vjp(v)
+    scores, pull = problem.model.vjp(v)
     u = torch.softmax(scores, 1)
-    lead, slope = query.goal.lead_and_slope(u, soft=False)
+    lead, slope = problem.goal.lead_and_slope(u, soft=False)
     return scores, lead, pull(u * (slope - (u * slope).sum(1, keepdim=True)))
 
 
-def legacy_elastic_net(query: SearchProblem, norm: int, rounds: int, steps: int, lr: float, beta: float) -> Tensor:
+def legacy_elastic_net(problem: SearchProblem, norm: int, rounds: int, steps: int, lr: float, beta: float) -> Tensor:
     """The elastic net as the library behind the paper's tables runs it; see the top of the file."""
-    x = query.x
+    x = problem.x
     beta, kappa = (beta, 0.5) if norm == 1 else (0.0, 0.5)
     c, low, high = x.new_full((len(x),), 1e-3), x.new_zeros(len(x)), x.new_full((len(x),), 1e11)
-    answer, best = query.feasible.project(x), x.new_full((len(x),), math.inf)
+    answer, best = problem.feasible.project(x), x.new_full((len(x),), math.inf)
     for _ in range(rounds):
         old = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
-        for k in query.steps(steps):
-            _, lead, push = lead_and_gradient(query, v)
+        for k in problem.steps(steps):
+            _, lead, push = lead_and_gradient(problem, v)
             grad = -c[:, None] * push + 2 * (v - x)
             grad = torch.where((lead < kappa)[:, None], grad, 0.0)
             z = v - lr * (1 - k / steps) ** 2 * grad
@@ -247,9 +247,9 @@ def legacy_elastic_net(query: SearchProblem, norm: int, rounds: int, steps: int,
             new = torch.where(z - x > beta, raised, torch.where(z - x < -beta, lowered, x))
             v = new + k / (k + 3) * (new - old)
             old = new
-            p = query.feasible.project(new)
+            p = problem.feasible.project(new)
             cost = cost_of(p - x, torch.ones_like(x[0]), norm)
-            met = query.met(p)
+            met = problem.met(p)
             better = met & (cost < best)
             answer = torch.where(better[:, None] | (~met & (best == math.inf))[:, None], p, answer)
             best, hit = torch.where(better, cost, best), hit | met

@@ -1,6 +1,6 @@
 """Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an answer.
 
-    for e_i = radius * i / rungs, i = 1 .. rungs:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g| )
+    for e_i = radius * i / radii, i = 1 .. radii:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g| )
 
 Madry et al. 2018; the ladder as in "Consistent Counterfactuals for Deep Models", with its absolute step (the
 released code takes it for a relative one). The cost comes in rungs of radius / rungs by construction.
@@ -23,7 +23,7 @@ class MinEpsilonPGD(Explainer):
 
     Args:
         radius: the largest ball; None takes half the diagonal of the data's range.
-        rungs: how many balls.
+        radii: how many balls.
         steps: steps per ball.
         start: from the row itself, or from a random point of the ball.
     """
@@ -43,38 +43,38 @@ class MinEpsilonPGD(Explainer):
         need(self.radii >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
         need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        radius = self.radius or 0.5 * query.feasible.encoding.diagonal
-        answer = query.feasible.project(query.x)
-        rows = torch.arange(len(query))
-        for i in query.steps(self.radii):
-            z = self._ascend(query, radius * (i + 1) / self.radii, draw=i)
+    def search(self, problem: SearchProblem) -> Tensor:
+        radius = self.radius or 0.5 * problem.feasible.encoding.diagonal
+        answer = problem.feasible.project(problem.x)
+        rows = torch.arange(len(problem))
+        for i in problem.steps(self.radii):
+            z = self._ascend(problem, radius * (i + 1) / self.radii, draw=i)
             answer[rows] = z
-            stay = (~query.met(z)).nonzero().squeeze(1)
-            rows, query = rows[stay], query[stay]
+            stay = (~problem.met(z)).nonzero().squeeze(1)
+            rows, problem = rows[stay], problem[stay]
             if not len(rows):
                 break
         return answer
 
-    def _ascend(self, query: SearchProblem, radius: float, draw: int) -> Tensor:
+    def _ascend(self, problem: SearchProblem, radius: float, draw: int) -> Tensor:
         """The last point of ascent inside the ball, as a reachable row."""
-        x, reach = query.x, query.feasible
+        x, reach = problem.x, problem.feasible
         z = x
         if self.start == "random":
             d = x.shape[1]
-            length = radius * query.rng.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
-            z = reach.clamp(x + length[:, None] * unit(query.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
+            length = radius * problem.rng.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
+            z = reach.clamp(x + length[:, None] * unit(problem.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
         for _ in range(self.steps):
-            scores, pull = query.model.vjp(self._inside(query, z, radius))
-            slope = query.goal.gap_and_slope(scores, soft=True)[1]
+            scores, pull = problem.model.vjp(self._inside(problem, z, radius))
+            slope = problem.goal.gap_and_slope(scores, soft=True)[1]
             step = 2 * radius / self.steps * unit(pull(slope))
             z = reach.clamp(x + clip_norm(z + step - x, radius))
-        return self._inside(query, z, radius)
+        return self._inside(problem, z, radius)
 
-    def _inside(self, query: SearchProblem, z: Tensor, radius: float) -> Tensor:
+    def _inside(self, problem: SearchProblem, z: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where rounding to whole values leaves the ball, the row itself."""
-        if query.feasible.is_box:
+        if problem.feasible.is_box:
             return z
-        p = query.feasible.project(z)
-        outside = (p - query.x).square().sum(1) > radius**2 * (1 + 1e-6)
-        return torch.where(outside[:, None], query.feasible.project(query.x), p)
+        p = problem.feasible.project(z)
+        outside = (p - problem.x).square().sum(1) > radius**2 * (1 + 1e-6)
+        return torch.where(outside[:, None], problem.feasible.project(problem.x), p)

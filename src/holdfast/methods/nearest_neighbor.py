@@ -30,7 +30,7 @@ class NearestNeighbor(Explainer):
 
     Args:
         norm: 1 or 2: the distance that counts.
-        answers: how many different answers per row; a row with fewer repeats its last one.
+        n_counterfactuals: how many different answers per row; a row with fewer repeats its last one.
     """
 
     title: ClassVar[str] = "nearest data row of the wanted class, any model"
@@ -45,7 +45,7 @@ class NearestNeighbor(Explainer):
 
     def check(self, model: object) -> None:
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.n_counterfactuals >= 1, f"answers must be at least 1, got {self.n_counterfactuals}")
+        need(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data, encoded, without repeats."""
@@ -56,33 +56,33 @@ class NearestNeighbor(Explainer):
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        d = query.x.shape[1]
-        out = query.feasible.project(query.x)[:, None].repeat(1, self.n_counterfactuals, 1)
-        data, scores = self.data_.to(query.x.dtype), self.scores_
-        for label in range(query.goal.k):
-            rows = (query.goal.label == label).nonzero().squeeze(1)
+    def search(self, problem: SearchProblem) -> Tensor:
+        d = problem.x.shape[1]
+        out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
+        data, scores = self.data_.to(problem.x.dtype), self.scores_
+        for label in range(problem.goal.k):
+            rows = (problem.goal.label == label).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            fits = query.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(scores)
+            fits = problem.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(scores)
             if fits.any():
                 for part in chunks(rows, max(1, CELLS // (int(fits.sum()) * d))):
-                    out[part] = self._nearest(query[part], data[fits])
+                    out[part] = self._nearest(problem[part], data[fits])
         return out
 
-    def _nearest(self, query: SearchProblem, data: Tensor) -> Tensor:
+    def _nearest(self, problem: SearchProblem, data: Tensor) -> Tensor:
         """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""
-        n, d, m = *query.x.shape, len(data)
-        wide = query.feasible.repeat(m)
+        n, d, m = *problem.x.shape, len(data)
+        wide = problem.feasible.repeat(m)
         candidates = wide.project(data.repeat(n, 1))  # (n m, d)
         cost = cost_of(candidates - wide.x, wide.encoding.weight, self.norm).reshape(n, m)
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
-        out = query.feasible.project(query.x)[:, None].repeat(1, self.n_counterfactuals, 1)
+        out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
         have, rows = torch.zeros(n, dtype=torch.int64), torch.arange(n)
         for block in (order[:, i : i + BLOCK] for i in range(0, m, BLOCK)):
             tried = candidates[rows[:, None], block[rows]]  # (active, block, d)
-            many = query[rows.repeat_interleave(tried.shape[1])]
+            many = problem[rows.repeat_interleave(tried.shape[1])]
             met = many.met(tried.flatten(0, 1)).reshape(len(rows), -1)
             rank = have[rows, None] + met.cumsum(1) - 1  # the place of each success in its row's answers
             take = met & (rank < self.n_counterfactuals)
@@ -96,6 +96,6 @@ class NearestNeighbor(Explainer):
                 out[rows[got], k] = out[rows[got], k - 1]
             have[rows] += met.sum(1)
             rows = rows[have[rows] < self.n_counterfactuals]
-            if not len(rows) or query.budget.over():
+            if not len(rows) or problem.budget.over():
                 break
         return out

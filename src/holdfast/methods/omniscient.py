@@ -48,21 +48,21 @@ class Omniscient(Explainer):
         self.scores_: Tensor = scores_of(self.data_, model)
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        data, label = self.data_.to(query.x.dtype), query.goal.label
-        fits = torch.stack([self._met(query, k) for k in range(query.goal.k)])  # (k, m)
+    def search(self, problem: SearchProblem) -> Tensor:
+        data, label = self.data_.to(problem.x.dtype), problem.goal.label
+        fits = torch.stack([self._met(problem, k) for k in range(problem.goal.k)])  # (k, m)
         size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
         start = size.cumsum(0) - size
-        answer, rows = query.feasible.project(query.x), (size[label] > 0).nonzero().squeeze(1)
-        for draw in query.steps(self.draws):
+        answer, rows = problem.feasible.project(problem.x), (size[label] > 0).nonzero().squeeze(1)
+        for draw in problem.steps(self.draws):
             if not len(rows):
                 break
-            part, k = query[rows], label[rows]
+            part, k = problem[rows], label[rows]
             u = part.rng.uniform(draw=draw, dtype=torch.float64)
             answer[rows] = part.feasible.project(data[pool[start[k] + (u * size[k]).long()]])
             rows = rows[~part.met(answer[rows])]
         return answer
 
-    def _met(self, query: SearchProblem, label: int) -> Tensor:
+    def _met(self, problem: SearchProblem, label: int) -> Tensor:
         """(m,) which data rows have the outcome that people with this label ask for?"""
-        return replace(query.goal, label=torch.full((len(self.data_),), label)).met(self.scores_)
+        return replace(problem.goal, label=torch.full((len(self.data_),), label)).met(self.scores_)

@@ -44,14 +44,14 @@ class Prototype(Explainer):
         beta: weight of the l1 distance, and threshold of the shrinkage.
         kappa: by how much probability the wanted class should lead.
         c: the first weight of the loss; bisection goes on from there.
-        steps, rounds: steps for each weight, and how many weights.
+        steps, bisections: steps for each weight, and how many weights.
         lr: first step size; it falls with the root of the steps left.
     """
 
     title: ClassVar[str] = "elastic net drawn towards a typical row of the wanted class"
     paper: ClassVar[str] = "Van Looveren & Klaise 2021; Black et al. 2022"
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or rounds, or try NearestNeighbor"
+    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
 
     k: int = 20
     theta: float = 100.0
@@ -64,7 +64,7 @@ class Prototype(Explainer):
 
     def check(self, model: Model) -> None:
         need(self.k >= 1, f"k must be at least 1, got {self.k}")
-        need(self.steps >= 1 and self.bisections >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
         need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
         need(self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}")
         columns, width = self.data_.shape[1], model.schema.width
@@ -80,31 +80,31 @@ class Prototype(Explainer):
             self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        x, reach = query.x, query.feasible
-        proto, distance = prototypes(x, query.goal, self.data_.to(x.dtype), self.labels_, self.k)
+    def search(self, problem: SearchProblem) -> Tensor:
+        x, reach = problem.x, problem.feasible
+        proto, distance = prototypes(x, problem.goal, self.data_.to(x.dtype), self.labels_, self.k)
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
-        best = Elastic(query, self.beta)
+        best = Elastic(problem, self.beta)
 
         def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
-            scores, lead, rise = lead_and_gradient(query, reach.project(v))
+            scores, lead, rise = lead_and_gradient(problem, reach.project(v))
             # The hinge; a goal with a margin of its own keeps it on until that is met.
-            short = (lead < self.kappa) | ~query.goal.met(scores, SLACK)
+            short = (lead < self.kappa) | ~problem.goal.met(scores, SLACK)
             push = torch.where(short, c, 0.0)[:, None] * rise
             g = (2 * (v - x) + 2 * theta * (v - proto) - push).clamp(-CLIP, CLIP)
             a = self.lr * math.sqrt(1 - k / self.steps)
             new = reach.clamp(x + shrink(v - a * g - x, self.beta))
-            return new, best.offer(*scored(query, reach.project(new)))
+            return new, best.offer(*scored(problem, reach.project(new)))
 
-        bisected(query, x.new_full((len(x),), self.c), self.bisections, self.steps, step)
+        bisected(problem, x.new_full((len(x),), self.c), self.bisections, self.steps, step)
         return best.z
 
 
 class Elastic(Best):
     """The valid row with least beta l1 + l2^2 so far."""
 
-    def __init__(self, query: SearchProblem, beta: float) -> None:
-        super().__init__(query, 2)
+    def __init__(self, problem: SearchProblem, beta: float) -> None:
+        super().__init__(problem, 2)
         self.beta = beta
 
     def price(self, delta: Tensor) -> Tensor:

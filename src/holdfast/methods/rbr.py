@@ -99,61 +99,61 @@ class RBR(Explainer):
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        edge = self._boundary(query)
-        answer = query.feasible.project(query.x)
+    def search(self, problem: SearchProblem) -> Tensor:
+        edge = self._boundary(problem)
+        answer = problem.feasible.project(problem.x)
         rows = edge.isfinite().all(1).nonzero().squeeze(1)
-        size = ROW_BLOCK * max(1, CELLS // (ROW_BLOCK * self.samples * query.x.shape[1]))
+        size = ROW_BLOCK * max(1, CELLS // (ROW_BLOCK * self.samples * problem.x.shape[1]))
         for part in chunks(rows, size):
             # Filled up with copies of the last row: the same row then gets the same bits in any company.
             full = torch.cat([part, part[-1:].repeat(-len(part) % ROW_BLOCK)])
-            some = query[full]
+            some = problem[full]
             answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
         return answer
 
     # ---- (1) the boundary
 
-    def _boundary(self, query: SearchProblem) -> Tensor:
+    def _boundary(self, problem: SearchProblem) -> Tensor:
         """x_b (n, d); NaN in rows that no data row shows the way."""
-        edge = torch.full_like(query.x, math.nan)
-        data = self.data_.to(query.x.dtype)
-        for label in range(query.goal.k):
-            rows = (query.goal.label == label).nonzero().squeeze(1)
+        edge = torch.full_like(problem.x, math.nan)
+        data = self.data_.to(problem.x.dtype)
+        for label in range(problem.goal.k):
+            rows = (problem.goal.label == label).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            fits = query.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(self.scores_)
+            fits = problem.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(self.scores_)
             m = min(self.neighbors, int(fits.sum()))
             if not m:
                 continue
             size = max(1, CELLS // max(m * AT_ONCE * data.shape[1], int(fits.sum())))
             for part in chunks(rows, size):
-                if query.budget.over():
+                if problem.budget.over():
                     return edge
-                some = query[part]
+                some = problem[part]
                 edge[part] = self._nearest_flip(some, self._guides(some, data[fits], m))
         return edge
 
-    def _guides(self, query: SearchProblem, data: Tensor, m: int) -> Tensor:
+    def _guides(self, problem: SearchProblem, data: Tensor, m: int) -> Tensor:
         """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
-        near = torch.cdist(query.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
-        return query.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(query), m, -1)
+        near = torch.cdist(problem.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
+        return problem.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(problem), m, -1)
 
-    def _nearest_flip(self, query: SearchProblem, guides: Tensor) -> Tensor:
+    def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
         """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
 
         Nearest before numbers are rounded; categories change half-way.
         """
-        n, way = len(query), guides - query.x[:, None]
-        cut = query.feasible.encoding.one_hot & (not self.relaxed)
+        n, way = len(problem), guides - problem.x[:, None]
+        cut = problem.feasible.encoding.one_hot & (not self.relaxed)
         smooth, jump = (way.abs() * ~cut).sum(2, keepdim=True), (way.abs() * cut).sum(2, keepdim=True)  # (n, m, 1)
-        best, edge = query.x.new_full((n,), math.inf), torch.full_like(query.x, math.nan)
+        best, edge = problem.x.new_full((n,), math.inf), torch.full_like(problem.x, math.nan)
         for t in chunks(_coarse_to_fine(self.scan).to(way.dtype) / self.scan, AT_ONCE):
             far = smooth * t + jump * (t > 0.5)  # (n, m, k)
             # What lies beyond the best so far is never asked for.
             row, guide, at = (far < best[:, None, None]).nonzero(as_tuple=True)
             if not len(row):
                 continue
-            some = query[row]
+            some = problem[row]
             z = some.x + t[at, None] * way[row, guide]
             z = z if self.relaxed else some.feasible.project(z)
             met = some.met(z)
@@ -169,30 +169,30 @@ class RBR(Explainer):
 
     # ---- (2) samples, and (3) projected gradient
 
-    def _minimise(self, query: SearchProblem, edge: Tensor) -> Tensor:
-        x = query.x
-        points = around(query, edge, self.radius, self.samples)
-        many = query[torch.arange(len(x)).repeat_interleave(self.samples)]
+    def _minimise(self, problem: SearchProblem, edge: Tensor) -> Tensor:
+        x = problem.x
+        points = around(problem, edge, self.radius, self.samples)
+        many = problem[torch.arange(len(x)).repeat_interleave(self.samples)]
         pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
         room = row_norm(edge - x, 1) + self.delta_plus
         kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
         z = best = edge
         lowest, stale = x.new_full((len(x),), math.inf), torch.zeros(len(x), dtype=torch.int64)
         rows, out, done = torch.arange(len(x)), edge.clone(), torch.zeros(len(x), dtype=torch.bool)
-        for _ in query.steps(self.steps):
+        for _ in problem.steps(self.steps):
             J, g = odds(z, points, pos, kernel)
             better = (lowest - GAIN > J) & ~done  # a row that has stopped stays, whatever the others do
             stale = torch.where(better, 0, stale + 1)
             best, lowest = torch.where(better[:, None], z, best), torch.where(better, J, lowest)
             z = into_ball(z - g / math.sqrt(1000), x, room)
-            z = query.feasible.clamp(z)  # towards x in every column, so it stays in the ball
+            z = problem.feasible.clamp(z)  # towards x in every column, so it stays in the ball
             done |= stale >= PATIENCE
             if int(done.sum()) * 2 > len(done):
                 out[rows] = best
                 on = (~done).nonzero().squeeze(1)
                 if not len(on):
                     return out
-                rows, query, x, room, z = rows[on], query[on], x[on], room[on], z[on]
+                rows, problem, x, room, z = rows[on], problem[on], x[on], room[on], z[on]
                 points, pos, best, lowest = points[on], pos[on], best[on], lowest[on]
                 stale, done = stale[on], done[on]
         out[rows] = best
@@ -204,11 +204,11 @@ def _coarse_to_fine(scan: int) -> Tensor:
     return torch.tensor(sorted(range(1, scan + 1), key=lambda i: (-min(i & -i, scan // 8), i)))
 
 
-def around(query: SearchProblem, center: Tensor, radius: float, samples: int) -> Tensor:
+def around(problem: SearchProblem, center: Tensor, radius: float, samples: int) -> Tensor:
     """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
     n, d = center.shape
-    way = unit(query.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
-    r = radius * query.rng.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
+    way = unit(problem.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
+    r = radius * problem.rng.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
     return center[:, None] + r[..., None] * way
 
 

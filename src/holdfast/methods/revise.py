@@ -53,12 +53,12 @@ class REVISE(LatentMethod):
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        n, how = len(query), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
-        query = query[torch.arange(n + -n % LANES).clamp_max(n - 1)]
-        walk, best, p = LatentWalk(how, query, self.autoencoder_), Cheapest(query, self.norm), query.x
-        for t in query.steps(self.steps + 1):
-            p, u = walk.advance(query, t)
+    def search(self, problem: SearchProblem) -> Tensor:
+        n, how = len(problem), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
+        problem = problem[torch.arange(n + -n % LANES).clamp_max(n - 1)]
+        walk, best, p = LatentWalk(how, problem, self.autoencoder_), Cheapest(problem, self.norm), problem.x
+        for t in problem.steps(self.steps + 1):
+            p, u = walk.advance(problem, t)
             best.see(p, u)
         return best.done(p)[0][:n]
 
@@ -66,21 +66,21 @@ class REVISE(LatentMethod):
 class LatentWalk(Walk):
     """The same walk as that of `Descent`, over codes."""
 
-    def __init__(self, how: Descent, query: SearchProblem, net: Autoencoder) -> None:
-        super().__init__(how, query, how.lam)
-        self.net, self.z = net, net.encode(query.x).contiguous()
+    def __init__(self, how: Descent, problem: SearchProblem, net: Autoencoder) -> None:
+        super().__init__(how, problem, how.lam)
+        self.net, self.z = net, net.encode(problem.x).contiguous()
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
         self.far = self.z.new_tensor(torch.inf)
 
-    def advance(self, query: SearchProblem, t: int) -> tuple[Tensor, Tensor]:
+    def advance(self, problem: SearchProblem, t: int) -> tuple[Tensor, Tensor]:
         """Move all codes once; the reachable rows they stood for, and how far these are from the goal (below 0: met).
 
         The gradient is that at the decoded rows, which need not be reachable.
         """
-        y, to_code = self.net.decode_vjp(self.z, query.x)
-        y = y.to(query.x.dtype)
-        p = query.feasible.project(y)
-        u, _, _ = query.model.shortfall(p, query.goal, self.level, self.soft)
-        _, v, pull = query.model.shortfall(y, query.goal, self.level, self.soft)
-        self._move(to_code(self._gradient(query, y, v, pull)).contiguous(), t, -self.far, self.far)
+        y, to_code = self.net.decode_vjp(self.z, problem.x)
+        y = y.to(problem.x.dtype)
+        p = problem.feasible.project(y)
+        u, _, _ = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        _, v, pull = problem.model.shortfall(y, problem.goal, self.level, self.soft)
+        self._move(to_code(self._gradient(problem, y, v, pull)).contiguous(), t, -self.far, self.far)
         return p, u

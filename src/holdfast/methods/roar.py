@@ -48,7 +48,7 @@ class ROAR(Explainer):
         relax: "box" moves each level of a category freely between 0 and 1, "softmax" keeps their sum at 1.
         optimizer: "adam", "rmsprop" or "sgd"; the state belongs to each row alone.
         lr, steps, tolerance: step size, most steps, and the change of the loss below which a row stops.
-        rounds: rows without an answer start again with `lam` halved, this many times in all.
+        restarts: rows without an answer start again with `lam` halved, this many times in all.
         samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
             range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
     """
@@ -57,7 +57,7 @@ class ROAR(Explainer):
     paper: ClassVar[str] = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "lower delta or lam, raise rounds or noise, or try NearestNeighbor"
+    advice: ClassVar[str] = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
 
     delta: float = 0.1
     lam: float = 0.1
@@ -80,7 +80,7 @@ class ROAR(Explainer):
     def lime(cls, **settings: Any) -> "ROAR":
         """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of RMSprop."""
         base: dict[str, Any] = {"linear": "lime", "intercept": False, "relax": "softmax", "distance": "mse"}
-        base |= {"lam": 0.5, "optimizer": "rmsprop", "lr": 0.1, "steps": 50, "tolerance": 0.0, "rounds": 1}
+        base |= {"lam": 0.5, "optimizer": "rmsprop", "lr": 0.1, "steps": 50, "tolerance": 0.0, "restarts": 1}
         return cls(**(base | settings))
 
     def check(self, model: Model) -> None:
@@ -93,7 +93,7 @@ class ROAR(Explainer):
         need(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
         need(self.lr > 0, f"lr must be positive, got {self.lr}")
         need(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
-        need(self.steps >= 1 and self.restarts >= 1, "steps and rounds must be at least 1")
+        need(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
         need(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
         need(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
         columns, width = len(self.shares_), model.schema.width
@@ -107,51 +107,51 @@ class ROAR(Explainer):
         self.shares_: Tensor = shares_of(x, model.schema.encoding(model.dtype))
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        score = self._score(query)
-        answer = self._descend(query, score, self.lam)
+    def search(self, problem: SearchProblem) -> Tensor:
+        score = self._score(problem)
+        answer = self._descend(problem, score, self.lam)
         for r in range(1, self.restarts):
-            rest = (~query.met(answer)).nonzero().squeeze(1)
-            if not len(rest) or query.budget.over():
+            rest = (~problem.met(answer)).nonzero().squeeze(1)
+            if not len(rest) or problem.budget.over():
                 break
-            answer[rest] = self._descend(query[rest], score[rest], self.lam / 2**r)
+            answer[rest] = self._descend(problem[rest], score[rest], self.lam / 2**r)
         return answer
 
-    def _score(self, query: SearchProblem) -> "Score":
+    def _score(self, problem: SearchProblem) -> "Score":
         """The gap as a linear function: exactly where the model is one, else by planes around each row."""
-        exact = exact_weights(query.model) if self.linear == "auto" else None
+        exact = exact_weights(problem.model) if self.linear == "auto" else None
         if exact is not None:
             return Score(None, *exact, shifts_b=True)
         plane = fit_planes(
-            query, self.shares_, samples=self.samples, noise=self.noise, kernel=self.kernel, ridge=self.ridge,
+            problem, self.shares_, samples=self.samples, noise=self.noise, kernel=self.kernel, ridge=self.ridge,
             intercept=self.intercept,
         )  # fmt: skip
         return Score(plane, None, None, shifts_b=self.intercept)
 
-    def _descend(self, query: SearchProblem, score: "Score", lam: float) -> Tensor:
+    def _descend(self, problem: SearchProblem, score: "Score", lam: float) -> Tensor:
         """One run for all rows; a row whose loss has settled stays where it is."""
-        z, relax = query.feasible.clamp(query.x), Relax(query, self.relax == "softmax")
+        z, relax = problem.feasible.clamp(problem.x), Relax(problem, self.relax == "softmax")
         memory = Memory(z, self.optimizer, self.lr)
         last, on = z.new_full((len(z), 1), math.inf), torch.ones(len(z), 1, dtype=torch.bool)
-        for _ in query.steps(self.steps):
+        for _ in problem.steps(self.steps):
             p = relax(z)
-            loss, grad = self.worst_loss(query, score, p, lam)
+            loss, grad = self.worst_loss(problem, score, p, lam)
             on &= (last - loss).abs() >= self.tolerance
             if not on.any():
                 break
             z, last = torch.where(on, relax.clamp(memory.step(z, relax.pull(p, grad))), z), loss
-        return query.feasible.project(relax(z))
+        return problem.feasible.project(relax(z))
 
-    def worst_loss(self, query: SearchProblem, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    def worst_loss(self, problem: SearchProblem, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
         """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
-        plane = score.at(query, z)
+        plane = score.at(problem, z)
         w, b = plane.w, plane.b[:, None]
         if self.norm == "l2":
             size = row_norm(w, 2)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
             w, b = w / size, b / size
         dw, db = worst_shift(z, self.delta, self.norm, shifts_b=score.shifts_b)
-        short = query.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
-        away, weight = z - query.x, query.feasible.weights * lam
+        short = problem.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
+        away, weight = z - problem.x, problem.feasible.weights * lam
         if self.distance == 1:
             far, back = away.abs() * weight, away.sign() * weight
         else:
@@ -174,7 +174,7 @@ def worst_shift(
 
 
 def exact_weights(model: Model) -> tuple[Tensor, Tensor] | None:
-    """Weights (k, d) and biases (k,) of the scores, if the borrowed model is a single Linear layer."""
+    """Weights (k, d) and biases (k,) of the scores, if the eval_mode model is a single Linear layer."""
     engine = model.engine
     if engine is None or len(engine.weights) > 1:
         return None
@@ -194,26 +194,26 @@ class Score:
     def __getitem__(self, rows: Tensor) -> "Score":
         return Score(self.plane[rows] if self.plane else None, self.weights, self.biases, self.shifts_b)
 
-    def at(self, query: SearchProblem, z: Tensor) -> Plane:
+    def at(self, problem: SearchProblem, z: Tensor) -> Plane:
         """The plane at rows z; with more than two classes it depends on which class is next best there."""
         if self.plane is not None:
             return self.plane
         assert self.weights is not None
         assert self.biases is not None
-        scores = query.model(z)
-        gap, slope = query.goal.gap_and_slope(scores)  # (n,), (n, k)
+        scores = problem.model(z)
+        gap, slope = problem.goal.gap_and_slope(scores)  # (n,), (n, k)
         # Not as a matrix product: that may add in another order in another batch.
         w, b = (slope[..., None] * self.weights).sum(1), (slope * self.biases).sum(1)
-        return Plane(w, b if query.goal.is_lead else b + gap - (slope * scores).sum(1))
+        return Plane(w, b if problem.goal.is_lead else b + gap - (slope * scores).sum(1))
 
 
 class Relax:
     """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
 
-    def __init__(self, query: SearchProblem, softmax: bool) -> None:
-        reach, self.layout, self.softmax = query.feasible, query.feasible.encoding, softmax
+    def __init__(self, problem: SearchProblem, softmax: bool) -> None:
+        reach, self.layout, self.softmax = problem.feasible, problem.feasible.encoding, softmax
         free = self.layout.one_hot & softmax
-        self.open = (reach.hi > 0).to(query.x.dtype)
+        self.open = (reach.hi > 0).to(problem.x.dtype)
         # What goes into a softmax has no limits.
         self.lo, self.hi = reach.lo.masked_fill(free, -math.inf), reach.hi.masked_fill(free, math.inf)
 

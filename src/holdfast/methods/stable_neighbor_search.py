@@ -9,8 +9,8 @@ x0 is the answer of another method. Steps have the length 2 radius / steps whate
 the point returns to the ball and to what the person can reach. A row with no acceptable move keeps x0.
 
 With a bank the objective is the mean over the model and the models of the bank, and a row stops as soon as each
-of them gives y the probability `enough`: it pays for what the models disagree about, and no more. Answers found
-with a bank may not be certified with the same models.
+of them gives y the probability `min_probability`: it pays for what the models disagree about, and no more. Answers
+found with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
@@ -59,13 +59,13 @@ class StableNeighborSearch(Explainer):
             (eight times with a bank, where rows stop on their own) if `fit` was given data, and else a share of
             the range of the data that the schema knows.
         bank: retrained models to agree with the model.
-        enough: with a bank, the probability that each model must give.
+        min_probability: with a bank, the probability that each model must give.
         steps, points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
         noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
-        end: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
+        endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
     """
 
     title: ClassVar[str] = "another method's answers, moved to where retrained models agree"
@@ -73,7 +73,7 @@ class StableNeighborSearch(Explainer):
     advice: ClassVar[str] = "the method it starts from found none: try another start"
     needs_data: ClassVar[Any] = OfStart("needs_data", False)
     uses_data: ClassVar[bool] = True
-    answers: ClassVar[Any] = OfStart("answers", 1)
+    n_counterfactuals: ClassVar[Any] = OfStart("n_counterfactuals", 1)
 
     start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
@@ -103,7 +103,7 @@ class StableNeighborSearch(Explainer):
         need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
         need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
-        need(0 < self.min_probability < 1, f"enough must lie between 0 and 1, got {self.min_probability}")
+        need(0 < self.min_probability < 1, f"min_probability must lie between 0 and 1, got {self.min_probability}")
         need(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
@@ -111,7 +111,7 @@ class StableNeighborSearch(Explainer):
         if self.bank is not None:
             need(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
             self.bank.check_fits(model)
-            if any(shelf.networks is None for shelf in self.bank.groups):
+            if any(group.networks is None for group in self.bank.groups):
                 raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
         self.first.check_call(model)
 
@@ -140,23 +140,23 @@ class StableNeighborSearch(Explainer):
             self.depth_ = typical_distance(model, x)
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        m = self.answers
-        found = self.first.search(query).reshape(len(query) * m, -1)
-        many = query if m == 1 else query[torch.arange(len(query)).repeat_interleave(m)]
+    def search(self, problem: SearchProblem) -> Tensor:
+        m = self.n_counterfactuals
+        found = self.first.search(problem).reshape(len(problem) * m, -1)
+        many = problem if m == 1 else problem[torch.arange(len(problem)).repeat_interleave(m)]
         x0 = torch.where(found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x)
         rows = many.met(x0).nonzero().squeeze(1)
         out = x0.clone()
-        for part in chunks(rows, self._together(query.model)):
+        for part in chunks(rows, self._together(problem.model)):
             # Filled up with copies of the last row: the same row then gets the same bits in any company.
             full = _filled(part)
-            out[part] = self._refine(many[full], x0[full], self._radius(query))[: len(part)]
-        return out.reshape(len(query), m, -1) if m > 1 else out
+            out[part] = self._refine(many[full], x0[full], self._radius(problem))[: len(part)]
+        return out.reshape(len(problem), m, -1) if m > 1 else out
 
-    def _radius(self, query: SearchProblem) -> float:
+    def _radius(self, problem: SearchProblem) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided, at = self.bank is not None, query.feasible.encoding
+        guided, at = self.bank is not None, problem.feasible.encoding
         if hasattr(self, "depth_"):
             radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
         else:
@@ -170,15 +170,15 @@ class StableNeighborSearch(Explainer):
         models = 1 + (len(self.bank) if self.bank is not None else 0)
         return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.path_points * width))
 
-    def _value(self, query: SearchProblem, y: Tensor, path: Path) -> Any:
+    def _value(self, problem: SearchProblem, y: Tensor, path: Path) -> Any:
         """One pass over the model and the bank."""
-        base = path_value(query.model, y, path)
+        base = path_value(problem.model, y, path)
         if self.bank is None:
             return base
         others = [
-            (shelf.dtype, stack_value(shelf.networks, y, Path(*[v.to(shelf.dtype) for v in path])))
-            for shelf in self.bank.groups
-            if shelf.networks is not None
+            (group.dtype, stack_value(group.networks, y, Path(*[v.to(group.dtype) for v in path])))
+            for group in self.bank.groups
+            if group.networks is not None
         ]
 
         def value(z: Tensor) -> Value:
@@ -191,19 +191,23 @@ class StableNeighborSearch(Explainer):
 
         return value
 
-    def _refine(self, query: SearchProblem, x0: Tensor, radius: float) -> Tensor:
+    def _refine(self, problem: SearchProblem, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
-        path = Path.of(torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype), self.path_points, self.endpoint_weight)
-        y, out = query.model(x0).argmax(1), x0.clone()
+        path = Path.of(
+            torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype),
+            self.path_points,
+            self.endpoint_weight,
+        )
+        y, out = problem.model(x0).argmax(1), x0.clone()
         z = x0
-        rows, value = torch.arange(len(x0)), self._value(query, y, path)
+        rows, value = torch.arange(len(x0)), self._value(problem, y, path)
         best, highest = x0, x0.new_full((len(x0),), -torch.inf)
         done = torch.zeros(len(x0), dtype=torch.bool)
         for i in range(self.steps + 1):
-            p = self._hand_in(query, z, x0, radius)
+            p = self._hand_in(problem, z, x0, radius)
             J, least, g, scores = value(p)
-            ok = query.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
+            ok = problem.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
             if self.bank is not None:
                 agreed = ok & (least >= self.min_probability)
                 best, done = torch.where(agreed[:, None], p, best), done | agreed  # the first such point is kept
@@ -213,29 +217,29 @@ class StableNeighborSearch(Explainer):
                 highest = torch.where(ok, J, highest)
             if i or self.keep == "best":
                 best = torch.where(ok[:, None], p, best)
-            if i == self.steps or (i and query.budget.over()):
+            if i == self.steps or (i and problem.budget.over()):
                 break
-            move = size * direction(g * query.feasible.movable)
+            move = size * direction(g * problem.feasible.movable)
             if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
-                move += self.noise * query.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = query.feasible.clamp(x0 + clip_norm(z + move - x0, radius))
+                move += self.noise * problem.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
+            z = problem.feasible.clamp(x0 + clip_norm(z + move - x0, radius))
             if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
                 out[rows] = best
                 stay = (~done).nonzero().squeeze(1)
                 if not len(stay):
                     return out
                 stay = _filled(stay)
-                rows, query, y = rows[stay], query[stay], y[stay]
+                rows, problem, y = rows[stay], problem[stay], y[stay]
                 x0, z, best, highest, done = x0[stay], z[stay], best[stay], highest[stay], done[stay]
-                value = self._value(query, y, path)
+                value = self._value(problem, y, path)
         out[rows] = best
         return out
 
-    def _hand_in(self, query: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
+    def _hand_in(self, problem: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
-        if query.feasible.is_box:
+        if problem.feasible.is_box:
             return z
-        p = query.feasible.project(z)
+        p = problem.feasible.project(z)
         outside = row_norm(p - x0, 2) > radius * (1 + 1e-6)
         return torch.where(outside[:, None], x0, p)
 

@@ -8,7 +8,7 @@ The largest score is the class that the model gives. Of an estimator that is for
 its scores say otherwise, as behind a threshold, they are put right (see `convert.decision`).
 
 A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
-possible. `model.judge(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
+possible. `model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
 that decides whether an answer counts.
 """
 
@@ -47,11 +47,15 @@ class Model(ABC):
     has_grad: bool
     dtype: torch.dtype
     output_scale: float = 1.0  # of the numbers that a regression model estimates
-    rejects_missing: Mapping[str, str] = MappingProxyType({})  # columns that may be missing by the schema, not here, and why
+    rejects_missing: Mapping[str, str] = MappingProxyType(
+        {}
+    )  # columns that may be missing by the schema, not here, and why
     conversion = Conversion(True, "none needed: searches use the model itself")
     labels_only = False  # does it give classes and no scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
-    defers_to_predict = False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
+    defers_to_predict = (
+        False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
+    )
 
     @staticmethod
     def of(
@@ -131,7 +135,7 @@ class Model(ABC):
 
     @property
     def engine(self) -> Engine | None:
-        """While borrowed: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
+        """While eval_mode: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
         return None
 
     def shortfall(

@@ -155,9 +155,13 @@ class BlackBox(Model):
 
     def __call__(self, x: Tensor) -> Tensor:
         scores = self._scores(x)
-        return decided(scores, self._asked(self.decision, x), CLEARLY) if self.decision and self.defers_to_predict else scores
+        return (
+            decided(scores, self._asked(self.decision, x), CLEARLY)
+            if self.decision and self.defers_to_predict
+            else scores
+        )
 
-    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+    def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
@@ -222,8 +226,8 @@ class CompiledModel(BlackBox):
         return (self.program or super()).shortfall(x, goal, level, soft)
 
     @contextmanager
-    def borrowed(self) -> Generator[None]:
-        with self.program.borrowed() if self.program else super().eval_mode():
+    def eval_mode(self) -> Generator[None]:
+        with self.program.eval_mode() if self.program else super().eval_mode():
             yield
 
     def differs(self) -> str:
@@ -243,7 +247,7 @@ def converted(box: BlackBox) -> BlackBox:
         if box.is_regression:  # trees of a graph do not know that their sum is the estimate
             copy = replace(copy, outputs="value")
         made = CompiledModel(box, copy)
-        with made.borrowed():
+        with made.eval_mode():
             why = made.differs()
         if not why:
             return made

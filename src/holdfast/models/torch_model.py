@@ -54,7 +54,7 @@ class TorchModel(Model):
             raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
         self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], self.outputs)
         if self.is_regression:
-            with self.borrowed():
+            with self.eval_mode():
                 self.output_scale = spread_of(self(schema.probe.to(self.dtype)))
 
     def _probe(self) -> Tensor:
@@ -62,7 +62,7 @@ class TorchModel(Model):
         at = self.schema.encoding(self.dtype)
         low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
         t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
-        with self.borrowed(), torch.no_grad():
+        with self.eval_mode(), torch.no_grad():
             try:
                 return self.module(at.whole(low + t * (high - low)))
             except RuntimeError as error:
@@ -71,7 +71,7 @@ class TorchModel(Model):
                 ) from None
 
     @contextmanager
-    def borrowed(self) -> Generator[None]:
+    def eval_mode(self) -> Generator[None]:
         training = {m: m.training for m in self.module.modules()}
         wanted = [p for p in self.module.parameters() if p.requires_grad]
         try:
@@ -133,7 +133,7 @@ class TorchModel(Model):
         v, pull = line.vjp(pad_rows(x))
         return v[:n], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
-    def judge(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+    def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)

@@ -115,7 +115,7 @@ class ModelBank:
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             x = schema.encode(X)
-            shelves = list[ModelGroup]()
+            groups = list[ModelGroup]()
             for name, models in wanted.items():
                 if recipe.estimator is not None and name not in FOR_ESTIMATORS:
                     known = listed(FOR_ESTIMATORS)
@@ -123,12 +123,12 @@ class ModelBank:
                 for group in family(name)(given, models):
                     origins = origins_of(group, given, schema, x)
                     if recipe.estimator is None:
-                        shelves.append(ModelGroup(name, _networks(group, given, x, bar), origins=origins))
+                        groups.append(ModelGroup(name, _networks(group, given, x, bar), origins=origins))
                     else:
                         fitted = _estimators(group.plan, given, X, y, schema, names, workers)
-                        shelves.append(ModelGroup(name, estimators=fitted, origins=origins))
+                        groups.append(ModelGroup(name, estimators=fitted, origins=origins))
                         bar.step(len(fitted))
-        return cls(tuple(shelves), schema, tuple(names), recipe, seed)
+        return cls(tuple(groups), schema, tuple(names), recipe, seed)
 
     @classmethod
     def from_tables(
@@ -158,13 +158,13 @@ class ModelBank:
 
     def renamed(self, name: str) -> "ModelBank":
         """The same models as one family of this name."""
-        return replace(self, shelves=tuple(replace(shelf, family=name) for shelf in self.groups))
+        return replace(self, groups=tuple(replace(group, family=name) for group in self.groups))
 
     def join(self, *others: "ModelBank") -> "ModelBank":
         """One bank of all models; classes and encoding must agree. In an audit each model counts once."""
         for other in others:
             self.check_fits(other)
-        return replace(self, shelves=tuple(shelf for bank in (self, *others) for shelf in bank.groups))
+        return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
 
     def check_fits(self, other: Any) -> None:
         """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
@@ -186,20 +186,20 @@ class ModelBank:
     # ---- looking at it
 
     def __len__(self) -> int:
-        return sum(len(shelf) for shelf in self.groups)
+        return sum(len(group) for group in self.groups)
 
     @property
     def families(self) -> dict[str, int]:
         """How many models there are of each family."""
         out = dict[str, int]()
-        for shelf in self.groups:
-            out[shelf.family] = out.get(shelf.family, 0) + len(shelf)
+        for group in self.groups:
+            out[group.family] = out.get(group.family, 0) + len(group)
         return out
 
     @property
     def family(self) -> np.ndarray[Any, Any]:
         """(M,) the family of each model."""
-        return np.array([shelf.family for shelf in self.groups for _ in range(len(shelf))], dtype=object)
+        return np.array([group.family for group in self.groups for _ in range(len(group))], dtype=object)
 
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {count}" for name, count in self.families.items())
@@ -207,14 +207,14 @@ class ModelBank:
 
     def scores(self, X: pd.DataFrame | Tensor) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
-        kinds = {shelf.dtype for shelf in self.groups}
+        kinds = {group.dtype for group in self.groups}
         if isinstance(X, pd.DataFrame):
             frame, x = X, {kind: self.schema.encode(X, kind) for kind in kinds}
         else:
-            read = any(shelf.networks is None for shelf in self.groups)
+            read = any(group.networks is None for group in self.groups)
             frame, x = self.schema.decode(X) if read else pd.DataFrame(), dict.fromkeys(kinds, X)
         with limited_threads(1):
-            return torch.cat([shelf.scores(frame, x[shelf.dtype]) for shelf in self.groups])
+            return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
     def predict(self, X: pd.DataFrame | Tensor) -> np.ndarray[Any, Any]:
         """(M, n) the class that every model gives to every row."""
@@ -225,23 +225,23 @@ class ModelBank:
         if not -len(self) <= i < len(self):
             raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
         i %= len(self)
-        for shelf in self.groups:
-            if i < len(shelf):
-                if shelf.networks is None:
-                    return shelf.estimators[i]
-                return Model.of(shelf.networks.module(i), self.schema, classes=self.classes)
-            i -= len(shelf)
+        for group in self.groups:
+            if i < len(group):
+                if group.networks is None:
+                    return group.estimators[i]
+                return Model.of(group.networks.module(i), self.schema, classes=self.classes)
+            i -= len(group)
         raise AssertionError
 
     def fingerprint(self) -> str:
         """A short hash of every model, by which a search remembers what it has seen."""
         digest = hashlib.sha256(repr(self.classes).encode())
-        for shelf in self.groups:
-            digest.update(shelf.family.encode())
-            if shelf.networks is not None:
-                for value in shelf.networks.state().values():
+        for group in self.groups:
+            digest.update(group.family.encode())
+            if group.networks is not None:
+                for value in group.networks.state().values():
                     digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
-            for model in shelf.estimators:
+            for model in group.estimators:
                 digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 
@@ -249,14 +249,14 @@ class ModelBank:
         """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
         last bits."""
         out = list[str]()
-        for shelf in self.groups:
-            for i in range(len(shelf)):
-                if shelf.origins:
-                    out.append(shelf.origins[i])
-                elif shelf.networks is None:
-                    out.append(shelf.estimators[i].fingerprint())
+        for group in self.groups:
+            for i in range(len(group)):
+                if group.origins:
+                    out.append(group.origins[i])
+                elif group.networks is None:
+                    out.append(group.estimators[i].fingerprint())
                 else:
-                    parts = [v[i].contiguous().numpy().tobytes() for v in shelf.networks.state().values()]
+                    parts = [v[i].contiguous().numpy().tobytes() for v in group.networks.state().values()]
                     out.append(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
         return out
 
@@ -274,31 +274,31 @@ class ModelBank:
         if not self.groups:
             raise ModelError("there is no model in it")
         at = 0
-        for shelf in self.groups:
-            if not len(shelf) or len(shelf.origins) not in (0, len(shelf)):
-                raise ModelError(f"family {shelf.family!r} has {len(shelf)} models from {len(shelf.origins)} origins")
+        for group in self.groups:
+            if not len(group) or len(group.origins) not in (0, len(group)):
+                raise ModelError(f"family {group.family!r} has {len(group)} models from {len(group.origins)} origins")
             self.model(at)
-            at += len(shelf)
+            at += len(group)
         return self
 
     # ---- files
 
     def save(self, path: str | Path) -> None:
         """All models, the recipe and the schema in one safetensors file that runs no code."""
-        if any(shelf.networks is None for shelf in self.groups):
+        if any(group.networks is None for group in self.groups):
             raise ModelError("a bank of estimators cannot be saved; keep its recipe and make it again from the seed")
-        tensors, shelves = dict[str, Tensor](), list[dict[str, Any]]()
-        for i, shelf in enumerate(self.groups):
-            assert shelf.networks is not None
-            module, state = shelf.networks.module(0), shelf.networks.state()
-            entry = {"family": shelf.family, "architecture": describe(module), "models": len(shelf)}
-            shelves.append(entry | {"origins": list(shelf.origins)})
+        tensors, groups = dict[str, Tensor](), list[dict[str, Any]]()
+        for i, group in enumerate(self.groups):
+            assert group.networks is not None
+            module, state = group.networks.module(0), group.networks.state()
+            entry = {"family": group.family, "architecture": describe(module), "models": len(group)}
+            groups.append(entry | {"origins": list(group.origins)})
             flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
             tensors |= {
                 f"{i}/{new}": state[old].contiguous() for new, old in zip(flat, module.state_dict(), strict=True)
             }
         content = {
-            "shelves": shelves,
+            "groups": groups,
             "schema": self.schema.to_dict(),
             "classes": list(self.classes),
             "recipe": self.recipe.to_dict(),
@@ -318,10 +318,10 @@ class ModelBank:
                 metadata = cast(dict[str, str], file.metadata() or {})
                 tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
             content = json.loads(metadata["holdfast_bank"])
-            shelves = [_shelf(entry, i, tensors) for i, entry in enumerate(content["shelves"])]
+            groups = [_shelf(entry, i, tensors) for i, entry in enumerate(content["groups"])]
             schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
             classes = tuple(content["classes"])
-            return cls(tuple(shelves), schema, classes, recipe, int(content["seed"])).checked()
+            return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
         except FileNotFoundError:
             raise FileError(f"no bank at {str(path)!r}") from None
         except Exception as error:  # the file may say anything

@@ -218,7 +218,9 @@ def optimizer_of(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
 class Harder:
     """Batches replaced by rows that the models, as they are now, get wrong."""
 
-    def __init__(self, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop, radius: tuple[float, ...]) -> None:
+    def __init__(
+        self, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop, radius: tuple[float, ...]
+    ) -> None:
         self.models, self.how = models, loop.adversary()
         exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
         if exact and loop.attack_norm == "linf":

@@ -26,7 +26,7 @@ from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
-from holdfast.retraining.loop import Variation, RobustLoop, fit_stack, glorot, redrawn
+from holdfast.retraining.loop import RobustLoop, Variation, fit_stack, glorot, redrawn
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -1,11 +1,11 @@
 """What each person can reach: the set of encoded rows that keep to the schema, and the way back into it.
 
-    reach(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
-                      z on the grid            whole numbers, booleans, ranks, steps
-                      one level per category
-                      a missing number stays, or is filled in
-                      at most max_changes features differ from x
-                      A z <= b }               linear rules between columns, where none of them is missing
+    feasible(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
+                         z on the grid            whole numbers, booleans, ranks, steps
+                         one level per category
+                         a missing number stays, or is filled in
+                         at most max_changes features differ from x
+                         A z <= b }               linear rules between columns, where none of them is missing
 
 `project` returns the nearest such point, batched. It is exact in every part; where parts interact (rules
 with grids or with max_changes) it returns a point that satisfies all of them, near but not always nearest.
@@ -39,25 +39,25 @@ class FeasibleSet:
     lo: Tensor
     hi: Tensor
     encoding: Encoding
-    fallback: Tensor  # (n, d) where to retreat to when rules cannot be kept otherwise: x, or the nearest that keeps them
+    fallback: Tensor  # (n, d) where rows go whose rules cannot be kept otherwise: x, or the nearest that keeps them
 
     @classmethod
-    def of(cls, x: Tensor, layout: Encoding) -> "FeasibleSet":
-        lo = torch.maximum(layout.low, torch.minimum(layout.seen_low, x))
-        hi = torch.minimum(layout.high, torch.maximum(layout.seen_high, x))
+    def of(cls, x: Tensor, encoding: Encoding) -> "FeasibleSet":
+        lo = torch.maximum(encoding.low, torch.minimum(encoding.seen_low, x))
+        hi = torch.minimum(encoding.high, torch.maximum(encoding.seen_high, x))
         apart = lo > hi  # the data never visited what the bounds allow: the bounds decide
         if apart.any():
-            lo, hi = torch.where(apart, layout.low, lo), torch.where(apart, layout.high, hi)
-        if "missing" in layout.used:
-            hi = torch.where(layout.missing, torch.maximum(hi, x), hi)
-        if "up" in layout.used:
-            lo = torch.where(layout.known(x, layout.up), torch.maximum(lo, x), lo)
-        if "down" in layout.used:
-            hi = torch.where(layout.known(x, layout.down), torch.minimum(hi, x), hi)
-        if "fixed" in layout.used:
-            lo, hi = torch.where(layout.fixed, x, lo), torch.where(layout.fixed, x, hi)
-        reach = cls(x, lo, hi, layout, x)
-        return replace(reach, home=reach._nearest_home()) if len(layout.rules) else reach
+            lo, hi = torch.where(apart, encoding.low, lo), torch.where(apart, encoding.high, hi)
+        if "missing" in encoding.used:
+            hi = torch.where(encoding.missing, torch.maximum(hi, x), hi)
+        if "up" in encoding.used:
+            lo = torch.where(encoding.known(x, encoding.up), torch.maximum(lo, x), lo)
+        if "down" in encoding.used:
+            hi = torch.where(encoding.known(x, encoding.down), torch.minimum(hi, x), hi)
+        if "fixed" in encoding.used:
+            lo, hi = torch.where(encoding.fixed, x, lo), torch.where(encoding.fixed, x, hi)
+        feasible = cls(x, lo, hi, encoding, x)
+        return replace(feasible, fallback=feasible._nearest_fallback()) if len(encoding.rules) else feasible
 
     def __getitem__(self, rows: Tensor | slice) -> "FeasibleSet":
         return FeasibleSet(self.x[rows], self.lo[rows], self.hi[rows], self.encoding, self.fallback[rows])
@@ -178,27 +178,27 @@ class FeasibleSet:
 
     # ---- rules
 
-    def _nearest_home(self) -> Tensor:
+    def _nearest_fallback(self) -> Tensor:
         """The nearest row to each person's own that keeps the rules.
 
         With a limit on changes it matters which features move. Those are tried that move most without the limit, and
         then each feature of a rule in turn with the next ones.
         """
-        at, home = self.encoding, self.project(self.x)
+        at, fallback = self.encoding, self.project(self.x)
         if not at.max_changes:
-            return home
+            return fallback
         ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
         for first in (None, *ruled):
-            lost = (~self.contains(home)).nonzero().squeeze(1)
+            lost = (~self.contains(fallback)).nonzero().squeeze(1)
             if not len(lost):
                 break
-            home[lost] = self[lost]._with_features(first)
-        return home
+            fallback[lost] = self[lost]._with_features(first)
+        return fallback
 
     def _with_features(self, first: int | None) -> Tensor:
         """The person's own row, or, where rules do not hold, that with as many features moved as may be."""
         at = self.encoding
-        loose = replace(self, layout=replace(at, max_changes=0))
+        loose = replace(self, encoding=replace(at, max_changes=0))
         size = at.per_feature((loose.project(self.x) - self.x).abs())
         if first is not None:
             size[:, first] = torch.finfo(size.dtype).max
@@ -249,7 +249,7 @@ class FeasibleSet:
         return z
 
     def to_fallback(self, y: Tensor) -> Tensor:
-        """`y` with the columns of all rules as they are at home."""
+        """`y` with the columns of all rules as they are at the fallback."""
         at = self.encoding
         ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
         z = torch.where(ruled, self.fallback, y)

@@ -71,21 +71,21 @@ class AdversarialModels:
             return np.full((self.seeds, len(X)), target, dtype=object)
         if len(names) > 2:
             raise SettingError(f"say which of the classes {list(names)} is wanted: target=...")
-        plain = replace(self.bank, shelves=self.bank.groups[:1])
+        plain = replace(self.bank, groups=self.bank.groups[:1])
         return names[1 - plain.scores(X).argmax(2).numpy()]
 
     def only(self, seeds: range) -> ModelBank:
         """A bank of some of the seeds, all epsilons."""
         some = torch.arange(self.seeds)[seeds.start : seeds.stop]
-        shelves = list[ModelGroup]()
-        for shelf in self.bank.groups:
-            assert shelf.networks is not None
-            mine = tuple(shelf.origins[int(i)] for i in some)
-            shelves.append(replace(shelf, networks=picked(shelf.networks, some), origins=mine))
-        return replace(self.bank, shelves=tuple(shelves))
+        groups = list[ModelGroup]()
+        for group in self.bank.groups:
+            assert group.networks is not None
+            mine = tuple(group.origins[int(i)] for i in some)
+            groups.append(replace(group, networks=picked(group.networks, some), origins=mine))
+        return replace(self.bank, groups=tuple(groups))
 
     def __repr__(self) -> str:
-        return f"Hardened({self.seeds} networks for each epsilon in {list(self.epsilon)})"
+        return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
 
 
 def train_adversarial(
@@ -127,11 +127,13 @@ def train_adversarial(
         x = schema.encode(X)
         models = recipe.train(x, labels, len(names), plan, bar)
     origins = origins_of(RetrainJob(recipe, plan), given, schema, x)
-    shelves = list[ModelGroup]()
+    groups = list[ModelGroup]()
     for i, e in enumerate(radii):
         mine = torch.arange(i * len(each), (i + 1) * len(each))
-        shelves.append(ModelGroup(AdversarialModels.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine)))
-    bank = ModelBank(tuple(shelves), schema, tuple(names), recipe, seed)
+        groups.append(
+            ModelGroup(AdversarialModels.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine))
+        )
+    bank = ModelBank(tuple(groups), schema, tuple(names), recipe, seed)
     return AdversarialModels(bank, radii, X, y)
 
 

@@ -54,7 +54,7 @@ def train_ntk(
         beta: the ridge; the more, the smoother the model. The logits are then nearer to 0 than the labels -1 and 1.
         epsilon: above 0, the model is fitted to attacked rows: 10 steps of PGD within epsilon of every encoded column,
             levels of categories included, without regard to bounds.
-        rounds: how often the rows are attacked (the first time on the model of the clean rows) and the model refitted.
+        repeats: how often the rows are attacked (the first time on the model of the clean rows) and the model refitted.
         append_one: every row gets a further column of 1. Without it, as in the paper, the model has no intercept: it
             cannot tell x from 2 x, and it is undecided at the origin, which is the mean of standardised columns.
         rows: at most so many rows are used, drawn from the seed; None uses all. Memory grows with their square (200 MB
@@ -62,7 +62,7 @@ def train_ntk(
         seed: the rows drawn and the starts of the attacks come from it; your own generators stay as they are.
         classes: the two class names, the one with positive logits last; None sorts what is in `y`.
     """
-    for name, value, least in (("rounds", repeats, 1), ("rows", rows, 2)):
+    for name, value, least in (("repeats", repeats, 1), ("rows", rows, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
             raise SettingError(f"{name} must be a whole number of at least {least}, got {value!r}")
     check_size("epsilon", epsilon)

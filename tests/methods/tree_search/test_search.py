@@ -24,7 +24,7 @@ from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Table
 from holdfast.models.black_box import CompiledModel
 from holdfast.schema.feature import differ
 from holdfast.schema.verify import violations
-from support.tables import query_of
+from support.tables import problem_of
 
 ALL = 50_000  # a beam that holds every candidate of a small table
 
@@ -266,8 +266,8 @@ def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
         model = hf.Model.of(grown, hf.Schema.infer(frame, fixed=["g"]))
         assert isinstance(model, CompiledModel)
         x = model.schema.encode(frame, torch.float64)
-        with model.borrowed():
-            assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.judge(frame, x), 1))
+        with model.eval_mode():
+            assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.score_frame(frame, x), 1))
         cfs, hits = hf.TreeSearch().explain(model, people, True), hits + len(people)
         can = np.stack([grown.predict(people.assign(h=h)) for h in range(4)]).any(0)
         assert (cfs.found == can).all()
@@ -363,9 +363,9 @@ def parts(kind: str) -> tuple[hf.SearchProblem, Offers, ByLeaves, Table]:
     layout = model.schema.encoding(torch.float64)
     chosen = [i for i, c in enumerate(leaves.features) if not layout.fixed[c.at.start]]
     moves = Moves.of([leaves.features[i] for i in chosen], layout, np.full(model.schema.width, 1e-15))
-    query = query_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
-    offers, table = Offers.of(moves, query.feasible), Table(leaves, chosen, model.copy.outputs)
-    return query, offers, ByLeaves(query, offers, table), table
+    problem = problem_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
+    offers, table = Offers.of(moves, problem.feasible), Table(leaves, chosen, model.copy.outputs)
+    return problem, offers, ByLeaves(problem, offers, table), table
 
 
 def some_candidates(offers: Offers) -> tuple[torch.Tensor, torch.Tensor]:
@@ -378,18 +378,18 @@ def some_candidates(offers: Offers) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("kind", ["forest", "xgboost", "hist"])
 def test_leaves_and_the_model_see_the_same(kind: str) -> None:
-    query, offers, profile, _ = parts(kind)
+    problem, offers, profile, _ = parts(kind)
     person, at = some_candidates(offers)
     tried = torch.ones(len(at), len(offers.moves), dtype=torch.bool)
-    theirs = ByModel(query, offers).gaps(person, at, tried)
+    theirs = ByModel(problem, offers).gaps(person, at, tried)
     near = theirs > -30  # where a forest gives no chance at all, the logarithm is cut off
     assert torch.allclose(profile.gaps(person, at, tried)[near], theirs[near], atol=1e-7, rtol=0)
 
 
 @pytest.mark.parametrize("kind", ["forest", "xgboost", "hist"])
 def test_no_row_of_a_box_exceeds_its_bound(kind: str) -> None:
-    query, offers, profile, table = parts(kind)
-    bound = Bound(table, Wish.of(query, 1, table.k, table.outputs))
+    problem, offers, profile, table = parts(kind)
+    bound = Bound(table, Wish.of(problem, 1, table.k, table.outputs))
     generator = torch.Generator().manual_seed(1)
     person, at = some_candidates(offers)
     mask = torch.rand(len(at), len(offers.moves), generator=generator) < 0.5
@@ -398,7 +398,7 @@ def test_no_row_of_a_box_exceeds_its_bound(kind: str) -> None:
     point, _, _ = bound(torch.zeros_like(mask).scatter_(1, at, True), profile.shut, offers.moves.spans)
     assert (point <= ub + 1e-9).all()
     assert (point < ub - 1e-3).any()
-    gap = query.goal.gap(query.model(offers.rows(person, at)))
+    gap = problem.goal.gap(problem.model(offers.rows(person, at)))
     assert torch.equal(point > 0, gap > 0)
 
 

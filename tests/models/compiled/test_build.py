@@ -48,7 +48,7 @@ from holdfast.models.black_box import BlackBox, CompiledModel
 from holdfast.models.compiled.build import handed_in, probes
 from holdfast.models.compiled.preprocessing import Column, Raw
 from holdfast.models.compiled.tree_nodes import Nodes, bisect, grow_codes
-from holdfast.models.compiled.tree_program import TreeProgram, Ranks
+from holdfast.models.compiled.tree_program import Ranks, TreeProgram
 from support.tables import mixed_schema, mixed_table
 
 torch.set_num_threads(1)
@@ -225,13 +225,13 @@ def check(model: hf.Model, table: pd.DataFrame) -> None:
     schema, copy = model.schema, model.copy
     rows, x = table, schema.encode(table, torch.float64)
     by_codes = copy.grown is not None and isinstance(copy.run, TreeProgram) and model.inputs == "frame"
-    with model.borrowed():
-        mine, theirs = model(x), model.judge(rows, x)
+    with model.eval_mode():
+        mine, theirs = model(x), model.score_frame(rows, x)
         assert torch.equal(model(x[3:4]), mine[3:4])  # whatever the batch
         if by_codes:
             numbers = handed_in(schema, copy.grown.ends)
             rows, x = schema.table(numbers), schema.encode_numbers(numbers, torch.float64)
-            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, model.judge(rows, x)])
+            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, model.score_frame(rows, x)])
         else:
             x = probes(schema, copy.cuts)
             mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, BlackBox.__call__(model, x)])
@@ -273,7 +273,9 @@ def test_trees_equal_the_library(name: str, data: st.DataObject) -> None:
     model = hf.Model.of(estimator, hf.Schema.infer(table))
     check(model, table)
     assert not model.has_grad
-    assert torch.allclose(torch.softmax(model.score_frame(table), 1), torch.tensor(estimator.predict_proba(table)).double())
+    assert torch.allclose(
+        torch.softmax(model.score_frame(table), 1), torch.tensor(estimator.predict_proba(table)).double()
+    )
 
 
 NATIVE: dict[str, Maker] = {

@@ -19,7 +19,7 @@ from holdfast.datasets import load
 from holdfast.methods._energy import decay
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModelStack, ModuleStack, Stack, stack_of
-from holdfast.retraining.loop import Orders, Variation, RobustLoop
+from holdfast.retraining.loop import Orders, RobustLoop, Variation
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training, fit_contrast
@@ -533,11 +533,11 @@ def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
             recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), tau=0.5, seeds=10,
             variants={"taught": {}, "plain": {"objective": "plain"}}, n_counterfactuals=500,
         )  # fmt: skip
-        for shelf in fit.bank.groups:
-            assert isinstance(shelf.networks, Stack)
-            w = shelf.networks.layers[0][0]
+        for group in fit.bank.groups:
+            assert isinstance(group.networks, Stack)
+            w = group.networks.layers[0][0]
             theta = (w[..., 1] - w[..., 0]).abs()
-            ratios[f"{shelf.family} {fixed}"] = theta[:, 0] / theta[:, 1]
+            ratios[f"{group.family} {fixed}"] = theta[:, 0] / theta[:, 1]
     assert bool((ratios["taught a"] < 0.8 * ratios["plain a"]).all())
     assert float((ratios["taught "] / ratios["plain "]).mean()) > 0.9  # nothing of the kind where nothing is protected
 
@@ -546,8 +546,8 @@ def implausibility(fit: Any, rows: Any, schema: Schema, domain: Domain) -> dict[
     """Mean l1 distance of valid answers to rows of the class they reach, over networks, classes and energies."""
     x, y = schema.encode(rows.X), torch.tensor((rows.y == "yes").to_numpy()).long()
     out = dict[str, float]()
-    for shelf in fit.bank.shelves:
-        models, far = shelf.networks, list[Tensor]()
+    for group in fit.bank.groups:
+        models, far = group.networks, list[Tensor]()
         assert models is not None
         m = models.count
         now = models.vjp(x.mT.expand(m, -1, -1))[0].argmax(1)
@@ -559,7 +559,7 @@ def implausibility(fit: Any, rows: Any, schema: Schema, domain: Domain) -> dict[
             for c in (0, 1):
                 pick = valid & (now == 1 - c)
                 far += [torch.cdist(end[i][pick[i]], x[y == c], p=1).mean() for i in range(m) if pick[i].any()]
-        out[shelf.family] = float(torch.stack(far).mean())
+        out[group.family] = float(torch.stack(far).mean())
     return out
 
 
@@ -606,7 +606,7 @@ def taught(**settings: Any) -> Any:
 
 def test_networks_are_the_same_alone_and_beside_others() -> None:
     both = taught(variants=VARIANTS, seeds=2, seed=5)
-    assert repr(both).startswith("Taught(2 networks for each of 'taught', 'plain'")
+    assert repr(both).startswith("CounterfactualTraining(2 networks for each of 'taught', 'plain'")
     scores = both.bank.scores(TABLE)
     for i, (name, own) in enumerate(VARIANTS.items()):
         for seed in range(2):
@@ -642,7 +642,7 @@ def test_history_and_models() -> None:
     ]
     for variant in fit.variants:
         for seed in range(2):
-            model, last = fit.member(variant, seed), fit.history.query("variant == @variant and seed == 3 + @seed")
+            model, last = fit.member(variant, seed), fit.history.problem("variant == @variant and seed == 3 + @seed")
             assert last.accuracy.iloc[-1] == pytest.approx((model.predict(TABLE) == Y).mean())
             assert last.validation.iloc[-1] == pytest.approx((model.predict(TABLE[:40]) == Y[:40]).mean())
     assert fit.model.fingerprint() == fit.member("a").fingerprint()
@@ -852,7 +852,7 @@ def test_how_it_goes_is_told_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
 def test_modules_in_double_precision_are_trained_in_it() -> None:
     module = mlp(SCHEMA.width, (6,), 2).double()
     fit = taught(recipe=hf.Recipe.of(module, epochs=2, batch_size=32), validation=(TABLE[:30], Y[:30]))
-    assert fit.bank.shelves[0].dtype == F64
+    assert fit.bank.groups[0].dtype == F64
     assert fit.history.validation.notna().all()
     assert fit.history.matured.notna().all()
 

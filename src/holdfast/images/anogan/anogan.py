@@ -62,7 +62,7 @@ class AnoGAN(Settings):
         weight: of the critic's features.
         optimizer: "sgd" (plain gradient descent), or "adam".
         drop: share of the steps after which the step is divided by 10.
-        chunk: latent points that are moved at once, which bounds the memory; scores do not depend on it.
+        batch_size: latent points that are moved at once, which bounds the memory; scores do not depend on it.
         seed: starting points are derived from it and the contents of each image, nothing else.
     """
 
@@ -86,7 +86,7 @@ class AnoGAN(Settings):
 
     def check(self) -> None:
         """Raise an error if the settings cannot work."""
-        for name in ("steps", "restarts", "chunk"):
+        for name in ("steps", "restarts", "batch_size"):
             value: Any = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             need(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")

@@ -29,7 +29,7 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
     if not len(asked):
         raise SettingError("norms are measured at images, and there are none")
     x = padded(asked)
-    with model.borrowed(), torch.enable_grad():
+    with model.eval_mode(), torch.enable_grad():
         x = x.requires_grad_()
         z, _ = model.both(x)
         w = torch.zeros_like(z, requires_grad=True)  # J^T w is linear in w, so its derivative gives J v

@@ -104,7 +104,7 @@ class Direct(Kind):
         hidden: widths of the layers.
         dropout: share of units left out while training.
         l2, l3: weights of validity and proximity.
-        tell: also with two classes it is told the class to reach, and need not find out which one f gives now.
+        condition_on_target: also with two classes it is told the class to reach, and need not find out what f gives.
     """
 
     hidden: tuple[int, ...] = (200, 10, 10)
@@ -313,7 +313,11 @@ class Training(ABC):
         grads, judge = [held.first(m) for held in self.grads], theta
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
-            reach = FeasibleSet.of(x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1), self.layout) if self.reachable else None
+            reach = (
+                FeasibleSet.of(x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1), self.layout)
+                if self.reachable
+                else None
+            )
             given = x_cf if reach is None else reach.project(x_cf.flatten(0, 1)).view_as(x_cf)
             if self.attack is not None and block == 0:
                 judge = self.attack(theta, Batch(x, y, w, given[:, :n], t, w), self.random, draw + 5, epsilon)

@@ -57,12 +57,12 @@ class Joint(Loop):
         dropout: share of units left out in steps 1, 2 and 4.
         l1, l2, l3: weights of prediction, validity and proximity; without the last two only the predictor is trained.
         loss: of the prediction in step 1: "squared" as in the paper, or "entropy".
-        tell: tell the generator the class to reach. In the paper it has to guess it from z and p, which it cannot where
-            the prediction is near 1/2; with more than two classes it is always told.
-        inside: while training, too, numbers stay inside the range of the data; a gradient that would push one further
-            out is dropped. In the paper numbers go anywhere.
-        hard: while training, too, an answer has one level of each category; gradients go straight through. In the
-            paper levels are mixed until the network is used.
+        condition_on_target: tell the generator the class to reach. In the paper it has to guess it from z and p, which
+            it cannot where the prediction is near 1/2; with more than two classes it is always told.
+        clip_to_data: while training, too, numbers stay inside the range of the data; a gradient that would push one
+            further out is dropped. In the paper numbers go anywhere.
+        hard_categories: while training, too, an answer has one level of each category; gradients go straight through.
+            In the paper levels are mixed until the network is used.
         shift: the attack in step 3; None trains a CounterNet.
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.

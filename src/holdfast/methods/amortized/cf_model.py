@@ -79,7 +79,7 @@ class Parametric(Explainer):
         """The settings of the training."""
 
     @abstractmethod
-    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         """(n, d) answers before they are projected; t (n, 1) are the classes to reach."""
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
@@ -120,11 +120,11 @@ class Parametric(Explainer):
             f"this {type(self).__name__} was trained for another model; fit one for this model",
         )
 
-    def search(self, query: SearchProblem) -> Tensor:
-        answer = query.x
-        for _ in query.steps(1):
-            t = query.goal.wanted(query.model(query.x))[:, None]
-            answer = query.feasible.project(self.propose(query, t))
+    def search(self, problem: SearchProblem) -> Tensor:
+        answer = problem.x
+        for _ in problem.steps(1):
+            t = problem.goal.wanted(problem.model(problem.x))[:, None]
+            answer = problem.feasible.project(self.propose(problem, t))
         return answer
 
     def _settings(self, kind: type[Kind]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class CFModel(Parametric):
         hidden: widths of its layers.
         dropout: share of units left out while training.
         l2, l3: weights of validity and of proximity.
-        tell: tell the network the class to reach also with two classes; as in the paper it is left to find that out.
+        condition_on_target: tell the network the class to reach also with two classes; in the paper it has to find out.
         epochs, batch_size, lr: of the training, with Adam.
         reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
@@ -163,6 +163,6 @@ class CFModel(Parametric):
     def kind(self) -> Direct:
         return Direct(**self._settings(Direct))
 
-    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         (generator,), told = self.networks_.layers, self.networks_.told
-        return query.feasible.encoding.softmax(generator(with_wish(query.x, t, told)))
+        return problem.feasible.encoding.softmax(generator(with_wish(problem.x, t, told)))

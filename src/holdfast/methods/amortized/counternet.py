@@ -47,9 +47,9 @@ class CounterNet(Settings):
         dropout: share of units left out while training.
         epochs, batch_size, lr: of the training, with Adam.
         l1, l2, l3: weights of prediction, validity and proximity.
-        tell: tell the generator the class to reach, which else has to guess it from the prediction.
-        inside, hard: train on answers as they are handed out: numbers inside the range of the data, and one level of
-            each category.
+        condition_on_target: tell the generator the class to reach, which else has to guess it from the prediction.
+        clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the range of the
+            data, and one level of each category.
         loss: of the prediction, "squared" or "entropy".
         smooth_labels, clip: what the authors' older code also does, see `holdfast.methods.amortized._joint_loop.Joint`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.

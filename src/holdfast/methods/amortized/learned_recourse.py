@@ -114,20 +114,20 @@ class LearnedRecourse(Explainer):
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
         need(own, "this recourse network was trained with another model; ask it about its own")
 
-    def search(self, query: SearchProblem) -> Tensor:
-        answer = torch.empty_like(query.x)
-        for _ in query.steps(1):
-            for at in range(0, len(query), ROWS):
+    def search(self, problem: SearchProblem) -> Tensor:
+        answer = torch.empty_like(problem.x)
+        for _ in problem.steps(1):
+            for at in range(0, len(problem), ROWS):
                 part = slice(at, at + ROWS)
-                answer[part] = self._answers(query, part)
+                answer[part] = self._answers(problem, part)
         return answer
 
-    def _answers(self, query: SearchProblem, part: slice) -> Tensor:
+    def _answers(self, problem: SearchProblem, part: slice) -> Tensor:
         """The answers to some of the rows."""
-        model, x, reach = cast(TorchModel, query.model), query.x[part], query.feasible[part]
+        model, x, reach = cast(TorchModel, problem.model), problem.x[part], problem.feasible[part]
         wanted = None
         if self.generator_.told:  # of two classes the other is known without asking the model
-            goal = query.goal[part]
+            goal = problem.goal[part]
             wanted = goal.wanted(x.new_zeros(len(x), 2) if goal.k == 2 else model(x))
         raw = self.generator_(model.module, x, wanted)
         # The largest level is the same before and after a softmax; only how far a row moves is not.

@@ -43,7 +43,13 @@ class RoCourseNet(CounterNet):
         categories, a generator that is not told the class to reach and trains on relaxed answers."""
         if dataset not in PAPER:
             raise SettingError(f"the paper has no dataset {dataset!r}; {did_you_mean(dataset, PAPER)}")
-        common = {"categories": "softmax", "eta": 0.03, "tell": False, "inside": False, "hard": False}
+        common = {
+            "categories": "softmax",
+            "eta": 0.03,
+            "condition_on_target": False,
+            "clip_to_data": False,
+            "hard_categories": False,
+        }
         chosen: dict[str, Any] = {**common, **PAPER[dataset], **settings}
         return cls(**chosen)
 

@@ -40,10 +40,10 @@ class VAECF(Parametric):
     def kind(self) -> Variational:
         return Variational(**self._settings(Variational))
 
-    def propose(self, query: SearchProblem, t: Tensor) -> Tensor:
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         (mean, variance, decoder), told = self.networks_.layers, self.networks_.told
-        seen = with_wish(query.x, t, told)
+        seen = with_wish(problem.x, t, told)
         m = mean(seen)
-        noise = query.rng.normal(m.shape[1], dtype=m.dtype)
+        noise = problem.rng.normal(m.shape[1], dtype=m.dtype)
         z = m + (0.5 + torch.sigmoid(variance(seen))).sqrt() * noise
-        return sigmoids(decoder(with_wish(z, t, told)), query.feasible.encoding)
+        return sigmoids(decoder(with_wish(z, t, told)), problem.feasible.encoding)

@@ -24,7 +24,7 @@ from torch import Tensor
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import clip_norm, unit
 from holdfast.errors import SettingError
-from holdfast.nn.stack_derivatives import Columns, Net, Buffers, Weights
+from holdfast.nn.stack_derivatives import Buffers, Columns, Net, Weights
 from holdfast.schema.encoding import Encoding
 
 B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8

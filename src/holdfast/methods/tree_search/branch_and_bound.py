@@ -38,8 +38,8 @@ class Wish:
     every: bool
 
     @staticmethod
-    def of(query: SearchProblem, label: int, k: int, outputs: str) -> "Wish":
-        goal = replace(query.goal, label=torch.tensor([label]))
+    def of(problem: SearchProblem, label: int, k: int, outputs: str) -> "Wish":
+        goal = replace(problem.goal, label=torch.tensor([label]))
         if isinstance(goal, IntervalTarget):  # low <= v <= high, in units as the gap
             ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
             w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
@@ -102,7 +102,9 @@ class Bound:
         return ub, torch.where(mask, chosen @ self.inside.T, -1.0), chosen.sum(1)
 
 
-def decide(query: SearchProblem, offers: Offers, profile: ByLeaves, rows: Tensor, boxes: int) -> tuple[Tensor, Tensor, Tensor]:
+def decide(
+    problem: SearchProblem, offers: Offers, profile: ByLeaves, rows: Tensor, boxes: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Which of the rows (r,) have an answer, the moves (r, features) to it, and which are proved to have none.
 
     Rows that are neither took more than `boxes` boxes, or are too close to call.
@@ -111,29 +113,29 @@ def decide(query: SearchProblem, offers: Offers, profile: ByLeaves, rows: Tensor
     at = offers.own[rows]
     if profile.table.k == 1 and profile.table.outputs == "probabilities":
         return found, at, proved
-    for label in range(query.goal.k):
-        mine = (query.goal.label[rows] == label).nonzero().squeeze(1)
+    for label in range(problem.goal.k):
+        mine = (problem.goal.label[rows] == label).nonzero().squeeze(1)
         if not len(mine):
             continue
-        bound = Bound(profile.table, Wish.of(query, label, profile.table.k, profile.table.outputs))
+        bound = Bound(profile.table, Wish.of(problem, label, profile.table.k, profile.table.outputs))
         for some in chunks(mine, PEOPLE):
-            found[some], at[some], proved[some] = _decide(query, offers, profile, bound, rows[some], boxes)
-            if query.budget.over():
+            found[some], at[some], proved[some] = _decide(problem, offers, profile, bound, rows[some], boxes)
+            if problem.budget.over():
                 break
     return found, at, proved
 
 
 def _decide(
-    query: SearchProblem, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
+    problem: SearchProblem, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     r, spans = len(rows), offers.moves.spans
-    most = query.feasible.encoding.max_changes
+    most = problem.feasible.encoding.max_changes
     at, looked = offers.own[rows], torch.zeros(r, dtype=torch.int64)
     found, open_ = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)  # open: cannot be proved
     mask, who = offers.price[rows].isfinite(), torch.arange(r)
     rank = torch.zeros(r, dtype=torch.float64)
     while len(mask):
-        if query.budget.over():
+        if problem.budget.over():
             open_[who] = True
             break
         now = _first(who, rank, WIDTH)
@@ -149,7 +151,7 @@ def _decide(
         box, mine, person, ub, asked, total = (v[alive] for v in (box, mine, person, ub, asked, total))
         if len(box):
             top, point, size = _each(asked, box, offers.price[person], spans)
-            ok = _holds(query, offers, person, point)
+            ok = _holds(problem, offers, person, point)
             hit = ok.nonzero().squeeze(1)
             found[mine[hit]] = True
             at[mine[hit]] = point[hit]
@@ -192,9 +194,9 @@ def _each(asked: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]
     return torch.stack(tops, 1), torch.stack(points, 1), torch.stack(sizes, 1)
 
 
-def _holds(query: SearchProblem, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
+def _holds(problem: SearchProblem, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
-    part = query[person]
+    part = problem[person]
     z = mended(part.feasible, offers.rows(person, at))
     return part.met(z) & part.feasible.contains(z)
 

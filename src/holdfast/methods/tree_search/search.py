@@ -54,8 +54,8 @@ class TreeSearch(Explainer):
         norm: 0: as few changed features as possible, and among these the smallest weighted l1; 1: the smallest l1.
         beam: candidates kept for each row while changes are grown.
         depth: features changed at most while growing.
-        boxes: how many boxes may be looked at for a row without an answer, to find one or to prove that there is none.
-        values: places per column at which a model is asked whose thresholds are not known, or too many.
+        max_nodes: boxes that may be looked at for a row without an answer, to find one or to prove that there is none.
+        thresholds: places per column at which a model is asked whose thresholds are not known, or too many.
     """
 
     title: ClassVar[str] = "fewest or smallest changes, along the thresholds of trees; any model"
@@ -74,29 +74,29 @@ class TreeSearch(Explainer):
     def check(self, model: Model) -> None:
         need(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
         need(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
-        need(self.max_nodes >= 0, f"boxes must be 0 or more, got {self.max_nodes}")
-        need(self.thresholds >= 2, f"values must be at least 2, got {self.thresholds}")
+        need(self.max_nodes >= 0, f"max_nodes must be 0 or more, got {self.max_nodes}")
+        need(self.thresholds >= 2, f"thresholds must be at least 2, got {self.thresholds}")
 
     def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
         """Remember the data: where rows of the wanted class lie, and where to ask a model without thresholds."""
         self.neighbor_: NearestNeighbor = NearestNeighbor().fit(X, model)
         return self
 
-    def search(self, query: SearchProblem) -> Tensor:
-        moves, table = self._prepare(query.model)
-        out = query.feasible.project(query.x)
+    def search(self, problem: SearchProblem) -> Tensor:
+        moves, table = self._prepare(problem.model)
+        out = problem.feasible.project(problem.x)
         if not len(moves):
-            if query.hopeless is not None:  # there is but one row to reach
-                query.hopeless[:] = ~query.goal.met(query.model(out), -SLACK)
+            if problem.hopeless is not None:  # there is but one row to reach
+                problem.hopeless[:] = ~problem.goal.met(problem.model(out), -SLACK)
             return out
-        for rows in chunks(torch.arange(len(query)), max(8, CELLS // (self.beam * len(moves)))):
-            part = query[rows]
+        for rows in chunks(torch.arange(len(problem)), max(8, CELLS // (self.beam * len(moves)))):
+            part = problem[rows]
             offers = Offers.of(moves, part.feasible)
             profile = ByLeaves(part, offers, table) if table else ByModel(part, offers)
             out[rows], none = self._answer(part, offers, profile)
-            if query.hopeless is not None:
-                query.hopeless[rows] = none
-            if query.budget.over():
+            if problem.hopeless is not None:
+                problem.hopeless[rows] = none
+            if problem.budget.over():
                 break
         return out
 
@@ -109,35 +109,40 @@ class TreeSearch(Explainer):
         at = model.schema.encoding(model.dtype)
         return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.thresholds)), None
 
-    def _answer(self, query: SearchProblem, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
+    def _answer(self, problem: SearchProblem, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
-        best, none = Best(offers, self.norm), torch.zeros(len(query), dtype=torch.bool)
+        best, none = Best(offers, self.norm), torch.zeros(len(problem), dtype=torch.bool)
         grow(profile, best, self.beam, self.depth)
         exchange(profile, best, best.found)
         rows = (~best.found).nonzero().squeeze(1)
-        seeds = query.x[:0]
-        if len(rows) and self.is_fitted and not query.budget.over():
-            seeds = self.neighbor_.search(query[rows])[:, 0]
-            best.offer(rows, offers.moves.within(seeds), query.feasible[rows].contains(seeds) & query[rows].met(seeds))
+        seeds = problem.x[:0]
+        if len(rows) and self.is_fitted and not problem.budget.over():
+            seeds = self.neighbor_.search(problem[rows])[:, 0]
+            best.offer(
+                rows, offers.moves.within(seeds), problem.feasible[rows].contains(seeds) & problem[rows].met(seeds)
+            )
         open_ = (~best.found).nonzero().squeeze(1)
-        if len(open_) and self.max_nodes and isinstance(profile, ByLeaves) and not query.budget.over():
-            found, at, proved = decide(query, offers, profile, open_, self.max_nodes)
+        if len(open_) and self.max_nodes and isinstance(profile, ByLeaves) and not problem.budget.over():
+            found, at, proved = decide(problem, offers, profile, open_, self.max_nodes)
             best.offer(open_, at, found)
             none[open_[proved]] = True
         exchange(profile, best, torch.zeros_like(none).index_fill_(0, rows, True) & best.found)
-        return self._settled(query, offers, profile, best, rows, seeds), none
+        return self._settled(problem, offers, profile, best, rows, seeds), none
 
     def _settled(
-        self, query: SearchProblem, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
+        self, problem: SearchProblem, offers: Offers, profile: Profile, best: "Best", rows: Tensor, seeds: Tensor
     ) -> Tensor:
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
-        z = mended(query.feasible, offers.rows(torch.arange(len(offers)), best.at))
+        z = mended(problem.feasible, offers.rows(torch.arange(len(offers)), best.at))
         if len(seeds):
-            held, nearest = query[rows].met(z[rows]) & query.feasible[rows].contains(z[rows]), query[rows].met(seeds)
-            z[rows] = torch.where((nearest & ~held)[:, None], revert(query[rows], seeds, 1), z[rows])
-        ok = query.met(z).nonzero().squeeze(1)
+            held, nearest = (
+                problem[rows].met(z[rows]) & problem.feasible[rows].contains(z[rows]),
+                problem[rows].met(seeds),
+            )
+            z[rows] = torch.where((nearest & ~held)[:, None], revert(problem[rows], seeds, 1), z[rows])
+        ok = problem.met(z).nonzero().squeeze(1)
         if len(ok) and not profile.exact:
-            z[ok] = pull_back(query[ok], z[ok])
+            z[ok] = pull_back(problem[ok], z[ok])
         return z
 
 
@@ -195,12 +200,12 @@ class Best:
 
 def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
     """One changed feature after the other."""
-    query, offers = profile.query, profile.offers
+    problem, offers = profile.problem, profile.offers
     moves, everything = offers.moves, torch.arange(len(offers.moves))
     rows, at = torch.arange(len(offers)), offers.own[:, None]  # (r,), (r, b, features)
     alive = torch.ones(at.shape[:2], dtype=torch.bool)
     home, wide = torch.empty(0), 1  # wide: candidates a row could have; how many it has is up to its neighbours
-    for step in query.steps(depth):
+    for step in problem.steps(depth):
         r, b, f = at.shape
         person, flat = rows.repeat_interleave(b), at.reshape(-1, f)
         count, price, tried = offers.singles(person, flat)
@@ -213,7 +218,7 @@ def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
         gap = profile.gaps(person, flat, tried)
         if not step:
             home = gap.gather(1, offers.own).amax(1)
-        hit = tried & (gap > query.level)
+        hit = tried & (gap > problem.level)
         _take(profile, best, rows, person, flat, gap, hit, count, price)
         on = (~best.found[rows] if best.norm == 0 else torch.ones(r, dtype=torch.bool)).nonzero().squeeze(1)
         rows, shape = rows[on], (r, b, len(moves))
@@ -230,13 +235,13 @@ def grow(profile: Profile, best: Best, beam: int, depth: int) -> None:
 
 def exchange(profile: Profile, best: Best, chosen: Tensor) -> None:
     """Give one feature back and change at most one instead, as long as that is better."""
-    query, offers = profile.query, profile.offers
+    problem, offers = profile.problem, profile.offers
     rows, m = chosen.nonzero().squeeze(1), len(offers.moves)
     for _ in range(PASSES):
         at, own = best.at[rows], offers.own[rows]
         changed = at != own
         b = int(changed.sum(1).max()) if len(rows) else 0
-        if not b or query.budget.over():
+        if not b or problem.budget.over():
             return
         given, feature = (v[:, :b] for v in changed.sort(dim=1, descending=True, stable=True))
         back = at[:, None].repeat(1, b, 1).scatter(2, feature[..., None], own.gather(1, feature)[..., None])
@@ -245,7 +250,7 @@ def exchange(profile: Profile, best: Best, chosen: Tensor) -> None:
         tried &= given.reshape(-1, 1)
         tried &= best.beaten(rows, count.view(-1, b * m), price.view(-1, b * m)).view(-1, m)
         gap = profile.gaps(person, flat, tried)
-        hit = tried & (gap > query.level)
+        hit = tried & (gap > problem.level)
         rows = rows[_take(profile, best, rows, person, flat, gap, hit, count, price)]
 
 
@@ -261,8 +266,8 @@ def _take(
     price: Tensor,
 ) -> Tensor:
     """`Best.take` of what keeps the rules; the best of what does not is tried with the other columns moved for it."""
-    query, offers = profile.query, profile.offers
-    layout = query.feasible.encoding
+    problem, offers = profile.problem, profile.offers
+    layout = problem.feasible.encoding
     if not len(layout.rules):
         return best.take(rows, at, gap, hit, count, price)
     kept = offers.keeps(person, at)
@@ -272,31 +277,31 @@ def _take(
     some = rows[other.found[rows]]
     if not len(some):
         return won
-    reach = query.feasible[some]
+    reach = problem.feasible[some]
     z = mended(reach, offers.rows(some, other.at[some]))
-    ok = reach.contains(z) & query[some].met(z)
+    ok = reach.contains(z) & problem[some].met(z)
     changed = (layout.per_feature((z != reach.x).to(z.dtype)) > 0).sum(1)
     best.keep(some, other.at[some], ok, changed, whole(((z - reach.x).abs() * layout.weight).double().sum(1)))
     return won
 
 
-def pull_back(query: SearchProblem, z: Tensor) -> Tensor:
+def pull_back(problem: SearchProblem, z: Tensor) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
-    at = query.feasible.encoding
+    at = problem.feasible.encoding
     for column in map(int, at.numbers[~at.missing[at.numbers]]):
-        x, far = query.x[:, column], z[:, column].clone()
-        near = torch.where(query.feasible.outside[:, column], far, x)
+        x, far = problem.x[:, column], z[:, column].clone()
+        near = torch.where(problem.feasible.outside[:, column], far, x)
         if bool((near == far).all()):
             continue
         for i in range(HALVINGS):
             middle = near if i == 0 else (near + far) / 2
             tried = z.clone()
             tried[:, column] = middle
-            tried = query.feasible.project(tried)
-            ok = query.met(tried) & (cost_of(tried - query.x, at.weight, 1) <= cost_of(z - query.x, at.weight, 1))
+            tried = problem.feasible.project(tried)
+            ok = problem.met(tried) & (cost_of(tried - problem.x, at.weight, 1) <= cost_of(z - problem.x, at.weight, 1))
             z = torch.where(ok[:, None], tried, z)
             far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
-            if query.budget.over():
+            if problem.budget.over():
                 return z
     return z
 

@@ -26,12 +26,12 @@ ROWS = 1 << 15  # rows a model is asked about at once
 
 
 class Profile(ABC):
-    """The gaps of candidates of the people of a query after each single change."""
+    """The gaps of candidates of the people of a problem after each single change."""
 
     exact: ClassVar[bool]  # is the answer the same all over a cell?
 
-    def __init__(self, query: SearchProblem, offers: Offers) -> None:
-        self.query, self.offers = query, offers
+    def __init__(self, problem: SearchProblem, offers: Offers) -> None:
+        self.problem, self.offers = problem, offers
 
     @abstractmethod
     def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
@@ -69,12 +69,12 @@ class ByLeaves(Profile):
 
     exact = True
 
-    def __init__(self, query: SearchProblem, offers: Offers, table: Table) -> None:
-        super().__init__(query, offers)
-        self.table, self.shut = table, table.shut(query.x)
+    def __init__(self, problem: SearchProblem, offers: Offers, table: Table) -> None:
+        super().__init__(problem, offers)
+        self.table, self.shut = table, table.shut(problem.x)
         one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
-        straight = query.goal.k == 2 and query.goal.is_lead
-        self.sign = query.goal.gap(one.expand(len(query), 2)) if straight else None  # of a single output
+        straight = problem.goal.k == 2 and problem.goal.is_lead
+        self.sign = problem.goal.gap(one.expand(len(problem), 2)) if straight else None  # of a single output
 
     def gaps(self, person: Tensor, at: Tensor, tried: Tensor) -> Tensor:
         out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
@@ -85,7 +85,7 @@ class ByLeaves(Profile):
                 gap = raw.squeeze(2) * self.sign[who, None]
             else:
                 scores = to_scores(raw.flatten(0, 1), self.table.outputs)
-                gap = self.query.goal[who.repeat_interleave(moves)].gap(scores).view(-1, moves)
+                gap = self.problem.goal[who.repeat_interleave(moves)].gap(scores).view(-1, moves)
             out[some] = torch.where(tried[some], whole(gap), -torch.inf)
         return out
 
@@ -119,7 +119,7 @@ class ByModel(Profile):
         for some in chunks(torch.arange(len(state)), ROWS):
             who, to = person[state[some]], move[some]
             rows = self.offers.after(z[state[some]], who, to)
-            out[state[some], to] = whole(self.query.goal[who].gap(self.query.model(rows)).double())
+            out[state[some], to] = whole(self.problem.goal[who].gap(self.problem.model(rows)).double())
         return out
 
 

@@ -149,7 +149,9 @@ def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
     return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
 
 
-def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]) -> CompiledScorer:
+def _linear(
+    model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]
+) -> CompiledScorer:
     end = None
     if name == "SVC":
         if model.kernel != "linear":
@@ -165,10 +167,14 @@ def _linear(model: Any, name: str, columns: list[Column], raws: list[Raw], width
     return CompiledScorer(net, "logits", "the linear model as a differentiable program", [])
 
 
-def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]) -> CompiledScorer:
+def _trees(
+    model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]
+) -> CompiledScorer:
     grower, most = TREES[kind]
     columns = block.columns
-    zero_is_missing = kind.startswith("xgboost.") and block.is_sparse  # what a sparse matrix leaves out is missing for it
+    zero_is_missing = (
+        kind.startswith("xgboost.") and block.is_sparse
+    )  # what a sparse matrix leaves out is missing for it
     if kind.startswith("xgboost."):
         columns = boosters.coded(columns, boosters.xgboost_lists(model))
     if kind.startswith("lightgbm."):
@@ -192,7 +198,9 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
         if leaves.max(initial=0) > 256:
             raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
-        return CompiledScorer(TreeProgram(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown)
+        return CompiledScorer(
+            TreeProgram(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown
+        )
     run = Compiled(columns, raws, nodes.precision, kernel, zero_is_missing)
     return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
 
@@ -222,7 +230,7 @@ class Compiled:
         self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, zero_is_missing: bool = False
     ) -> None:
         self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
-        self.hollow = zero_is_missing  # zeros are missing
+        self.zero_is_missing = zero_is_missing  # zeros are missing
         self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
         levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
         self.code_dtype: Any = np.min_scalar_type(max((codes.count for codes in levels.values()), default=1))
@@ -246,7 +254,7 @@ class Compiled:
             inputs = values.astype(self.precision, order="C")
         else:
             inputs = self._column_by_column(x)
-        if self.hollow:
+        if self.zero_is_missing:
             inputs[inputs == 0] = np.nan
         return inputs
 

@@ -22,7 +22,7 @@ def validity_heatmap(matrix: Any, names: Sequence[Any], *, width: int = WIDTH) -
     """Answers of each subset (down) on the models of each subset (across): the share that holds.
 
     Args:
-        matrix: (k, k) shares, see `Crossing.matrix`.
+        matrix: (k, k) shares, see `CrossValidity.matrix`.
         names: the k subsets.
     """
     alt = optional("altair", "plot")

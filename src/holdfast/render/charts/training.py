@@ -91,7 +91,9 @@ def _shades(model: "Model", names: list[str], spans: list[tuple[float, float]], 
     middle = [(edges[1:] + edges[:-1]) / 2 for edges in (wide, high)]
     points = pd.DataFrame({names[0]: np.repeat(middle[0], GRID), names[1]: np.tile(middle[1], GRID)})
     with model.eval_mode(), torch.no_grad():
-        p = probabilities(model.score_frame(points), model.offset, defers_to_predict=model.defers_to_predict)[:, target].numpy()
+        p = probabilities(model.score_frame(points), model.offset, defers_to_predict=model.defers_to_predict)[
+            :, target
+        ].numpy()
     band = np.minimum((p * BANDS).astype(np.int64), BANDS - 1).reshape(GRID, GRID)
     new = np.ones((GRID, GRID), dtype=bool)
     new[:, 1:] = band[:, 1:] != band[:, :-1]

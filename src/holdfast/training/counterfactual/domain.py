@@ -23,7 +23,9 @@ class Domain:
     layout: Encoding | None = None  # of categories that have one level at every step, not a mixture
 
     @classmethod
-    def of(cls, x: Tensor, layout: Encoding | None = None, *, spread: float = 2.0, categories: bool = False) -> "Domain":
+    def of(
+        cls, x: Tensor, layout: Encoding | None = None, *, spread: float = 2.0, categories: bool = False
+    ) -> "Domain":
         """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
 
         Args:

@@ -36,7 +36,7 @@ from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import Autoencoder
 from holdfast.nn.stack import ModelStack, ModuleStack, lent_generator, stack_of
-from holdfast.retraining.loop import Orders, Variation, RobustLoop, check_batches, optimizer_of, together
+from holdfast.retraining.loop import Orders, RobustLoop, Variation, check_batches, optimizer_of, together
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.pairs import Classes, Draws, Pairs, Split
 from holdfast.training.counterfactual.search import Grown, Search, grow

@@ -83,7 +83,7 @@ class CounterfactualTraining:
         return Model.of(module, self.bank.schema, classes=self.bank.classes)
 
     def __repr__(self) -> str:
-        return f"Taught({self.seeds} networks for each of {listed(self.variants)})"
+        return f"CounterfactualTraining({self.seeds} networks for each of {listed(self.variants)})"
 
 
 def train_counterfactual(
@@ -165,12 +165,15 @@ def train_counterfactual(
         spare_wrong=spare_wrong, net=tutor.codes(x, schema, domain, progress),
     )  # fmt: skip
     each, module = tuple(seed + i for i in range(int(seeds))), recipe.network(x.shape[1], len(names))
-    shelves, told = dict[str, ModelGroup](), dict[str, pd.DataFrame]()
+    groups, told = dict[str, ModelGroup](), dict[str, pd.DataFrame]()
     with Progress(progress, "counterfactual training") as bar:
         bar.total(len(wanted) * len(each))
         for kind in dict.fromkeys(kind for kind, _ in wanted.values()):  # each kind is a program of its own
             mine = [name for name in wanted if wanted[name][0] == kind]
-            plan, terms = Variation(each * len(mine), each * len(mine)), [wanted[name][1] for name in mine for _ in each]
+            plan, terms = (
+                Variation(each * len(mine), each * len(mine)),
+                [wanted[name][1] for name in mine for _ in each],
+            )
             models, numbers, seconds = fit_contrast(
                 module, recipe.start(module), x, labels, len(names), plan, terms, replace(lesson, kind=kind), recipe,
                 bar, held, [f"{name}, seed {s}:" for name in mine for s in each],
@@ -183,9 +186,9 @@ def train_counterfactual(
             for i, name in enumerate(mine):
                 place = slice(i * len(each), (i + 1) * len(each))
                 own = picked(models, torch.arange(len(plan))[place])
-                shelves[name] = ModelGroup(name, own, origins=tuple(origins[place]))
+                groups[name] = ModelGroup(name, own, origins=tuple(origins[place]))
                 told[name] = _history(name, each, numbers[:, place], seconds)
-    bank = ModelBank(tuple(shelves[name] for name in wanted), schema, tuple(names), recipe, seed)
+    bank = ModelBank(tuple(groups[name] for name in wanted), schema, tuple(names), recipe, seed)
     return CounterfactualTraining(bank, pd.concat([told[name] for name in wanted], ignore_index=True))
 
 

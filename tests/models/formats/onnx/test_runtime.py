@@ -681,7 +681,7 @@ def check_copy(
     assert isinstance(model, CompiledModel), model.conversion.text
     assert model.copy.grown is not None
     x = schema.encode(frame, torch.float64)
-    mine, theirs = model(x), model.judge(frame)
+    mine, theirs = model(x), model.score_frame(frame)
     if not model.is_regression:
         mine, theirs = torch.softmax(mine, 1), torch.softmax(theirs, 1)
     assert torch.allclose(mine, theirs, rtol=1e-6, atol=1e-6)
@@ -762,7 +762,10 @@ def test_copies_ask_what_the_tree_asks(mode: str, kind: int, tracks: int, tmp_pa
     exact = hf.Schema(tuple(Feature(name, seen=(-3, 3), missing=True) for name in frame))  # encoded as they are
     model = check_copy(data, frame, tmp_path, exact, inputs="frame")
     rows = frame.to_numpy(np.float32 if kind == 1 else np.float64)
-    assert np.abs(torch.softmax(model.score_frame(frame), 1).numpy() - session(data).run(["y"], {"x": rows})[0]).max() < 1e-6
+    assert (
+        np.abs(torch.softmax(model.score_frame(frame), 1).numpy() - session(data).run(["y"], {"x": rows})[0]).max()
+        < 1e-6
+    )
 
 
 def test_what_has_no_copy_says_why(tmp_path: Path) -> None:
