@@ -89,9 +89,9 @@ def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[floa
 def searches(task: Task) -> dict[str, float]:
     model = hardened(task, (2 * task.width,), 5, 1, 0, epsilon=[0.0]).model(0.0)
     x = task.schema.encode(task.test_X)[:ROWS]
-    wide = hf.CCHVAE(hidden=(512, 256), epochs=3).fit(task.X.iloc[:5000], model)
+    wide = hf.CCHVAE(hidden=(512, 256), epochs=3).fit(model, task.X.iloc[:5000])
     methods: dict[str, hf.Explainer] = {
-        "C-CHVAE / bare decoder and model": hf.CCHVAE(autoencoder=latent_space(task, 0)).fit(task.X, model),
+        "C-CHVAE / bare decoder and model": hf.CCHVAE(autoencoder=latent_space(task, 0)).fit(model, task.X),
         "C-CHVAE with the decoder of the CARLA benchmark / bare decoder and model": wide,
         "Growing Spheres / bare model": hf.GrowingSpheres(),
         "Growing Spheres as in the CARLA benchmark / bare model": hf.GrowingSpheres.carla(rings=50),
@@ -115,7 +115,7 @@ def mixed() -> dict[str, float]:
     for hidden, more in ((2 * schema.width, ""), (32, ", 32 hidden units")):
         recipe = hf.Recipe(hidden=(hidden,), epochs=2)
         model = hf.train_adversarial(recipe, data.X, data.y, schema, epsilon=[0.0]).model(0.0)
-        method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(data.X.iloc[:10_000], model)
+        method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(model, data.X.iloc[:10_000])
         name = f"categories and fixed columns{more}"
         out[f"C-CHVAE, {name} / bare decoder and model"] = against_bare(method, model, x)[0]
         out[f"Growing Spheres, {name} / bare model"] = against_bare(hf.GrowingSpheres(), model, x)[0]

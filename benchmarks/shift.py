@@ -178,7 +178,7 @@ def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
 
 def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
     """ROAR-LIME on 64 rows; the neighbours are evaluated in the same portions."""
-    method = hf.ROAR.lime().fit(table, model)
+    method = hf.ROAR.lime().fit(model, table)
     with model.eval_mode():
         problem = asked(model, x[:64])
         shares = lime.shares_of(x, model.schema.encoding(model.dtype))

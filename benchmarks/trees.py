@@ -184,7 +184,7 @@ def everything_free(schema: hf.Schema) -> hf.Schema:
 
 def holdfast(task: Task, rows: pd.DataFrame, norm: int) -> tuple[dict[str, Any], float]:
     model = task.model(task.free)
-    search = hf.TreeSearch(norm=norm).fit(task.X, model)
+    search = hf.TreeSearch(norm=norm).fit(model, task.X)
     cfs: list[hf.Counterfactuals] = []
     took = seconds(lambda: cfs.append(search.explain(model, rows, "yes")))
     judged = task.judged(rows, cfs[0].after)
@@ -294,7 +294,7 @@ def search(name: str, count: int, scale: float) -> dict[str, Any]:
 
     figures = out["figures"] = figures_of(runs)
     model = task.model(task.data.schema)
-    cfs = hf.TreeSearch().fit(task.X, model).explain(model, everyone, "yes")
+    cfs = hf.TreeSearch().fit(model, task.X).explain(model, everyone, "yes")
     proved = cfs.status["reason"].str.startswith("proved").to_numpy()
     out["with its own schema"] = {"answered": float(cfs.found.mean()), "proved to have none": float(proved.mean())}
     figures["refused rows without an answer or a proof"] = float((~cfs.found & ~proved).mean())

@@ -58,7 +58,7 @@ def test_unfitted_and_unknown_settings_are_clear() -> None:
         hf.MinEpsilonPGD(radius=-1.0),
         hf.GrowingSpheres(samples=0),
         hf.GrowingSpheres(variant="other"),
-        hf.NearestNeighbor(n_counterfactuals=0).fit(x, model),
+        hf.NearestNeighbor(n_counterfactuals=0).fit(model, x),
         hf.TreeSearch(norm=2),
         hf.TreeSearch(beam=0),
         hf.TreeSearch(max_nodes=-1),

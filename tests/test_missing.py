@@ -367,7 +367,7 @@ def asked(name: str) -> hf.Model:
 def test_laws(method: str, name: str) -> None:
     model = asked(name)
     e = METHODS[method]()
-    e = e.fit(_floats(TABLE), model) if e.needs_data else e
+    e = e.fit(model, _floats(TABLE)) if e.needs_data else e
     pool = _floats(gappy(300, seed=3))
     pool = pool[(model.predict(pool) == "no").to_numpy() & pool[["income", "visits"]].isna().any(axis=1).to_numpy()]
     X = pool.iloc[:7]

@@ -173,7 +173,7 @@ def test_what_cannot_be_reached_is_said() -> None:
         hf.Descent(steps=20, restarts=2),
         hf.GrowingSpheres(samples=20, rings=5),
         hf.MinEpsilonPGD(radii=2, steps=10),
-        hf.NearestNeighbor().fit(x, model),
+        hf.NearestNeighbor().fit(model, x),
     ):
         cfs = e.explain(model, x, hf.Target.between(5, 6))
         assert (cfs.status_codes == Status.NOT_FOUND).all()
@@ -351,7 +351,7 @@ def houses() -> hf.Model:
 @pytest.mark.parametrize("name", SMALL)
 def test_methods_on_a_mixed_table(name: str, houses: hf.Model) -> None:
     e = SMALL[name]()
-    e = e.fit(HOUSES, houses) if e.needs_data else e
+    e = e.fit(houses, HOUSES) if e.needs_data else e
     X = HOUSES[(PRICE < 280_000) & (PRICE > 200_000)].iloc[:7]
     cfs = e.explain(houses, X, WISH, seed=1)
     k = getattr(e, "n_counterfactuals", 1)
@@ -373,7 +373,7 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
             cls().explain(houses, HOUSES.iloc[:2], WISH)
         if cls.needs_data:
             with pytest.raises(ModelError, match="is about classes"):
-                cls().fit(HOUSES, houses)
+                cls().fit(houses, HOUSES)
     assert set(hf.list_methods(regression=True)) | set(hf.list_methods(regression=False)) == set(METHODS)
     with pytest.raises(SettingError, match="legacy=True is about classes"):
         hf.MinCost(legacy=True).explain(houses, HOUSES.iloc[:2], WISH)

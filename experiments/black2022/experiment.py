@@ -242,7 +242,7 @@ def hit_rate(model: Model, task: Task) -> float:
 def answer(method: Explainer, model: Model, task: Task) -> Arrays:
     """Any other class is asked for; with three classes, the other side of `low`."""
     X, start = task.test, time.perf_counter()
-    method.fit(task.train, model)
+    method.fit(model, task.train)
     low = (model.predict(X) == task.low).to_numpy()
     x_cf, found = np.zeros(X.shape), np.zeros(len(X), bool)
     parts = [(slice(None), None)] if task.low is None else [(low, None), (~low, task.low)]

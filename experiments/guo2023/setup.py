@@ -349,7 +349,7 @@ def searched(
         else:
             moved = x
         wanted = 1 - scores(torch.tensor([i]), x)[0].long()
-        method = make().fit(task.schema.decode(task.x[task.train[i % k]]), model)
+        method = make().fit(model, task.schema.decode(task.x[task.train[i % k]]))
         return method.explain(model, task.schema.decode(moved), wanted).x_cf.float()
 
     return crossed(task, repeats, scores, answers, rows)

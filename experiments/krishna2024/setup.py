@@ -364,7 +364,7 @@ def vae_bounds(task: Task, epochs: int, rows: int, seed: int) -> Arrays:
         traces = list[Trace]()
         for e, (cfs,) in zip(models.epsilon, found, strict=True):
             model = models.model(e)
-            traces.append(retrace(method.fit(task.X, model), model, cfs))
+            traces.append(retrace(method.fit(model, task.X), model, cfs))
         plain = traces[0]
         sampled = sampled_lipschitz(net.decoder, plain.start)
         for e, trace in zip(models.epsilon[1:], traces[1:], strict=True):

@@ -22,7 +22,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, TimeBudget
+from holdfast.problem import Outcomes, Rows, SearchProblem, TimeBudget
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
@@ -61,9 +61,26 @@ class Explainer(Settings, ABC):
     def search(self, problem: SearchProblem) -> Tensor:
         """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
-        """Learn what the method needs from data (learnt attributes end in _); most need nothing."""
+    @final
+    def fit(self, model: Model, X: Rows, y: Outcomes | None = None) -> Self:
+        """Learn what the method needs from data; most need nothing.
+
+        Args:
+            model: a `Model`.
+            X: rows of the table, or their encoding (n, d).
+            y: their outcomes, for the few methods that look at them; left out, what the model says of the rows.
+        """
+        if not isinstance(model, Model):
+            name, swapped = type(self).__name__, isinstance(X, Model)
+            fix = "the model comes first" if swapped else "wrap yours with hf.Model.of(model, schema)"
+            raise ModelError(f"{name}.fit(model, X) needs a holdfast Model, got {a_kind(model)}; {fix}")
+        self.check_kind(model)
+        self.learn(model, X, y)
         return self
+
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
+        """What a method does with the data, see `fit`; attributes that it learns end in _."""
+        return
 
     def check(self, model: Model) -> None:
         """Raise a `SettingError` if the settings cannot work with this model."""
@@ -149,7 +166,7 @@ class Explainer(Settings, ABC):
             if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
                 raise SettingError(f"{key} must be a finite number, got {value}")
         if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(X_train, model) first")
+            raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:

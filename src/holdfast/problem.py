@@ -1,9 +1,12 @@
 """What a search is asked: the rows of n people, what they want, what they can reach, and the time there is."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -14,6 +17,9 @@ from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
 from holdfast.target import BoundTarget
+
+Rows = pd.DataFrame | Tensor  # of the table, or their encoding (n, d)
+Outcomes = Sequence[Any] | npt.NDArray[Any] | pd.Series  # one per row
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
 SLACK = 1e-5

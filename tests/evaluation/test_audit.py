@@ -294,7 +294,7 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
 def test_rows_with_several_answers() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     data = torch.randn(60, 3, generator=torch.Generator().manual_seed(1))
-    cfs = hf.NearestNeighbor(n_counterfactuals=3).fit(data, model).explain(model, data[:5])
+    cfs = hf.NearestNeighbor(n_counterfactuals=3).fit(model, data).explain(model, data[:5])
     some = audit(cfs, bank_of([network(seed=s) for s in range(4)], model))
     table = some.table()
     assert len(table) == len(cfs) == 15

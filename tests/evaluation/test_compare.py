@@ -283,7 +283,7 @@ def test_methods_that_learn_from_data_are_fitted_for_each_model(models: dict[str
     study = hf.compare(models, TABLE, y=Y, method=method, **SMALL)
     assert not method.is_fitted
     assert study.table()["validity"].min() > 0.5
-    calibrated = hf.ECCCo(conformal=0.5, steps=20).fit(TABLE, models["plain"], Y)
+    calibrated = hf.ECCCo(conformal=0.5, steps=20).fit(models["plain"], TABLE, Y)
     q = calibrated.q_
     hf.compare(models, TABLE, y=Y, method=calibrated, **SMALL)
     assert calibrated.q_ == q

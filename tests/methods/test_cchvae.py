@@ -45,7 +45,7 @@ def test_defaults_are_those_of_the_benchmark() -> None:
 def test_the_nearest_hit_of_the_first_ring_that_has_one(
     p: Any, norm: Any, model: hf.Model, net: Autoencoder, asked: torch.Tensor
 ) -> None:
-    e = CCHVAE(step=0.3, rings=12, samples=50, p=p, norm=norm, autoencoder=net).fit(asked, model)
+    e = CCHVAE(step=0.3, rings=12, samples=50, p=p, norm=norm, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=5)
     assert cfs.found.sum() > 5
     with model.eval_mode():
@@ -70,7 +70,7 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
 
 def test_more_rings_find_more_and_change_nothing_found(model: hf.Model, net: Autoencoder, asked: torch.Tensor) -> None:
     few, many = (
-        CCHVAE(step=0.2, rings=r, samples=30, autoencoder=net).fit(asked, model).explain(model, asked, 1)
+        CCHVAE(step=0.2, rings=r, samples=30, autoencoder=net).fit(model, asked).explain(model, asked, 1)
         for r in (4, 40)
     )
     assert few.found.sum() < many.found.sum()
@@ -79,7 +79,7 @@ def test_more_rings_find_more_and_change_nothing_found(model: hf.Model, net: Aut
 
 
 def test_where_answers_came_from(model: hf.Model, net: Autoencoder, asked: torch.Tensor) -> None:
-    e = CCHVAE(step=0.2, rings=10, samples=40, autoencoder=net).fit(asked, model)
+    e = CCHVAE(step=0.2, rings=10, samples=40, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=4)
     trace = retrace(e, model, cfs)
     found = torch.tensor(cfs.found)
@@ -109,7 +109,7 @@ def test_answers_for_two_models_lie_within_the_bound(net: Autoencoder) -> None:
     x = x[(models[0](x).argmax(1) == 0) & (models[1](x).argmax(1) == 0)]
     traces = []
     for m in models:
-        e = CCHVAE(step=0.2, rings=20, samples=40, autoencoder=net).fit(x, m)
+        e = CCHVAE(step=0.2, rings=20, samples=40, autoencoder=net).fit(m, x)
         traces.append(retrace(e, m, e.explain(m, x, 1)))
     both = traces[0].radius.isfinite() & traces[1].radius.isfinite()
     assert both.sum() > 10
@@ -126,7 +126,7 @@ def test_all_rows_and_models_are_tried_with_the_same_draws(net: Autoencoder, ask
         twin[-1].bias.mul_(2)
     answers = []
     for m in (hf.Model.of(module, BOX), hf.Model.of(twin, BOX)):  # the same classes, other scores
-        e = CCHVAE(step=0.2, rings=20, samples=40, autoencoder=net).fit(asked, m)
+        e = CCHVAE(step=0.2, rings=20, samples=40, autoencoder=net).fit(m, asked)
         answers.append(e.explain(m, asked, 1).x_cf)
     assert torch.equal(*answers)
 
@@ -141,7 +141,7 @@ def mixed() -> Latent:
 
 def test_the_autoencoder_is_given_what_cannot_change(mixed: Latent) -> None:
     table, schema, model = mixed.table, mixed.schema, mixed.model
-    e = CCHVAE(step=0.5, rings=20, samples=40, **SMALL).fit(table, model)
+    e = CCHVAE(step=0.5, rings=20, samples=40, **SMALL).fit(model, table)
     fixed = schema.encoding().fixed
     cfs = mixed.check_given(e)
     assert (cfs.after["sex"] == cfs.before["sex"]).all()
@@ -156,7 +156,7 @@ def test_the_autoencoder_is_given_what_cannot_change(mixed: Latent) -> None:
 def test_an_autoencoder_that_is_given_nothing_will_do(mixed: Latent) -> None:
     table, schema, model = mixed.table, mixed.schema, mixed.model
     ready = autoencoder(table, schema, kind="vae", **SMALL)
-    e = CCHVAE(step=0.5, rings=20, samples=40, autoencoder=ready).fit(table, model)
+    e = CCHVAE(step=0.5, rings=20, samples=40, autoencoder=ready).fit(model, table)
     assert e.autoencoder_ is ready
     cfs = e.explain(model, table, "yes")
     fixed = schema.encoding().fixed
@@ -169,13 +169,13 @@ def test_an_autoencoder_that_is_given_nothing_will_do(mixed: Latent) -> None:
 def test_an_answer_does_not_depend_on_the_batch(samples: int, dtype: torch.dtype, mixed: Latent) -> None:
     table, schema = mixed.table, mixed.schema
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)).to(dtype), schema)
-    e = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(table, model)
+    e = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(model, table)
     whole = e.explain(model, table, seed=1)
     assert whole.found.any()
     parts = [e.explain(model, table.iloc[i : i + 70], seed=1, batch_size=9) for i in range(0, len(table), 70)]
     assert torch.equal(torch.cat([p.x_cf for p in parts]), whole.x_cf)
     assert torch.equal(e.explain(model, table.iloc[33:34], seed=1).x_cf[0], whole.x_cf[33])
-    twin = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(table, model)
+    twin = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(model, table)
     assert torch.equal(twin.explain(model, table, seed=1).x_cf, whole.x_cf)
     assert not torch.equal(e.explain(model, table, seed=2).x_cf, whole.x_cf)
 
@@ -184,7 +184,7 @@ def test_the_budget_is_looked_at_within_a_ring(net: Autoencoder) -> None:
     model = hf.Model.of(seeded(nn.Sequential(nn.Linear(D, 2))), BOX)
     with torch.no_grad():
         model.module[0].bias.copy_(torch.tensor([1e6, 0.0]))  # nothing is ever found
-    e = CCHVAE(step=0.1, rings=50, samples=1_000_000, autoencoder=net).fit(points(9), model)
+    e = CCHVAE(step=0.1, rings=50, samples=1_000_000, autoencoder=net).fit(model, points(9))
     cfs = e.explain(model, points(200), 1, time_budget=0.05)
     assert not cfs.found.any()
     assert cfs.run.seconds < 5
@@ -194,9 +194,9 @@ def test_wrong_settings_are_named(model: hf.Model, net: Autoencoder) -> None:
     x = points(4)
     for wrong in ({"step": 0.0}, {"rings": 0}, {"samples": 0}, {"p": 3}, {"norm": 0}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            CCHVAE(autoencoder=net, **wrong).fit(x, model).explain(model, x, 1)
+            CCHVAE(autoencoder=net, **wrong).fit(model, x).explain(model, x, 1)
     other = hf.Model.of(seeded(mlp(3, (4,), 2)), hf.Schema.box(3))
     with pytest.raises(hf.HoldfastError, match="5 columns"):
-        CCHVAE(autoencoder=net).fit(x, model).explain(other, points(2, 3), 1)
+        CCHVAE(autoencoder=net).fit(model, x).explain(other, points(2, 3), 1)
     with pytest.raises(hf.HoldfastError, match=r"call .fit"):
         CCHVAE().explain(model, x, 1)

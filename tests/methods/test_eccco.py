@@ -113,7 +113,7 @@ def plain_search(net: nn.Module, x: Tensor, t: int, how: hf.ECCCo, low: float, h
 def test_answers_are_those_of_a_plain_loop(k: int, settings: dict[str, Any]) -> None:
     net = seeded(mlp(D, (32,), k), 7).double()
     model, x = hf.Model.of(net, hf.Schema.box(D, -2, 2)), points(40, seed=1).double().clamp(-2, 2)
-    how = hf.ECCCo(steps=40, lr=0.2, tau=0.8, **settings).fit(points(99, seed=2).double(), model)
+    how = hf.ECCCo(steps=40, lr=0.2, tau=0.8, **settings).fit(model, points(99, seed=2).double())
     rows = net(x).argmax(1) != 1
     cfs = how.explain(model, x[rows], 1)
     took = set[int]()
@@ -246,7 +246,7 @@ def test_any_module_will_do() -> None:
 def test_an_answer_does_not_depend_on_other_rows(outputs: int, settings: dict[str, Any], dtype: torch.dtype) -> None:
     net = seeded(mlp(D, (8,), outputs), 5).to(dtype)
     model, x = hf.Model.of(net, hf.Schema.box(D, -2, 2)), points(77).to(dtype).clamp(-2, 2)
-    how = hf.ECCCo(lr=0.2, tau=0.8, **settings).fit(points(99, seed=2).to(dtype), model)
+    how = hf.ECCCo(lr=0.2, tau=0.8, **settings).fit(model, points(99, seed=2).to(dtype))
     whole = how.explain(model, x, 1)
     assert whole.found.any()
     # In double precision the product with an odd number of columns itself depends on where in the batch a row is.
@@ -345,11 +345,11 @@ def test_the_quantile_by_hand() -> None:
         net[0].weight.fill_(1.0)
         net[0].bias.zero_()
     model, x = hf.Model.of(net, hf.Schema.box(1, -9, 9)), torch.arange(-4.0, 5.0)[:, None]
-    e = hf.ECCCo(alpha=0.3).fit(x, model, [1] * 9)
+    e = hf.ECCCo(alpha=0.3).fit(model, x, [1] * 9)
     assert e.q_ == pytest.approx(float(torch.sigmoid(torch.tensor(-2.0))))
     # Without classes those that the model says: S = sigmoid(|x|), and class 0 at x = 0.
-    assert hf.ECCCo(alpha=0.3).fit(x, model).q_ == pytest.approx(float(torch.sigmoid(torch.tensor(1.0))))
-    assert hf.ECCCo(alpha=0.05).fit(x, model, [1] * 9).q_ == 0.0
+    assert hf.ECCCo(alpha=0.3).fit(model, x).q_ == pytest.approx(float(torch.sigmoid(torch.tensor(1.0))))
+    assert hf.ECCCo(alpha=0.05).fit(model, x, [1] * 9).q_ == 0.0
 
 
 def test_the_set_covers_as_often_as_it_says() -> None:
@@ -357,7 +357,7 @@ def test_the_set_covers_as_often_as_it_says() -> None:
     model, x = hf.Model.of(net, WIDE), points(8000)
     p = torch.softmax(net(x), 1).detach()
     y = torch.multinomial(p, 1, generator=torch.Generator().manual_seed(0)).squeeze(1)
-    e = hf.ECCCo(alpha=0.1).fit(x[:4000], model, y[:4000])
+    e = hf.ECCCo(alpha=0.1).fit(model, x[:4000], y[:4000])
     inside = p[4000:].gather(1, y[4000:, None]) >= e.q_
     assert float(inside.float().mean()) == pytest.approx(0.9, abs=0.02)
 
@@ -368,7 +368,7 @@ def test_the_set_gets_smaller_with_its_weight() -> None:
     rows = net(x).argmax(1) != 3
     sizes = list[float]()
     for weight in (0.0, 5.0):
-        e = hf.ECCCo(energy=0.0, tau=0.99, steps=30, conformal=weight, alpha=0.1).fit(points(500, seed=1), model)
+        e = hf.ECCCo(energy=0.0, tau=0.99, steps=30, conformal=weight, alpha=0.1).fit(model, points(500, seed=1))
         s = torch.softmax(e.explain(model, x[rows], 3).scores, 1)
         sizes.append(float(set_size(s, e.q_, e.temperature)[0].mean()))
     assert 0 < sizes[1] < sizes[0]
@@ -402,13 +402,13 @@ def test_wrong_settings_are_named(wrong: dict[str, float], words: str) -> None:
 def test_wrong_calibration_is_named() -> None:
     model = hf.Model.of(linear(2), WIDE)
     with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.ECCCo().fit(points(0), model)
+        hf.ECCCo().fit(model, points(0))
     with pytest.raises(hf.HoldfastError, match="3 targets for 4 rows"):
-        hf.ECCCo().fit(points(4), model, [0, 1, 0])
+        hf.ECCCo().fit(model, points(4), [0, 1, 0])
     with pytest.raises(hf.HoldfastError, match="no class 'yes'"):
-        hf.ECCCo().fit(points(1), model, ["yes"])
+        hf.ECCCo().fit(model, points(1), ["yes"])
     with pytest.raises(hf.HoldfastError, match="alpha must lie"):
-        hf.ECCCo(alpha=0.0).fit(points(4), model)
+        hf.ECCCo(alpha=0.0).fit(model, points(4))
 
 
 def test_a_model_without_gradients_is_refused() -> None:

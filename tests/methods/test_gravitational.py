@@ -52,7 +52,7 @@ def test_answers_are_drawn_to_the_wanted_class() -> None:
     x, y = blobs(400)
     model = first_column()
     ask, there = x[y == 0][:50], x[y == 1]
-    e = hf.Gravitational(lam=0.001, tau=0.9).fit(x, model, y)
+    e = hf.Gravitational(lam=0.001, tau=0.9).fit(model, x, y)
     drawn, generic = e.explain(model, ask, 1), hf.ECCCo(energy=0.0, tau=0.9).explain(model, ask, 1)
     assert drawn.found.all()
     assert generic.found.all()
@@ -68,7 +68,7 @@ def test_a_larger_weight_draws_nearer() -> None:
         float(
             torch.cdist(
                 hf.Gravitational(external=w, lr=0.02, tau=0.9, steps=200)
-                .fit(x, model, y)
+                .fit(model, x, y)
                 .explain(model, x[y == 0], 1)
                 .x_cf,
                 there,
@@ -85,7 +85,7 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
     net = seeded(mlp(D, (8,), 3), 2).double()
     model, data, x = hf.Model.of(net, WIDE), points(200, seed=1).double(), points(9).double()
     y = torch.arange(200) % 3
-    how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(data, model, y)
+    how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(model, data, y)
     wish = torch.arange(9) % 3
     with model.eval_mode():
         problem = asked(model, x, wish)
@@ -110,21 +110,21 @@ def test_few_neighbours_and_none() -> None:
     model, data = hf.Model.of(net, WIDE), points(40, seed=1)
     y = torch.zeros(40, dtype=torch.int64)
     y[:3] = 1
-    few, exact = (hf.Gravitational(neighbors=k).fit(data, model, y).explain(model, points(20), 1) for k in (50, 3))
+    few, exact = (hf.Gravitational(neighbors=k).fit(model, data, y).explain(model, points(20), 1) for k in (50, 3))
     assert torch.equal(few.x_cf, exact.x_cf)
-    none = hf.Gravitational(lam=0.001).fit(data, model, y).explain(model, points(20), 2)
+    none = hf.Gravitational(lam=0.001).fit(model, data, y).explain(model, points(20), 2)
     assert torch.equal(none.x_cf, hf.ECCCo(energy=0.0).explain(model, points(20), 2).x_cf)
 
 
 def test_no_more_than_a_thousand_rows_of_a_class_are_kept() -> None:
     x, y = blobs(3000)
     model = first_column()
-    one, two, three = (hf.Gravitational(seed=s).fit(x, model, y) for s in (0, 0, 1))
+    one, two, three = (hf.Gravitational(seed=s).fit(model, x, y) for s in (0, 0, 1))
     assert torch.bincount(one.labels_).tolist() == [1000, 1000]
     assert torch.equal(one.data_, two.data_)
     assert not torch.equal(one.data_, three.data_)
     # Without classes those that the model says, which are the same here.
-    assert torch.equal(hf.Gravitational().fit(x, model).data_, one.data_)
+    assert torch.equal(hf.Gravitational().fit(model, x).data_, one.data_)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -132,7 +132,7 @@ def test_an_answer_does_not_depend_on_other_rows(dtype: torch.dtype) -> None:
     table = mixed_table(200)
     schema = mixed_schema(table)
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)).to(dtype), schema)
-    for e in (hf.Gravitational(external=0.05, lr=0.3).fit(table, model), hf.ClaPROAR(lr=0.3)):
+    for e in (hf.Gravitational(external=0.05, lr=0.3).fit(model, table), hf.ClaPROAR(lr=0.3)):
         whole = e.explain(model, table, 1)
         assert whole.found.any()
         for size in (1, 9, 70):
@@ -170,7 +170,7 @@ def test_wrong_settings_are_named(method: Any, wrong: dict[str, float], words: s
     model = first_column()
     e = method(**wrong)
     with pytest.raises(hf.HoldfastError, match=words):
-        (e.fit(x, model, y) if e.needs_data else e).explain(model, x, 1)
+        (e.fit(model, x, y) if e.needs_data else e).explain(model, x, 1)
 
 
 def test_wrong_data_is_named() -> None:
@@ -179,8 +179,8 @@ def test_wrong_data_is_named() -> None:
     with pytest.raises(hf.HoldfastError, match="Gravitational looks at data"):
         hf.Gravitational().explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="at least one data row, got none"):
-        hf.Gravitational().fit(x[:0], model)
+        hf.Gravitational().fit(model, x[:0])
     other = hf.Model.of(seeded(mlp(3, (8,), 2)), hf.Schema.box(3))
-    e = hf.Gravitational().fit(x, model)
+    e = hf.Gravitational().fit(model, x)
     with pytest.raises(hf.HoldfastError, match="4 columns, the model takes 3; call"):
         e.explain(other, pd.DataFrame(points(2, 3).numpy(), columns=other.schema.names), 1)

@@ -66,7 +66,7 @@ def test_the_reconstruction_is_the_answer_where_it_succeeds() -> None:
     model = linear([1.0] + [0.0] * (D - 1))
     x = torch.zeros(3, D)
     x[:, 0] = torch.tensor([-0.4, -0.2, -3.0])
-    e = hf.LatentSearch(radius=0.5, samples=64, autoencoder=identity(shift=0.5)).fit(x, model)
+    e = hf.LatentSearch(radius=0.5, samples=64, autoencoder=identity(shift=0.5)).fit(model, x)
     cfs = e.explain(model, x, 1)
     assert cfs.found.tolist() == [True, True, False]
     assert torch.allclose(cfs.x_cf[:2], x[:2] + 0.5)
@@ -77,7 +77,7 @@ def test_the_nearest_success_is_taken() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
     x = points(40)
     x = x[model(x).argmax(1) == 0]
-    e = hf.LatentSearch(radius=3.0, samples=100, hidden=(16,), latent=3, epochs=10).fit(points(300, seed=1), model)
+    e = hf.LatentSearch(radius=3.0, samples=100, hidden=(16,), latent=3, epochs=10).fit(model, points(300, seed=1))
     cfs = e.explain(model, x, 1, seed=5)
     net = e.autoencoder_
     with model.eval_mode():
@@ -107,14 +107,14 @@ def test_repeats_go_on_until_a_hit() -> None:
     x[:, 0] = -0.9
     ready = identity()
     found = [
-        hf.LatentSearch(radius=1.0, samples=8, repeats=r, autoencoder=ready).fit(x, model).explain(model, x, 1).found
+        hf.LatentSearch(radius=1.0, samples=8, repeats=r, autoencoder=ready).fit(model, x).explain(model, x, 1).found
         for r in (1, 5, 100)
     ]
     assert found[0].sum() < found[1].sum() < found[2].sum()
     assert (found[1] >= found[0]).all()  # later draws do not touch the rows that have a hit
     far = x.clone()
     far[:, 0] = -1.1
-    e = hf.LatentSearch(radius=1.0, samples=8, repeats=3, autoencoder=ready).fit(x, model)
+    e = hf.LatentSearch(radius=1.0, samples=8, repeats=3, autoencoder=ready).fit(model, x)
     assert not e.explain(model, far, 1).found.any()
     assert (row_norm(e.explain(model, x, 1).x_cf - x, 2) <= 1.0 + 1e-5).all()
 
@@ -122,8 +122,8 @@ def test_repeats_go_on_until_a_hit() -> None:
 def test_seed_and_batch() -> None:
     model, x = linear([1.0] * D, -1.0), points(30)
     x = x[x.sum(1) < 1.0]
-    e = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(points(200, seed=2), model)
-    twin = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(points(200, seed=2), model)
+    e = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(model, points(200, seed=2))
+    twin = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(model, points(200, seed=2))
     whole = e.explain(model, x, 1, seed=1)
     assert whole.found.any()
     assert torch.equal(twin.explain(model, x, 1, seed=1).x_cf, whole.x_cf)
@@ -136,13 +136,13 @@ def test_seed_and_batch() -> None:
 def test_wrong_settings_are_named() -> None:
     model, x = linear([1.0] * D), points(4)
     for wrong in ({"radius": 0.0}, {"samples": 0}, {"repeats": 0}):
-        e = hf.LatentSearch(autoencoder=identity(), **wrong).fit(x, model)
+        e = hf.LatentSearch(autoencoder=identity(), **wrong).fit(model, x)
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             e.explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="3 columns"):
-        hf.LatentSearch(autoencoder=identity(3)).fit(x, model).explain(model, x, 1)
+        hf.LatentSearch(autoencoder=identity(3)).fit(model, x).explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="kind"):
-        hf.LatentSearch(kind="other").fit(x, model)
+        hf.LatentSearch(kind="other").fit(model, x)
     with pytest.raises(hf.HoldfastError, match=r"call .fit"):
         hf.LatentSearch().explain(model, x, 1)
 

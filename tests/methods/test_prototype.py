@@ -75,7 +75,7 @@ def test_with_a_large_theta_the_answer_tends_to_the_prototype(three: hf.Model, t
         x, BoundTarget(labels_of(three, x), -1.0, 0.0, False, 3), data, labels_of(three, data), 5
     )
     # Steps of 1 / (2 theta) go to the prototype at once, and stay within |x - proto| / theta of it.
-    e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, bisections=1).fit(data, three)
+    e = hf.Prototype(k=5, theta=theta, beta=0.0, lr=1 / (2 * theta), c=1e-3, bisections=1).fit(three, data)
     cfs = e.explain(three, x)
     assert cfs.found.all()
     assert ((cfs.x_cf - proto).norm(dim=1) < 2 * distance / theta).all()
@@ -92,7 +92,7 @@ def test_without_prototype_and_l1_it_is_the_nearest_point_of_a_plane() -> None:
     with torch.no_grad():
         f = net(x).squeeze(1)
     x, f = x[f < 0], f[f < 0]
-    e = hf.Prototype(theta=0.0, beta=0.0, lr=0.05).fit(data, model)
+    e = hf.Prototype(theta=0.0, beta=0.0, lr=0.05).fit(model, data)
     cfs = e.explain(model, x, 1)
     assert cfs.found.all()
     exact = -f / net[0].weight.detach().norm()
@@ -104,7 +104,7 @@ def test_without_prototype_and_l1_it_is_the_nearest_point_of_a_plane() -> None:
 def test_shrinkage_leaves_small_changes_out(three: hf.Model) -> None:
     data, x = points(200), points(20, 1)
     for beta in (0.0, 0.3):
-        cfs = hf.Prototype(k=5, beta=beta, bisections=3).fit(data, three).explain(three, x)
+        cfs = hf.Prototype(k=5, beta=beta, bisections=3).fit(three, data).explain(three, x)
         assert cfs.found.mean() > 0.9
         moved = (cfs.x_cf - x)[torch.tensor(cfs.found)].abs()
         if beta:
@@ -116,7 +116,7 @@ def test_shrinkage_leaves_small_changes_out(three: hf.Model) -> None:
 
 def test_classes_are_those_asked_for(three: hf.Model) -> None:
     data, x = points(300), points(40, 1)
-    e = hf.Prototype(k=3, bisections=4).fit(data, three)
+    e = hf.Prototype(k=3, bisections=4).fit(three, data)
     assert torch.equal(e.labels_, labels_of(three, data))  # predicted, not given
     any_other = e.explain(three, x)
     before, after = three.predict(any_other.before), three.predict(any_other.after)
@@ -135,15 +135,15 @@ def test_classes_are_those_asked_for(three: hf.Model) -> None:
 def test_a_class_that_no_data_row_has_is_still_searched(three: hf.Model) -> None:
     x = points(20, 1)
     data = x[labels_of(three, x) == 0]
-    cfs = hf.Prototype(c=10.0, lr=0.05).fit(data, three).explain(three, data, "b")
+    cfs = hf.Prototype(c=10.0, lr=0.05).fit(three, data).explain(three, data, "b")
     assert cfs.found.any()
 
 
 def test_schema_is_kept_and_the_answer_is_the_cheapest_seen(table: pd.DataFrame, schema: hf.Schema) -> None:
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"])
     rows = table[(model.predict(table) == "no").to_numpy()].head(12)
-    short = hf.Prototype(k=3, steps=30, bisections=1).fit(table, model).explain(model, rows, "yes")
-    long = hf.Prototype(k=3, steps=30, bisections=4).fit(table, model).explain(model, rows, "yes")
+    short = hf.Prototype(k=3, steps=30, bisections=1).fit(model, table).explain(model, rows, "yes")
+    long = hf.Prototype(k=3, steps=30, bisections=4).fit(model, table).explain(model, rows, "yes")
 
     def price(cfs: hf.Counterfactuals) -> torch.Tensor:
         delta = cfs.x_cf - cfs.x
@@ -158,10 +158,10 @@ def test_schema_is_kept_and_the_answer_is_the_cheapest_seen(table: pd.DataFrame,
 def test_wrong_settings_are_named(three: hf.Model) -> None:
     x = points(4)
     for wrong in ({"k": 0}, {"steps": 0}, {"bisections": 0}, {"lr": 0.0}, {"c": 0.0}, {"theta": -1.0}, {"beta": -1.0}):
-        e = hf.Prototype(**wrong).fit(x, three)
+        e = hf.Prototype(**wrong).fit(three, x)
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             e.explain(three, x, "a")
     with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.Prototype().fit(x[:0], three)
+        hf.Prototype().fit(three, x[:0])
     with pytest.raises(hf.HoldfastError, match=r"call .fit"):
         hf.Prototype().explain(three, x, "a")

@@ -164,7 +164,7 @@ def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
 @pytest.mark.parametrize("scan", [1, 7, 100])
 def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan: int) -> None:
     data, x = points(60, 2), refused(model, 8)
-    e = hf.RBR(neighbors=15, scan=scan).fit(data, model)
+    e = hf.RBR(neighbors=15, scan=scan).fit(model, data)
     with model.eval_mode():
         problem = problem_of(model, x)
         edge = e._boundary(problem)
@@ -184,7 +184,7 @@ def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan:
 @pytest.mark.parametrize("delta_plus", [0.0, 0.2, 1.0])
 def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
     data, x = points(300, 2), refused(model, 40)
-    e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(data, model)
+    e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(model, data)
     cfs = e.explain(model, x, 1)
     with model.eval_mode():
         r0 = (e._boundary(problem_of(model, x)) - x).abs().sum(1)
@@ -198,7 +198,7 @@ def test_farther_answers_have_better_odds(model: hf.Model) -> None:
     data, x = points(300, 2), refused(model, 40)
     gaps = list[float]()
     for delta_plus in (0.2, 1.0):
-        e = hf.RBR(e_op=0.0, e_pe=0.0, neighbors=50, delta_plus=delta_plus).fit(data, model)
+        e = hf.RBR(e_op=0.0, e_pe=0.0, neighbors=50, delta_plus=delta_plus).fit(model, data)
         cfs = e.explain(model, x, 1)
         with model.eval_mode():
             gaps.append(float(model(cfs.x_cf)[:, 1].mean()))
@@ -214,7 +214,7 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
     found = list[float]()
     far = list[Tensor]()
     for relaxed in (False, True):
-        e = hf.RBR(neighbors=30, scan=20, steps=50, relaxed=relaxed).fit(table, net)
+        e = hf.RBR(neighbors=30, scan=20, steps=50, relaxed=relaxed).fit(net, table)
         cfs = e.explain(net, rows, "yes")
         found.append(cfs.found.mean())
         with net.eval_mode():
@@ -229,7 +229,7 @@ def test_categories_are_whole_and_the_relaxed_boundary_is_nearer() -> None:
 
 def test_a_class_that_no_data_row_has_is_not_found(model: hf.Model) -> None:
     x = refused(model, 10)
-    cfs = hf.RBR().fit(x, model).explain(model, x, 1)
+    cfs = hf.RBR().fit(model, x).explain(model, x, 1)
     assert not cfs.found.any()
     assert torch.equal(cfs.x_cf, x)
 
@@ -241,9 +241,9 @@ def test_wrong_settings_are_named(model: hf.Model) -> None:
         {"neighbors": 0}, {"scan": 0}, {"steps": 0},
     ):  # fmt: skip
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.RBR(**wrong).fit(x, model).explain(model, x, 1)
+            hf.RBR(**wrong).fit(model, x).explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.RBR().fit(x[:0], model)
+        hf.RBR().fit(model, x[:0])
     other = hf.Model.of(nn.Linear(3, 1), hf.Schema.box(3))
     with pytest.raises(hf.HoldfastError, match=r"4 columns, the model takes 3"):
-        hf.RBR().fit(x, model).explain(other, x[:, :3], np.int64(1))
+        hf.RBR().fit(model, x).explain(other, x[:, :3], np.int64(1))

@@ -37,7 +37,7 @@ def identity(d: int = D) -> Autoencoder:
 def test_without_a_manifold_it_is_descent(norm: Any) -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(30)
     how: dict[str, Any] = {"norm": norm, "lam": 0.05, "lr": 0.03, "steps": 120}
-    ours = hf.REVISE(autoencoder=identity(), **how).fit(x, model).explain(model, x)
+    ours = hf.REVISE(autoencoder=identity(), **how).fit(model, x).explain(model, x)
     theirs = hf.Descent(restarts=1, **how).explain(model, x)
     assert ours.found.mean() > 0.8
     assert (ours.found == theirs.found).all()
@@ -84,7 +84,7 @@ def test_answers_stay_near_the_data() -> None:
         net[0].bias.fill_(-1.0)
     model = hf.Model.of(net, hf.Schema.box(2))
     asked = x[(x[:, 0] < 0.3) & (x[:, 0] > -1)][:40]
-    e = hf.REVISE(lam=0.01, steps=200, hidden=(32,), latent=1, epochs=60).fit(x, model)
+    e = hf.REVISE(lam=0.01, steps=200, hidden=(32,), latent=1, epochs=60).fit(model, x)
     ours, theirs = e.explain(model, asked, 1), hf.Descent(lam=0.01).explain(model, asked, 1)
     assert ours.found.mean() > 0.9
     off = [(c.x_cf[:, 0] - c.x_cf[:, 1]).abs()[c.found].mean() for c in (ours, theirs)]
@@ -94,7 +94,7 @@ def test_answers_stay_near_the_data() -> None:
 def test_a_larger_weight_keeps_answers_nearer() -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(60)
     net = autoencoder(points(400, seed=1), BOX, kind="vae", hidden=(32,), latent=5, beta=0.001, epochs=60)
-    near, far = (hf.REVISE(lam=w, steps=200, autoencoder=net).fit(x, model).explain(model, x) for w in (0.1, 0.0))
+    near, far = (hf.REVISE(lam=w, steps=200, autoencoder=net).fit(model, x).explain(model, x) for w in (0.1, 0.0))
     both = near.found & far.found
     assert both.sum() > 20
     cost = [row_norm(c.x_cf - c.x, 1)[both].mean() for c in (near, far)]
@@ -110,19 +110,19 @@ def mixed() -> Latent:
 
 
 def test_immutables_are_given_and_stay(mixed: Latent) -> None:
-    mixed.check_given(hf.REVISE(steps=100, lr=0.2, lam=0.01, **SMALL).fit(mixed.table, mixed.model))
+    mixed.check_given(hf.REVISE(steps=100, lr=0.2, lam=0.01, **SMALL).fit(mixed.model, mixed.table))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_answer_does_not_depend_on_the_batch(dtype: torch.dtype, mixed: Latent) -> None:
     table, schema = mixed.table, mixed.schema
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)).to(dtype), schema)
-    e = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(table, model)
+    e = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(model, table)
     whole = e.explain(model, table, 1)
     assert whole.found.any()
     parts = [e.explain(model, table.iloc[i : i + 70], 1, batch_size=9) for i in range(0, len(table), 70)]
     assert torch.equal(torch.cat([p.x_cf for p in parts]), whole.x_cf)
-    twin = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(table, model)
+    twin = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(model, table)
     assert torch.equal(twin.explain(model, table, 1).x_cf, whole.x_cf)
 
 
@@ -130,9 +130,9 @@ def test_wrong_settings_are_named() -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(4)
     for wrong in ({"lam": -1.0}, {"lr": 0.0}, {"steps": 0}, {"norm": 3}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.REVISE(autoencoder=identity(), **wrong).fit(x, model).explain(model, x, 1)
+            hf.REVISE(autoencoder=identity(), **wrong).fit(model, x).explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="3 columns"):
-        hf.REVISE(autoencoder=identity(3)).fit(x, model).explain(model, x, 1)
+        hf.REVISE(autoencoder=identity(3)).fit(model, x).explain(model, x, 1)
     blind = hf.Model.of(lambda frame: frame.to_numpy().sum(1) * 0 + 0.5, BOX)
     with pytest.raises(hf.HoldfastError, match="gradients"):
-        hf.REVISE(autoencoder=identity()).fit(x, model).explain(blind, x, 1)
+        hf.REVISE(autoencoder=identity()).fit(model, x).explain(blind, x, 1)

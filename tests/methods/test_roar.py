@@ -100,7 +100,7 @@ class Watched(hf.ROAR):
 def test_small_steps_never_raise_the_worst_case_loss(settings: dict[str, object]) -> None:
     model, x, lr = linear(), refused(), 1e-3
     e = Watched(optimizer="sgd", lr=lr, steps=300, tolerance=0.0, restarts=1, delta=0.2, **settings).fit(
-        points(50), model
+        model, points(50)
     )
     e.explain(model, x, 1)
     losses = torch.stack(e.seen)
@@ -113,7 +113,7 @@ def test_gradient_of_the_worst_case_loss() -> None:
     model, x = linear(), refused(8)
     problem, z = ask(model, x), x + points(8, 4) * 0.3
     for e in (hf.ROAR(), hf.ROAR(norm="l2"), hf.ROAR(distance="mse", delta=0.5)):
-        e.fit(points(50), model)
+        e.fit(model, points(50))
         with model.eval_mode():
             score = e._score(problem)
             loss, grad = e.worst_loss(problem, score, z, 0.3)
@@ -129,7 +129,7 @@ def test_without_a_shift_it_is_plain_linear_recourse() -> None:
     """min softplus(-(w.z + b)) + lam |z - x|^2 / d  has  z = x + t w,  2 lam t / d = sigmoid(-(gap + t |w|^2))."""
     model, x, lam = linear(), refused(), 0.5
     e = hf.ROAR(delta=0.0, distance="mse", lam=lam, steps=3000, lr=0.01, tolerance=0.0, restarts=1).fit(
-        points(50), model
+        model, points(50)
     )
     cfs = e.explain(model, x, 1)
     gap = (x @ W + B).double()
@@ -149,7 +149,7 @@ def test_a_larger_shift_in_mind_holds_under_more_shifts() -> None:
     db = (2 * torch.rand(500, generator=generator) - 1) * 0.3
     held = list[float]()
     for delta in (0.0, 0.1, 0.3):
-        e = hf.ROAR(delta=delta, lam=0.8).fit(points(50), model)
+        e = hf.ROAR(delta=delta, lam=0.8).fit(model, points(50))
         cfs = e.explain(model, x, 1)
         assert cfs.found.all()
         held.append(float((cfs.x_cf @ (W + dw).T + B + db > 0).float().mean()))
@@ -159,7 +159,7 @@ def test_a_larger_shift_in_mind_holds_under_more_shifts() -> None:
 
 def test_both_classes_of_a_line_are_mirror_images() -> None:
     there, back = linear(), linear(-W, -B)
-    e = hf.ROAR().fit(points(50), there)
+    e = hf.ROAR().fit(there, points(50))
     x = refused()
     assert torch.allclose(e.explain(there, x, 1).x_cf, e.explain(back, x, 0).x_cf, atol=1e-6)
     assert torch.allclose(e.explain(there, x, 1).x_cf, e.explain(there, x).x_cf, atol=1e-6)  # any other class
@@ -168,7 +168,7 @@ def test_both_classes_of_a_line_are_mirror_images() -> None:
 def test_a_linear_model_of_many_classes_is_used_exactly() -> None:
     model = hf.Model.of(seeded(nn.Sequential(nn.Linear(D, 4)), 3), BOX, classes=[*"abcd"])
     x = points(60)
-    e = hf.ROAR(delta=0.05, lam=0.05).fit(x, model)
+    e = hf.ROAR(delta=0.05, lam=0.05).fit(model, x)
     for name in "abcd":
         cfs = e.explain(model, x, name)
         assert cfs.found[(model.predict(cfs.before) != name).to_numpy()].mean() > 0.95
@@ -273,9 +273,9 @@ def test_wrong_settings_are_named() -> None:
         {"noise": 0.0}, {"kernel": 0.0}, {"ridge": 0.0},
     ):  # fmt: skip
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.ROAR(**wrong).fit(x, model).explain(model, x, 1)
+            hf.ROAR(**wrong).fit(model, x).explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.ROAR().fit(x[:0], model)
+        hf.ROAR().fit(model, x[:0])
     other = hf.Model.of(nn.Linear(3, 1), hf.Schema.box(3))
     with pytest.raises(hf.HoldfastError, match=r"4 columns, the model takes 3"):
-        hf.ROAR().fit(x, model).explain(other, x[:, :3], 1)
+        hf.ROAR().fit(model, x).explain(other, x[:, :3], 1)

@@ -464,7 +464,7 @@ def test_several_answers_of_a_start() -> None:
     data = gaussian(11, 200, 5).clamp(-3, 3)
     x = asked(model, "yes", 13)
     start = hf.NearestNeighbor(n_counterfactuals=3)
-    sns = StableNeighborSearch(start, radius=0.4, steps=30).fit(data, model)
+    sns = StableNeighborSearch(start, radius=0.4, steps=30).fit(model, data)
     given, cfs = start.explain(model, x, "yes"), sns.explain(model, x, "yes")
     assert len(cfs) == 39
     assert cfs.source.tolist() == np.repeat(np.arange(13), 3).tolist()
@@ -485,7 +485,7 @@ def test_start_that_needs_data_is_fitted_with_it() -> None:
     assert not StableNeighborSearch(PGD).needs_data
     with pytest.raises(SettingError, match=r"call \.fit"):
         sns.explain(model, x, "yes")
-    assert sns.fit(gaussian(11, 100, 5).clamp(-3, 3), model).explain(model, x, "yes").found.all()
+    assert sns.fit(model, gaussian(11, 100, 5).clamp(-3, 3)).explain(model, x, "yes").found.all()
 
 
 def test_rows_the_start_cannot_answer_stay_as_they_were() -> None:
@@ -517,7 +517,7 @@ def test_automatic_radius_with_data_is_a_multiple_of_their_distance_from_the_bou
     x, data = asked(model, "yes", 8), gaussian(12, 301, 6)
     distance = float((((data @ w) - 0.3).abs() / w.norm()).median())
     bank = bank_of([straight(w, -1e3, 2, True)], model) if guided else None  # never satisfied: the ball is the end
-    sns = StableNeighborSearch(PGD, bank=bank).fit(data, model)
+    sns = StableNeighborSearch(PGD, bank=bank).fit(model, data)
     step = sns.explain(model, x, "yes").x_cf - PGD.explain(model, x, "yes").x_cf
     expected = (DEPTH_WITH_BANK if guided else DEPTH) * distance
     assert torch.allclose(step.norm(dim=1), torch.tensor(expected).double(), rtol=1e-5)

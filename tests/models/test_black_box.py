@@ -341,7 +341,7 @@ def test_behind_a_threshold_rows_ask_for_what_they_want(inner: str, threshold: f
     each = np.arange(24) % 2
     methods: list[hf.Explainer] = [hf.TreeSearch(), hf.GrowingSpheres(samples=100)]
     methods += (
-        [hf.MinCost(), hf.Descent(lam=0.01, steps=500), hf.ROAR(delta=0.01).fit(ROWS, model)] if model.has_grad else []
+        [hf.MinCost(), hf.Descent(lam=0.01, steps=500), hf.ROAR(delta=0.01).fit(model, ROWS)] if model.has_grad else []
     )
     for method in methods:
         for wish, wanted in ((None, 1 - said[:24]), (each.tolist(), each)):
@@ -365,7 +365,7 @@ def test_walks_towards_a_class_behind_a_threshold() -> None:
     X, y = TABLES[2]
     for threshold, least in ((0.2, [0.8, 0.7]), (0.8, [0.7, 0.8])):
         estimator, model, _ = thresholded(threshold)
-        method = hf.ECCCo(steps=2000, lr=0.05, tau=0.5).fit(X, model, y)
+        method = hf.ECCCo(steps=2000, lr=0.05, tau=0.5).fit(model, X, y)
         asked, wanted = ROWS.head(16), np.arange(16) % 2
         cfs = method.explain(model, asked, hf.Target(wanted.tolist(), probability=0.7))
         assert cfs.found.sum() > 4
@@ -524,7 +524,7 @@ def test_labels_alone_have_no_probability_to_ask_for() -> None:
     for wish in (hf.Target(1, probability=0.7), hf.Target(1, margin=0.1)):
         with pytest.raises(TargetError, match="gives no scores"):
             hf.GrowingSpheres().explain(model, asked, wish)
-    cfs = hf.NearestNeighbor().fit(X, model).explain(model, asked, 1)
+    cfs = hf.NearestNeighbor().fit(model, X).explain(model, asked, 1)
     assert cfs.found.all()
     assert (cfs.confidence == 1).all()
 

@@ -204,7 +204,7 @@ def people(model: hf.Model, rows: int, *, refused: bool = True) -> pd.DataFrame:
 
 def fitted(explainer: hf.Explainer, model: hf.Model) -> hf.Explainer:
     calibrates = getattr(explainer, "conformal", 0) > 0
-    return explainer.fit(TABLE, model) if explainer.needs_data or calibrates else explainer
+    return explainer.fit(model, TABLE) if explainer.needs_data or calibrates else explainer
 
 
 PAIRS = [

@@ -298,7 +298,7 @@ def test_the_second_model_is_fitted_to_attacked_rows() -> None:
 def test_every_explainer_finds_answers(explainer: hf.Explainer, epsilon: float) -> None:
     model = hf.train_ntk(TABLE, WANTED, SCHEMA, beta=1.0, epsilon=epsilon)
     asked = people(model, 7)
-    cfs = (explainer.fit(TABLE, model) if explainer.needs_data else explainer).explain(model, asked, "yes")
+    cfs = (explainer.fit(model, TABLE) if explainer.needs_data else explainer).explain(model, asked, "yes")
     assert cfs.found.mean() > 0.5
     assert (model.predict(cfs.after)[cfs.found] == "yes").all()
     alone = explainer.explain(model, asked.iloc[4:5], "yes")

@@ -148,7 +148,7 @@ def demo(
     recipe.save(out / "recipe.toml")
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     if explainer.needs_data:
-        explainer.fit(train.X, model)
+        explainer.fit(model, train.X)
     decided = model.predict(test.X)
     refused = test.X[(decided == "denied").to_numpy()].reset_index(drop=True)  # numbered as in the file
     hf.datasets.write_table(refused, out / "applicants.csv")
@@ -184,7 +184,7 @@ def make_it_hold(
 
     bank = retrained({"seed": DEMO_MODELS, "leave_one_out": DEMO_MODELS}, 0)
     guide = retrained({"seed": DEMO_GUIDES}, 1000)
-    stable = hf.StableNeighborSearch(start=explainer, bank=guide).fit(train.X, model)
+    stable = hf.StableNeighborSearch(start=explainer, bank=guide).fit(model, train.X)
     held = stable.explain(model, cfs.before, "approved", progress=True)
     held.save(out / "recourse-stable.parquet")
     for name, answers in (("These answers", cfs), ("Moved to where retrained models agree, they", held)):
@@ -378,7 +378,7 @@ def _learn(explainer: "hf.Explainer", method: str, data: Path | None, model: "hf
     extra = [name for name in rows.columns if name not in model.schema.names]
     if extra:
         warnings.warn(f"columns of {str(data)!r} that the schema does not know are left out: {extra}", stacklevel=2)
-    explainer.fit(rows.drop(columns=extra), model)
+    explainer.fit(model, rows.drop(columns=extra))
 
 
 # ---- what is printed

@@ -22,7 +22,6 @@ Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actiona
 """
 
 import copy
-import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -356,8 +355,7 @@ def _fitted(method: Explainer, X: pd.DataFrame, y: "pd.Series[Any]", model: Mode
     if not (method.needs_data or method.is_fitted):
         return method
     fresh: Any = type(method)(**method.get_params(deep=False))
-    labelled = "y" in inspect.signature(fresh.fit).parameters
-    return fresh.fit(X, model, y) if labelled else fresh.fit(X, model)
+    return fresh.fit(model, X, y)
 
 
 def _set(method: Explainer, settings: dict[str, Any]) -> Explainer:

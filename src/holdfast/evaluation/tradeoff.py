@@ -116,7 +116,7 @@ def _fitted(method: Explainer, X: pd.DataFrame, model: Model) -> Explainer:
     net = getattr(method, "autoencoder_", None)
     if net is not None:
         fresh.set_params(autoencoder=net)
-    return fresh.fit(X, model)
+    return fresh.fit(model, X)
 
 
 def _by_epsilon(hardened: AdversarialModels, values: Array) -> Array:

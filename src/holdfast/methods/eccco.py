@@ -17,16 +17,15 @@ in the authors' code: before that a small set would be one without t.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -57,18 +56,16 @@ class ECCCo(GuidedMethod):
         need(self.conformal >= 0, f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}")
         need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
         need(self.temperature > 0, f"temperature must be positive, got {self.temperature}")
-        how = "call .fit(X, model, y) first (--data FILE in a terminal), or set conformal=0"
+        how = "call .fit(model, X, y) first (--data FILE in a terminal), or set conformal=0"
         need(self.conformal == 0 or self.is_fitted, f"conformal={self.conformal:g} needs calibration rows; {how}")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Calibrate the conformal set on rows with their true classes y (left out: those that the model says)."""
-        self.check_kind(model)
         need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
         own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
         rank = int(self.alpha * (len(own) + 1))
         self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
-        return self
 
     def walk(self, problem: SearchProblem) -> "EnergyWalk":
         return EnergyWalk(self, problem)

@@ -13,16 +13,15 @@ the nearest at every step); with few in a class all of them draw, with none no o
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 CELLS = 1 << 22  # distances held at once
 BLOCK = 1 << 17  # numbers of neighbours looked at together: what stays in the cache is faster
@@ -57,15 +56,13 @@ class Gravitational(GuidedMethod):
         columns, width = self.data_.shape[1], model.schema.width
         need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember up to 1,000 rows of each class y (left out: those that the model says)."""
-        self.check_kind(model)
         x = encoded(X, model, "Gravitational")
         labels = classes_of(scores_of(x, model), model, y)
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))
         kept = torch.cat([order[labels[order] == k][:POOL] for k in range(len(model.classes))])
         self.data_, self.labels_ = x[kept], labels[kept]
-        return self
 
     def walk(self, problem: SearchProblem) -> "GravityWalk":
         return GravityWalk(self, problem)

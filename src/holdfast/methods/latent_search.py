@@ -11,9 +11,8 @@ smaller by the root of `samples`; here each direction has norm 1. A row without 
 """
 
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import ClassVar, Self
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -22,7 +21,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import HIDDEN, Autoencoder, Kind, autoencoder
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
@@ -61,14 +60,13 @@ class LatentMethod(Explainer):
         columns, width = self.autoencoder_.width, model.schema.width
         need(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train the autoencoder, unless one was given."""
         given = model.schema.encoding().fixed.nonzero().squeeze(1) if self.conditioned else None
         self.autoencoder_ = self.autoencoder or autoencoder(
             X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
             beta=self.beta, seed=self.seed, given=given,
         )  # fmt: skip
-        return self
 
 
 @dataclass(eq=False, repr=False)

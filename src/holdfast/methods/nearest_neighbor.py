@@ -7,9 +7,8 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from holdfast.errors import untyped
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 BLOCK = 64  # candidates tried at once for each row
 CELLS = 1 << 24  # numbers held at once while distances are computed
@@ -47,14 +46,13 @@ class NearestNeighbor(Explainer):
         need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
         need(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "NearestNeighbor needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)
         with model.eval_mode():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         d = problem.x.shape[1]

@@ -8,16 +8,15 @@ the outcome is up to the model. With more `draws`, rows that lost it try again. 
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast.explainer import Explainer
 from holdfast.methods._guided import encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 
 @dataclass(eq=False, repr=False)
@@ -42,11 +41,10 @@ class Omniscient(Explainer):
         columns, width = self.data_.shape[1], model.schema.width
         need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and its scores."""
         self.data_: Tensor = encoded(X, model, "Omniscient")
         self.scores_: Tensor = scores_of(self.data_, model)
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         data, label = self.data_.to(problem.x.dtype), problem.goal.label

@@ -16,9 +16,8 @@ left is the elastic net.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.methods.min_cost import Best, bisected, lead_and_gradient, scored, shrink
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
 from holdfast.target import BoundTarget
 
 CELLS = 1 << 22  # distances held at once
@@ -70,15 +69,13 @@ class Prototype(Explainer):
         columns, width = self.data_.shape[1], model.schema.width
         need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and the class that the model gives each row."""
-        self.check_kind(model)
         x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "Prototype needs at least one data row")
         with model.eval_mode():
             self.data_: Tensor = x
             self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         x, reach = problem.x, problem.feasible

@@ -25,9 +25,8 @@ boundary is that between rows a person can hand in; `relaxed` makes it the model
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -35,7 +34,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, row_norm, unit
 from holdfast.errors import untyped
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 CELLS = 1 << 20  # numbers held at once
 NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
@@ -89,15 +88,13 @@ class RBR(Explainer):
         columns, width = self.data_.shape[1], model.schema.width
         need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
-        self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "RBR needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)
         with model.eval_mode():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         edge = self._boundary(problem)

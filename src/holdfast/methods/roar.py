@@ -18,9 +18,8 @@ the exact inner maximum in place of one random sign step, and without letting th
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -28,7 +27,7 @@ from holdfast._core.rows import row_norm
 from holdfast.explainer import Explainer
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 Ball = Literal["linf", "l2"]
 Optimizer = Literal["adam", "rmsprop", "sgd"]
@@ -99,13 +98,11 @@ class ROAR(Explainer):
         columns, width = len(self.shares_), model.schema.width
         need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Count how often each level of each category occurs."""
-        self.check_kind(model)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "ROAR needs at least one data row")
         self.shares_: Tensor = shares_of(x, model.schema.encoding(model.dtype))
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         score = self._score(problem)

@@ -14,9 +14,8 @@ found with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, cast
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.min_cost import MinCost
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Target
 
@@ -130,15 +129,13 @@ class StableNeighborSearch(Explainer):
         mine = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
         return (*self.first.signatures, *mine)
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
-        self.check_kind(model)
-        self.first.fit(X, model)
+        self.first.fit(model, X)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
         need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
         if model.has_grad:
             self.depth_ = typical_distance(model, x)
-        return self
 
     def search(self, problem: SearchProblem) -> Tensor:
         m = self.n_counterfactuals

@@ -238,7 +238,7 @@ def test_a_generator_is_the_same_alone(kind: Kind, shift: Shift | None) -> None:
 def test_a_stack_answers_as_its_networks_do() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2)), SCHEMA, classes=["no", "yes"])
     for e in (hf.CFModel(hidden=(8,), epochs=1, condition_on_target=True), hf.VAECF(hidden=(8,), samples=2, epochs=1)):
-        e.fit(TABLE, model)
+        e.fit(model, TABLE)
         net, theta = net_of(model.module, 1)
         x = SCHEMA.encode(TABLE)
         stack = fit_generators(e.kind(), net, theta, x, None, SCHEMA.encoding())
@@ -279,7 +279,7 @@ SHORT = hf.CFModel(hidden=(16,), dropout=0.0, l2=1.0, epochs=40, batch_size=100,
 def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:
     table, y, model = task
     for e in (hf.CFModel(hidden=(6,), epochs=2), hf.VAECF(hidden=(6,), samples=2, epochs=2)):
-        plain = pickle.loads(pickle.dumps(e)).fit(table, model)
+        plain = pickle.loads(pickle.dumps(e)).fit(model, table)
         for same in (
             hf.robustify(e, model, table, y, shift=None),
             hf.robustify(e, model, table, y, shift=Shift(outer=0)),
@@ -329,10 +329,10 @@ def test_robust_training_raises_validity_under_attack(task: Any) -> None:
 def test_a_generator_answers_and_noise_comes_from_the_seed(task: Any) -> None:
     table, _, model = task
     denied = table[(model.predict(table) == "bad").to_numpy()]
-    e = pickle.loads(pickle.dumps(SHORT)).fit(table, model)
+    e = pickle.loads(pickle.dumps(SHORT)).fit(model, table)
     assert e.explain(model, denied, "good").found.mean() > 0.9
     assert torch.equal(e.explain(model, denied, seed=1).x_cf, e.explain(model, denied, "good").x_cf)
-    vae = hf.VAECF(samples=5, reg=1.0, epochs=40, lr=0.01).fit(table, model)
+    vae = hf.VAECF(samples=5, reg=1.0, epochs=40, lr=0.01).fit(model, table)
     one, two = vae.explain(model, denied, seed=1), vae.explain(model, denied, seed=2)
     assert one.found.mean() > 0.9
     assert not torch.equal(one.x_cf, two.x_cf)
@@ -364,33 +364,33 @@ def test_a_model_as_a_stack_and_back() -> None:
 
 def test_errors_name_the_thing(task: Any) -> None:
     table, y, model = task
-    with pytest.raises(hf.HoldfastError, match=r"fit_against\(X, model, y\)"):
-        hf.CFModel(shift=Shift()).fit(table, model)
+    with pytest.raises(hf.HoldfastError, match=r"fit_against\(model, X, y\)"):
+        hf.CFModel(shift=Shift()).fit(model, table)
     with pytest.raises(hf.HoldfastError, match="outcomes y"):
-        hf.CFModel(shift=Shift()).fit_against(table, model)
+        hf.CFModel(shift=Shift()).fit_against(model, table)
     with pytest.raises(hf.HoldfastError, match="Descent is no parametric generator"):
         hf.robustify(hf.Descent(), model, table, y)
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 2), nn.Softmax(1)), model.schema)
     with pytest.raises(hf.HoldfastError, match=r"VAECF needs the logits.*returns probabilities"):
-        hf.VAECF().fit(table, soft)
+        hf.VAECF().fit(soft, table)
     box = hf.Model.of(LogisticRegression().fit(table, y), model.schema, convert=False)
     with pytest.raises(hf.HoldfastError, match="CFModel needs a torch module"):
-        hf.CFModel().fit(table, box)
+        hf.CFModel().fit(box, table)
     with pytest.raises(hf.HoldfastError, match="at least one row of 3 columns"):
-        hf.CFModel().fit(torch.zeros(4, 2), model)
+        hf.CFModel().fit(model, torch.zeros(4, 2))
     with pytest.raises(hf.HoldfastError, match="schedule must be"):
         hf.robustify(SHORT, model, table, y, schedule="cubic")
     with pytest.raises(hf.HoldfastError, match="outcomes"):
         hf.robustify(SHORT, model, table, y[:5])
     for wrong in ({"hidden": ()}, {"hidden": 3}, {"dropout": 1.0}, {"l2": -1.0}, {"epochs": 0}, {"lr": 0.0}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.CFModel(**wrong).fit(table, model)
+            hf.CFModel(**wrong).fit(model, table)
     for wrong in ({"latent": 0}, {"samples": 0}, {"reg": -1.0}, {"margin": float("nan")}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.VAECF(**wrong).fit(table, model)
+            hf.VAECF(**wrong).fit(model, table)
     with pytest.raises(hf.HoldfastError, match="lower lr"):
-        hf.CFModel(lr=1e30, epochs=3, hidden=(4,)).fit(table, model)
-    e = hf.CFModel(hidden=(4,), epochs=1).fit(table, model)
+        hf.CFModel(lr=1e30, epochs=3, hidden=(4,)).fit(model, table)
+    e = hf.CFModel(hidden=(4,), epochs=1).fit(model, table)
     other = hf.Model.of(seeded(mlp(3, (4,), 2)), model.schema, classes=model.classes)
     with pytest.raises(hf.HoldfastError, match="trained for another model"):
         e.explain(other, table[:3], "good")

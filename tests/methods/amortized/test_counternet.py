@@ -275,7 +275,7 @@ def test_a_recourse_network_answers_for_its_own_model_only() -> None:
     with pytest.raises(SettingError, match="path="):
         hf.LearnedRecourse().explain(net.model_, TABLE)
     with pytest.raises(SettingError, match="path="):
-        hf.LearnedRecourse().fit(TABLE, net.model_)
+        hf.LearnedRecourse().fit(net.model_, TABLE)
 
 
 class Terminal(io.StringIO):
@@ -410,7 +410,7 @@ def test_files_that_lie_are_refused(lie: str, saved: Path, tmp_path: Path) -> No
     model = hf.Model.load(path)  # the model itself is whole
     if not about_settings:
         with pytest.raises(FileError, match=r"lie\.safetensors"):
-            hf.LearnedRecourse(path=str(path)).fit(TABLE, model)
+            hf.LearnedRecourse(path=str(path)).fit(model, TABLE)
 
 
 def test_files_that_are_something_else_are_refused(saved: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_data_answers_what_a_short_search_does_not() -> None:
     short = hf.TreeSearch(depth=1, max_nodes=0)
     lost = short.explain(model, frame.iloc[:1], "yes")
     assert "not ruled out within the budget" in lost.status["reason"].iloc[0]
-    assert short.fit(frame, model).explain(model, frame.iloc[:1], "yes").found.all()
+    assert short.fit(model, frame).explain(model, frame.iloc[:1], "yes").found.all()
     assert hf.TreeSearch(depth=1).explain(model, frame.iloc[:1], "yes").after.iloc[0].tolist() == [5, 5, 5]
 
 
@@ -411,7 +411,7 @@ def test_a_model_without_thresholds_is_asked_at_quantiles() -> None:
 
     model = hf.Model.of(score, hf.Schema.infer(frame, scaling="none"), classes=["no", "yes"])
     person = pd.DataFrame({"a": [0.2], "b": [0.5]})
-    for search in (hf.TreeSearch(), hf.TreeSearch().fit(frame, model)):
+    for search in (hf.TreeSearch(), hf.TreeSearch().fit(model, frame)):
         cfs = search.explain(model, person, "yes")
         assert cfs.after["b"].iloc[0] == 0.5
         assert 0.75 < cfs.after["a"].iloc[0] < 0.752  # 0.75 is the boundary

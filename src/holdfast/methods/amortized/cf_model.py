@@ -1,20 +1,19 @@
 """Parametric generators for a model that is there already: trained once on data, then one pass for each answer.
 
-    e = hf.CFModel().fit(X, model);                          cfs = e.explain(model, X_denied)
+    e = hf.CFModel().fit(model, X);                          cfs = e.explain(model, X_denied)
     e = hf.robustify(hf.CFModel(), model, X, y)        the same, against the worst small shift of the data
 
 `amortized._generator_loop` has networks, losses and training. Both learn from all rows, in both directions. What a
 network proposes is projected to what the person can reach: the largest level of each category, bounds, fixed columns
 and rules, as with every method.
 
-The protocol of `robustify`: settings `shift` and `schedule`, and `fit_against(X, model, y)`.
+The protocol of `robustify`: settings `shift` and `schedule`, and `fit_against(model, X, y)`.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -32,7 +31,7 @@ from holdfast.methods.amortized.learned_recourse import filled, network
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
 from holdfast.nn.stack_derivatives import SLOPE
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 
@@ -82,17 +81,16 @@ class Parametric(Explainer):
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         """(n, d) answers before they are projected; t (n, 1) are the classes to reach."""
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
-        self.check_kind(model)
         need(
             self.shift is None,
-            f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(X, model, y), or "
+            f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(model, X, y), or "
             "hf.robustify(...)",
         )
-        return self.fit_against(X, model)
+        self.fit_against(model, X)
 
-    def fit_against(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None, *, progress: bool = False) -> Self:
+    def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self:
         """Train on rows of the data, against the model that the setting `shift` makes of `model` in each batch.
 
         Args:

@@ -8,9 +8,8 @@ every method does. The generator may also be told the class to reach; with more 
 
 import itertools
 from dataclasses import dataclass
-from typing import ClassVar, Self, cast
+from typing import ClassVar, cast
 
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +18,7 @@ from holdfast.explainer import Explainer
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, flat_layers
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem, need
 
 ROWS = 4096  # answered at once, which bounds memory
 
@@ -98,18 +97,16 @@ class LearnedRecourse(Explainer):
         out.generator_ = generator
         return out
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Read the network; the data has been learnt from already."""
-        self.check_kind(model)
         from holdfast.methods.amortized.counternet import load_generator
 
         need(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")
         self.generator_: Generator = load_generator(self.path, model)
-        return self
 
     def check(self, model: Model) -> None:
         if self.path and not self.is_fitted:
-            self.fit(torch.empty(0), model)
+            self.fit(model, torch.empty(0))
         need(self.is_fitted, "LearnedRecourse answers with a trained network; give its file as path=...")
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
         need(own, "this recourse network was trained with another model; ask it about its own")

@@ -10,13 +10,11 @@ Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.
 import copy
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-import pandas as pd
-from torch import Tensor
-
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
+from holdfast.problem import Outcomes, Rows
 
 
 @runtime_checkable
@@ -30,7 +28,7 @@ class Trainable(Protocol):
 
     def set_params(self, **params: Any) -> Self: ...
 
-    def fit_against(self, X: pd.DataFrame | Tensor, model: Model, y: Any = None, *, progress: bool = False) -> Self: ...
+    def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self: ...
 
 
 G = TypeVar("G", bound=Trainable)
@@ -40,8 +38,8 @@ _DEFAULT = Shift()
 def robustify(
     generator: G,
     model: Model,
-    X: pd.DataFrame | Tensor,
-    y: Any,
+    X: Rows,
+    y: Outcomes,
     *,
     shift: Shift | None = _DEFAULT,
     schedule: Schedule = "linear",
@@ -54,7 +52,7 @@ def robustify(
             is.
         model: the model it answers for; a torch module that returns logits. It stays as it is, too.
         X, y: rows and their outcomes.
-        shift: what may happen; None trains as `generator.fit(X, model)` does.
+        shift: what may happen; None trains as `generator.fit(model, X)` does.
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         progress: show a bar on stderr.
     """
@@ -64,4 +62,4 @@ def robustify(
             "CFModel or VAECF"
         )
     out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
-    return out.set_params(shift=shift, schedule=schedule).fit_against(X, model, y, progress=progress)
+    return out.set_params(shift=shift, schedule=schedule).fit_against(model, X, y, progress=progress)

@@ -18,11 +18,10 @@ range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -36,7 +35,7 @@ from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Profi
 from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
-from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Array
 
@@ -77,10 +76,9 @@ class TreeSearch(Explainer):
         need(self.max_nodes >= 0, f"max_nodes must be 0 or more, got {self.max_nodes}")
         need(self.thresholds >= 2, f"thresholds must be at least 2, got {self.thresholds}")
 
-    def fit(self, X: pd.DataFrame | Tensor, model: Model) -> Self:
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data: where rows of the wanted class lie, and where to ask a model without thresholds."""
-        self.neighbor_: NearestNeighbor = NearestNeighbor().fit(X, model)
-        return self
+        self.neighbor_: NearestNeighbor = NearestNeighbor().fit(model, X)
 
     def search(self, problem: SearchProblem) -> Tensor:
         moves, table = self._prepare(problem.model)
