@@ -65,3 +65,9 @@ def optional(module: str, extra: str) -> Any:
         raise MissingExtraError(
             f"{module.split('.')[0]!r} is not installed; run: pip install 'holdfast[{extra}]'"
         ) from error
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise a `SettingError` unless it holds."""
+    if not holds:
+        raise SettingError(message)

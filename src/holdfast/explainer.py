@@ -22,7 +22,7 @@ from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, TimeBudget
+from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
 from holdfast.schema.verify import blocked, violations
@@ -58,8 +58,17 @@ class Explainer(Settings, ABC):
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     @abstractmethod
-    def search(self, problem: SearchProblem) -> Tensor:
-        """Reachable rows (n, d), or (n, answers, d), with the wanted outcome where one was found."""
+    def search(self, problem: SearchProblem) -> Tensor | Found:
+        """Reachable rows (n, d), or (n, n_counterfactuals, d), with the wanted outcome where one was found; or `Found`,
+        which also says which rows have been proved to have none."""
+
+    @final
+    def found(self, problem: SearchProblem) -> tuple[Tensor, Tensor]:
+        """What `search` returns, and (n,) which rows have been proved to have no answer."""
+        out = self.search(problem)
+        if isinstance(out, Found):
+            return out.rows, out.infeasible
+        return out, torch.zeros(len(problem), dtype=torch.bool)
 
     @final
     def fit(self, model: Model, X: Rows, y: Outcomes | None = None) -> Self:
@@ -191,10 +200,9 @@ class Explainer(Settings, ABC):
                 continue
             # Filled up with copies of its last row, so that no model has to pad at every step.
             full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
-            problem = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock, none[full])
-            answer = self.search(problem)
-            assert problem.hopeless is not None
-            none[batch] = problem.hopeless[: len(batch)]
+            problem = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock)
+            answer, infeasible = self.found(problem)
+            none[batch] = infeasible[: len(batch)]
             answer = answer.reshape(len(full), self.n_counterfactuals, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])

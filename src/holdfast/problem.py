@@ -12,7 +12,6 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
@@ -49,6 +48,14 @@ class TimeBudget:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What a search returns that can also prove that there is no answer."""
+
+    rows: Tensor  # (n, d)
+    infeasible: Tensor  # (n,) bool: nothing that the person can reach has the wanted outcome
+
+
+@dataclass(frozen=True)
 class SearchProblem:
     """The questions of n people to one model."""
 
@@ -58,7 +65,6 @@ class SearchProblem:
     feasible: FeasibleSet
     rng: RowRandom
     budget: TimeBudget
-    hopeless: Tensor | None = None  # (n,) a search that can prove it notes here which rows have no answer at all
 
     def __len__(self) -> int:
         return len(self.x)
@@ -93,9 +99,3 @@ class SearchProblem:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
         u, v, pull = self.shortfall(z)
         return -u.squeeze(1), pull(torch.full_like(v, -1.0))
-
-
-def need(holds: bool, message: str) -> None:
-    """Raise a `SettingError` unless it holds."""
-    if not holds:
-        raise SettingError(message)

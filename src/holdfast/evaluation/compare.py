@@ -35,7 +35,7 @@ import torch
 from torch import nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, listed
+from holdfast.errors import SettingError, listed, require
 from holdfast.evaluation._rounds import METRICS, Array, Rounds
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.attribution import sensitivity
@@ -43,7 +43,6 @@ from holdfast.evaluation.report import gap
 from holdfast.explainer import Explainer
 from holdfast.methods.eccco import ECCCo
 from holdfast.models.base import Model
-from holdfast.problem import need
 from holdfast.retraining.recipe import class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
@@ -198,7 +197,7 @@ class Comparison:
         values = self.values
         if energy is not None:
             values = values[values["energy"] == energy]
-            need(len(values) > 0, f"no energy {energy:g} here; there are {listed(self.values['energy'].unique())}")
+            require(len(values) > 0, f"no energy {energy:g} here; there are {listed(self.values['energy'].unique())}")
         return values.groupby(["case", "model", "round"], sort=False)[list(METRICS)].mean().reset_index()
 
     def _accuracy(self, attack: str, epsilon: float) -> dict[str, float]:
@@ -226,7 +225,7 @@ class Comparison:
 
         refused = np.all([model.predict(self.X).to_numpy() != target for model in self.models.values()], axis=0)
         found = np.flatnonzero(refused)
-        need(len(found) > 0, f"every row gets {target!r} from one of the models; ask for another class")
+        require(len(found) > 0, f"every row gets {target!r} from one of the models; ask for another class")
         asked = self.X.iloc[found[np.linspace(0, len(found) - 1, min(rows, len(found))).astype(np.int64)]]
         grid = dict[str, dict[str, Any]]()
         for case in self.cases:
@@ -295,15 +294,15 @@ def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
 
 def _named(models: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if isinstance(models, Mapping):
-        need(names is None, "names are for a list of models; these have names already")
+        require(names is None, "names are for a list of models; these have names already")
         out = {str(name): model for name, model in cast(Mapping[Any, Any], models).items()}
     else:
         each = list(cast(Sequence[Any], models)) if isinstance(models, Sequence) else [models]
         names = [f"model {i}" for i in range(1, len(each) + 1)] if names is None else [str(name) for name in names]
         same = len(set(names)) == len(each) == len(names)
-        need(same, f"need a name of its own for each of {len(each)} models, got {names}")
+        require(same, f"need a name of its own for each of {len(each)} models, got {names}")
         out = dict(zip(names, each, strict=True))
-    need(len(out) >= 2, f"need at least two models, the first to compare with; got {len(out)}")
+    require(len(out) >= 2, f"need at least two models, the first to compare with; got {len(out)}")
     return out
 
 
@@ -313,7 +312,7 @@ def _wrapped(
     """All as models of one encoding and the same classes; and the outcomes beside the rows."""
     for name, model in named.items():
         estimates = isinstance(model, Model) and model.is_regression
-        need(not estimates, f"{name!r} estimates a number; only models with classes can be compared")
+        require(not estimates, f"{name!r} estimates a number; only models with classes can be compared")
     y = outcomes(X, y)
     own = next((model.classes for model in named.values() if isinstance(model, Model)), None)
     classes, out = class_names(X, y, own), dict[str, Model]()
@@ -330,10 +329,10 @@ def _wrapped(
     (first, plain), *rest = out.items()
     x = plain.schema.encode(X, torch.float64)
     for name, model in rest:
-        need(model.classes == plain.classes, f"{first!r} has the classes {plain.classes}, {name!r} {model.classes}")
+        require(model.classes == plain.classes, f"{first!r} has the classes {plain.classes}, {name!r} {model.classes}")
         same = model.schema.names == plain.schema.names and model.schema.width == plain.schema.width
         same = same and torch.equal(model.schema.encode(X, torch.float64), x)
-        need(same, f"{first!r} and {name!r} encode rows differently, so distances do not compare; use one schema")
+        require(same, f"{first!r} and {name!r} encode rows differently, so distances do not compare; use one schema")
     return out, y
 
 
@@ -381,15 +380,15 @@ def _attacked(
 
 
 def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
-    need(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
-    need(
+    require(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
+    require(
         method.n_counterfactuals == 1,
         f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
     )
     for name, value in {"repeats": repeats, "rows": rows}.items():
-        need(isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+        require(isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
     for name, values in {"energies": energies, "attacks": attacks}.items():
         wrong = [v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)]
-        need(not wrong, f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}")
-    need(isinstance(seed, int) and seed >= 0, f"seed must be a whole number of at least 0, got {seed!r}")
-    need(len(energies) > 0, "need at least one energy, like energies=[5.0]")
+        require(not wrong, f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}")
+    require(isinstance(seed, int) and seed >= 0, f"seed must be a whole number of at least 0, got {seed!r}")
+    require(len(energies) > 0, "need at least one energy, like energies=[5.0]")

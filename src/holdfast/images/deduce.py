@@ -20,12 +20,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
 from holdfast.models.density import FeatureDensity, Gaussians
-from holdfast.problem import need
 from holdfast.target import BoundTarget
 
 UNBOUNDED = "this network has no spectral normalisation"
@@ -88,11 +87,11 @@ class DeDUCE(GreedyPixels):
 
     def check(self, model: ImageModel) -> None:
         super().check(model)
-        need(self.mu >= 0, f"mu must be at least 0, got {self.mu}")
-        need(self.lam is None or self.lam >= 0, f"lam must be at least 0, got {self.lam}")
+        require(self.mu >= 0, f"mu must be at least 0, got {self.mu}")
+        require(self.lam is None or self.lam >= 0, f"lam must be at least 0, got {self.lam}")
         if not model.has_features:
             raise ModelError("DeDUCE needs features: hf.images.ImageModel.of(module, size, features=NAME)")
-        need(
+        require(
             self.gaussians.mean.shape == (len(model.classes), model.feature_count),
             f"the densities are of {len(self.gaussians)} classes and {self.gaussians.mean.shape[1]} features, the "
             f"model has {len(model.classes)} and {model.feature_count}; fit again with this model",

@@ -25,13 +25,12 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.images.classifier import ImageClassifier, Labelled, encoded, places
 from holdfast.images.loop import Epoch, accuracy, batched, line
 from holdfast.images.model import ImageModel, as_images
 from holdfast.models.base import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
-from holdfast.problem import need
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
 EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
@@ -219,11 +218,11 @@ class Ensemble(ImageClassifier):
     def _checked(self) -> Loop:
         for name, value in [("members", self.members), *[("a hidden layer", h) for h in self.hidden]]:
             whole = isinstance(value, int) and not isinstance(value, bool)
-            need(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
-        need(0 <= self.attack <= 1, f"attack must lie between 0 and 1, got {self.attack}")
-        need(isinstance(self.seed, int), f"seed must be a whole number, got {self.seed!r}")
+            require(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+        require(0 <= self.attack <= 1, f"attack must lie between 0 and 1, got {self.attack}")
+        require(isinstance(self.seed, int), f"seed must be a whole number, got {self.seed!r}")
         loop = Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
-        need(loop.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
+        require(loop.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
         return loop
 
 

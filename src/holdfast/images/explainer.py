@@ -23,10 +23,10 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
 from holdfast.counterfactuals import Run
-from holdfast.errors import SettingError, TargetError
+from holdfast.errors import SettingError, TargetError, require
 from holdfast.images.model import ImageModel, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import TimeBudget, need
+from holdfast.problem import TimeBudget
 from holdfast.target import BoundTarget, Status, Target
 
 
@@ -153,17 +153,17 @@ class ImageExplainer(Settings, ABC):
 
     def _check_call(self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None) -> None:
         whole = isinstance(seed, int) and -(1 << 63) <= seed < 1 << 63
-        need(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
-        need(
+        require(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
+        require(
             isinstance(batch_size, int) and batch_size >= 1,
             f"batch_size must be an integer of at least 1, got {batch_size!r}",
         )
-        need(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
+        require(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
         name = type(self).__name__
         for key, value in self.get_params(deep=False).items():
             finite = not isinstance(value, float) or abs(value) < torch.finfo(torch.float32).max
-            need(finite, f"{key} must be a finite number, got {value}")
-        need(
+            require(finite, f"{key} must be a finite number, got {value}")
+        require(
             self.confidence is None or 0 < self.confidence < 1,
             f"confidence must lie between 0 and 1, got {self.confidence}",
         )

@@ -27,9 +27,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel
-from holdfast.problem import need
 from holdfast.target import BoundTarget
 
 Slopes = Callable[[], tuple[Tensor, Tensor]]  # () -> gradient (n, d) and priority (n, d)
@@ -112,15 +112,15 @@ class GreedyPixels(ImageExplainer):
         return priority.masked_fill(shut, 0.0)
 
     def check(self, model: ImageModel) -> None:
-        need(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
+        require(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
         for name, least in (("limit", 1), ("pixels", 1), ("max_iter", 0)):
             value: Any = getattr(self, name)
             fits = isinstance(value, int) and not isinstance(value, bool) and least <= value < LIMIT_OFF
             off = name == "limit" and value is None
-            need(fits or off, f"{name} must be a whole number of at least {least}, got {value!r}")
-        need(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
+            require(fits or off, f"{name} must be a whole number of at least {least}, got {value!r}")
+        require(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
         modes = ("sign", "choice")
-        need(
+        require(
             self.momentum_applies_to in modes,
             f"momentum_applies_to must be one of {modes}, got {self.momentum_applies_to!r}",
         )

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast.errors import require
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel, words
-from holdfast.problem import need
 from holdfast.target import BoundTarget
 
 MOST_VALUES = 1024  # of an image whose pairs are compared: half a million pairs
@@ -48,11 +48,11 @@ class JSMA(GreedyPixels):
     def check(self, model: ImageModel) -> None:
         super().check(model)
         kinds = ("gradient", "original")
-        need(self.saliency in kinds, f"saliency must be one of {kinds}, got {self.saliency!r}")
+        require(self.saliency in kinds, f"saliency must be one of {kinds}, got {self.saliency!r}")
         if self.saliency == "original":
-            need(self.momentum == 0, f"saliency is not accumulated; set momentum=0, got {self.momentum}")
-            need(self.pixels in (1, 2), f"saliency is of one pixel or of two, got pixels={self.pixels}")
-            need(
+            require(self.momentum == 0, f"saliency is not accumulated; set momentum=0, got {self.momentum}")
+            require(self.pixels in (1, 2), f"saliency is of one pixel or of two, got pixels={self.pixels}")
+            require(
                 self.pixels == 1 or math.prod(model.size) <= MOST_VALUES,
                 f"images of {words(model.size)} have too many pairs of pixels to compare (at most {MOST_VALUES} "
                 f"values); set pixels=1",

@@ -35,11 +35,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
-from holdfast.problem import need
 
 CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per pixel
@@ -92,13 +91,13 @@ class Prototype(ImageExplainer):
 
     def check(self, model: ImageModel) -> None:
         for name in ("beta", "gamma", "theta"):
-            need(getattr(self, name) >= 0, f"{name} must be 0 or more, got {getattr(self, name)}")
-        need(0 <= self.kappa <= 1, f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}")
-        need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
+            require(getattr(self, name) >= 0, f"{name} must be 0 or more, got {getattr(self, name)}")
+        require(0 <= self.kappa <= 1, f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}")
+        require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
         for name in ("bisections", "steps", "k"):
-            need(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
         ours, theirs = words(model.size), words(self.autoencoder_.size)
-        need(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
+        require(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, passes = len(problem), 0

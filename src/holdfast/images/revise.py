@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
-from holdfast.problem import need
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
@@ -66,13 +66,15 @@ class REVISE(ImageExplainer):
         return self
 
     def check(self, model: ImageModel) -> None:
-        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        need(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
-        need(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
-        need(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
-        need(self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}")
+        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        require(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
+        require(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
+        require(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
+        require(
+            self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}"
+        )
         ours, theirs = words(model.size), words(self.vae_.size)
-        need(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
+        require(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, net, passes = len(problem), self.vae_.fitted(), 0

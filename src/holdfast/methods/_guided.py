@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods.descent import Descent, Walk, until_met
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.problem import SLACK, SearchProblem
 from holdfast.target import Target
 
 
@@ -47,11 +48,11 @@ class GuidedMethod(Explainer):
     steps: int = 50
 
     def check(self, model: Model) -> None:
-        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         likelier = "less would stop rows where another class is likelier"
-        need(0.5 <= self.tau < 1, f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
-        need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+        require(0.5 <= self.tau < 1, f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
+        require(self.lr > 0, f"lr must be positive, got {self.lr}")
+        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         return until_met(problem, self.walk(problem), self.steps)[0]
@@ -107,7 +108,7 @@ def softmax(scores: Tensor) -> Tensor:
 def encoded(X: pd.DataFrame | Tensor, model: Model, name: str) -> Tensor:
     """Data rows as the model sees them."""
     x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-    need(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
+    require(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
     return x
 
 

@@ -26,10 +26,11 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, row_norm
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import require
 from holdfast.methods._candidates import Crowd, Nearest, Place
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, TimeBudget, need
+from holdfast.problem import SearchProblem, TimeBudget
 
 
 class Trace(NamedTuple):
@@ -68,10 +69,10 @@ class CCHVAE(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.step > 0, f"step must be positive, got {self.step}")
-        need(self.rings >= 1 and self.samples >= 1, "rings and samples must be at least 1")
-        need(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
-        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        require(self.step > 0, f"step must be positive, got {self.step}")
+        require(self.rings >= 1 and self.samples >= 1, "rings and samples must be at least 1")
+        require(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
+        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         return self.trace(problem).rows

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,7 +28,7 @@ class ClaPROAR(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
+        require(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
 
     def walk(self, problem: SearchProblem) -> "LossWalk":
         return LossWalk(self, problem)

@@ -34,11 +34,11 @@ from torch import Tensor
 
 from holdfast._core.adam import FUSED_ADAM
 from holdfast._core.rows import ROW_BLOCK
-from holdfast.errors import untyped
+from holdfast.errors import require, untyped
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import shift
 from holdfast.nn.relu_network import Pullback
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
 
 Loss = Literal["cross_entropy", "score", "hinge"]
@@ -122,20 +122,20 @@ class Descent(Explainer):
         return cls(**(base | settings))
 
     def check(self, model: object) -> None:
-        need(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
-        need(self.norm in (1, 2, "mse"), f"norm must be 1, 2 or 'mse', got {self.norm!r}")
-        need(self.keep in ("cheapest", "first", "last"), f"unknown keep {self.keep!r}")
-        need(self.optimizer in ("adam", "rmsprop", "sgd", "newton"), f"unknown optimizer {self.optimizer!r}")
+        require(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
+        require(self.norm in (1, 2, "mse"), f"norm must be 1, 2 or 'mse', got {self.norm!r}")
+        require(self.keep in ("cheapest", "first", "last"), f"unknown keep {self.keep!r}")
+        require(self.optimizer in ("adam", "rmsprop", "sgd", "newton"), f"unknown optimizer {self.optimizer!r}")
         newton = self.optimizer != "newton" or (self.loss == "score" and self.norm == 2)
-        need(newton, "optimizer='newton' is for loss='score' with norm=2")
-        need(self.relax in ("round", "softmax"), f"relax must be 'round' or 'softmax', got {self.relax!r}")
-        need(
+        require(newton, "optimizer='newton' is for loss='score' with norm=2")
+        require(self.relax in ("round", "softmax"), f"relax must be 'round' or 'softmax', got {self.relax!r}")
+        require(
             self.relax == "round" or self.optimizer != "newton",
             "relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'",
         )
-        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
+        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        require(self.lr > 0, f"lr must be positive, got {self.lr}")
+        require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer, found = self._descend(problem, self.lam)

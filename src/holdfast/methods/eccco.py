@@ -22,10 +22,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -52,16 +53,16 @@ class ECCCo(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.energy >= 0, f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}")
-        need(self.conformal >= 0, f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}")
-        need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
-        need(self.temperature > 0, f"temperature must be positive, got {self.temperature}")
+        require(self.energy >= 0, f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}")
+        require(self.conformal >= 0, f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}")
+        require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
+        require(self.temperature > 0, f"temperature must be positive, got {self.temperature}")
         how = "call .fit(model, X, y) first (--data FILE in a terminal), or set conformal=0"
-        need(self.conformal == 0 or self.is_fitted, f"conformal={self.conformal:g} needs calibration rows; {how}")
+        require(self.conformal == 0 or self.is_fitted, f"conformal={self.conformal:g} needs calibration rows; {how}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Calibrate the conformal set on rows with their true classes y (left out: those that the model says)."""
-        need(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
+        require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
         own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
         rank = int(self.alpha * (len(own) + 1))

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
+from holdfast.errors import require
 from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 CELLS = 1 << 22  # distances held at once
 BLOCK = 1 << 17  # numbers of neighbours looked at together: what stays in the cache is faster
@@ -51,10 +52,10 @@ class Gravitational(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.external >= 0, f"external must be 0 or more (below 0 it rewards distance), got {self.external}")
-        need(self.neighbors >= 1, f"neighbors must be at least 1, got {self.neighbors}")
+        require(self.external >= 0, f"external must be 0 or more (below 0 it rewards distance), got {self.external}")
+        require(self.neighbors >= 1, f"neighbors must be at least 1, got {self.neighbors}")
         columns, width = self.data_.shape[1], model.schema.width
-        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember up to 1,000 rows of each class y (left out: those that the model says)."""

@@ -17,10 +17,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._candidates import Crowd, Nearest
 from holdfast.methods._tighten import revert
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 
 HALVINGS = 30  # of the first ball, at most
@@ -57,10 +58,10 @@ class GrowingSpheres(Explainer):
         return cls(**(base | settings))
 
     def check(self, model: object) -> None:
-        need(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
-        need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.width > 0, f"width must be positive, got {self.width}")
-        need(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
+        require(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
+        require(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
+        require(self.width > 0, f"width must be positive, got {self.width}")
+        require(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         crowd = Crowd(problem, norm=2)

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, unit
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import HIDDEN, Autoencoder, Kind, autoencoder
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
 
@@ -58,7 +59,7 @@ class LatentMethod(Explainer):
 
     def check(self, model: Model) -> None:
         columns, width = self.autoencoder_.width, model.schema.width
-        need(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
+        require(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train the autoencoder, unless one was given."""
@@ -97,8 +98,8 @@ class LatentSearch(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
+        require(self.radius > 0, f"radius must be positive, got {self.radius}")
+        require(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
 
     def search(self, problem: SearchProblem) -> Tensor:
         net = self.autoencoder_

@@ -26,10 +26,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of, revert, swap, tangent_step, tighten
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, SearchProblem, need
+from holdfast.problem import SLACK, SearchProblem
 
 
 @dataclass(eq=False, repr=False)
@@ -62,14 +63,14 @@ class MinCost(Explainer):
     beta: float = 1.0
 
     def check(self, model: Model) -> None:
-        need(
+        require(
             not (self.legacy and model.is_regression),
             "legacy=True is about classes; leave it out for a regression model",
         )
-        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
-        need(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
-        need(self.lr > 0, f"lr must be positive, got {self.lr}")
+        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        require(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
+        require(self.linearise >= 0 and self.polish >= 0, "linearise and polish must be 0 or more")
+        require(self.lr > 0, f"lr must be positive, got {self.lr}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         if self.legacy:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import clip_norm, unit
+from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False)
@@ -39,9 +40,9 @@ class MinEpsilonPGD(Explainer):
     start: Literal["row", "random"] = "row"
 
     def check(self, model: object) -> None:
-        need(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.radii >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
-        need(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
+        require(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
+        require(self.radii >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
+        require(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         radius = self.radius or 0.5 * problem.feasible.encoding.diagonal

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
-from holdfast.errors import untyped
+from holdfast.errors import require, untyped
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 BLOCK = 64  # candidates tried at once for each row
 CELLS = 1 << 24  # numbers held at once while distances are computed
@@ -43,13 +43,13 @@ class NearestNeighbor(Explainer):
     n_counterfactuals: int = 1
 
     def check(self, model: object) -> None:
-        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
+        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        require(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        need(len(x) > 0, "NearestNeighbor needs at least one data row")
+        require(len(x) > 0, "NearestNeighbor needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)
         with model.eval_mode():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])

@@ -13,10 +13,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._guided import encoded, scores_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 
 @dataclass(eq=False, repr=False)
@@ -37,9 +38,9 @@ class Omniscient(Explainer):
     draws: int = 1
 
     def check(self, model: Model) -> None:
-        need(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
+        require(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
         columns, width = self.data_.shape[1], model.schema.width
-        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and its scores."""

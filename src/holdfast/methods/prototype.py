@@ -22,11 +22,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of
 from holdfast.methods.min_cost import Best, bisected, lead_and_gradient, scored, shrink
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
+from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
 from holdfast.target import BoundTarget
 
 CELLS = 1 << 22  # distances held at once
@@ -62,17 +63,19 @@ class Prototype(Explainer):
     lr: float = 0.01
 
     def check(self, model: Model) -> None:
-        need(self.k >= 1, f"k must be at least 1, got {self.k}")
-        need(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
-        need(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
-        need(self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}")
+        require(self.k >= 1, f"k must be at least 1, got {self.k}")
+        require(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
+        require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
+        require(
+            self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}"
+        )
         columns, width = self.data_.shape[1], model.schema.width
-        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and the class that the model gives each row."""
         x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        need(len(x) > 0, "Prototype needs at least one data row")
+        require(len(x) > 0, "Prototype needs at least one data row")
         with model.eval_mode():
             self.data_: Tensor = x
             self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])

@@ -31,10 +31,10 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import ROW_BLOCK, chunks, row_norm, unit
-from holdfast.errors import untyped
+from holdfast.errors import require, untyped
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 CELLS = 1 << 20  # numbers held at once
 NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
@@ -79,19 +79,19 @@ class RBR(Explainer):
     relaxed: bool = False
 
     def check(self, model: Model) -> None:
-        need(self.e_op >= 0 and self.e_pe >= 0, f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
-        need(self.delta_plus >= 0, f"delta_plus must be 0 or more, got {self.delta_plus}")
-        need(self.sigma > 0, f"sigma must be positive, got {self.sigma}")
-        need(self.radius > 0, f"radius must be positive, got {self.radius}")
-        need(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
-        need(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
+        require(self.e_op >= 0 and self.e_pe >= 0, f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
+        require(self.delta_plus >= 0, f"delta_plus must be 0 or more, got {self.delta_plus}")
+        require(self.sigma > 0, f"sigma must be positive, got {self.sigma}")
+        require(self.radius > 0, f"radius must be positive, got {self.radius}")
+        require(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
+        require(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
         columns, width = self.data_.shape[1], model.schema.width
-        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        need(len(x) > 0, "RBR needs at least one data row")
+        require(len(x) > 0, "RBR needs at least one data row")
         self.data_: Tensor = untyped("torch").unique(x, dim=0)
         with model.eval_mode():
             self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])

@@ -16,11 +16,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.errors import require
 from holdfast.methods._autoencoder import Autoencoder
 from holdfast.methods.descent import Cheapest, Descent, Walk
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem, need
+from holdfast.problem import SearchProblem
 
 LANES = 32  # numbers that exp and the like handle as one at most; the remainder may differ in the last bit
 
@@ -48,10 +49,10 @@ class REVISE(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        need(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
-        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        require(self.lr > 0, f"lr must be positive, got {self.lr}")
+        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         n, how = len(problem), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)

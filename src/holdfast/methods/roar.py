@@ -24,10 +24,11 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import row_norm
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 Ball = Literal["linf", "l2"]
 Optimizer = Literal["adam", "rmsprop", "sgd"]
@@ -83,25 +84,25 @@ class ROAR(Explainer):
         return cls(**(base | settings))
 
     def check(self, model: Model) -> None:
-        need(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")
-        need(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        need(self.norm in ("linf", "l2"), f"norm must be 'linf' or 'l2', got {self.norm!r}")
-        need(self.distance in (1, "mse"), f"distance must be 1 or 'mse', got {self.distance!r}")
-        need(self.linear in ("auto", "lime"), f"linear must be 'auto' or 'lime', got {self.linear!r}")
-        need(self.relax in ("box", "softmax"), f"relax must be 'box' or 'softmax', got {self.relax!r}")
-        need(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
-        need(self.lr > 0, f"lr must be positive, got {self.lr}")
-        need(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
-        need(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
-        need(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
-        need(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
+        require(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")
+        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        require(self.norm in ("linf", "l2"), f"norm must be 'linf' or 'l2', got {self.norm!r}")
+        require(self.distance in (1, "mse"), f"distance must be 1 or 'mse', got {self.distance!r}")
+        require(self.linear in ("auto", "lime"), f"linear must be 'auto' or 'lime', got {self.linear!r}")
+        require(self.relax in ("box", "softmax"), f"relax must be 'box' or 'softmax', got {self.relax!r}")
+        require(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
+        require(self.lr > 0, f"lr must be positive, got {self.lr}")
+        require(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
+        require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
+        require(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
+        require(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
         columns, width = len(self.shares_), model.schema.width
-        need(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Count how often each level of each category occurs."""
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        need(len(x) > 0, "ROAR needs at least one data row")
+        require(len(x) > 0, "ROAR needs at least one data row")
         self.shares_: Tensor = shares_of(x, model.schema.encoding(model.dtype))
 
     def search(self, problem: SearchProblem) -> Tensor:

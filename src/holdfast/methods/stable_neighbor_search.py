@@ -20,12 +20,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import ROW_BLOCK, chunks, clip_norm, row_norm
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, require
 from holdfast.explainer import Explainer
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.min_cost import MinCost
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
+from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Target
 
@@ -97,18 +97,18 @@ class StableNeighborSearch(Explainer):
 
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
-        need(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
-        need(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and points at least 1")
-        need(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
-        need(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
-        need(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
-        need(0 < self.min_probability < 1, f"min_probability must lie between 0 and 1, got {self.min_probability}")
-        need(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
+        require(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
+        require(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and points at least 1")
+        require(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
+        require(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
+        require(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
+        require(0 < self.min_probability < 1, f"min_probability must lie between 0 and 1, got {self.min_probability}")
+        require(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
-        need(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
+        require(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
         if self.bank is not None:
-            need(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
+            require(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
             self.bank.check_fits(model)
             if any(group.networks is None for group in self.bank.groups):
                 raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
@@ -133,13 +133,13 @@ class StableNeighborSearch(Explainer):
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
         self.first.fit(model, X)
         x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        need(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
+        require(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
         if model.has_grad:
             self.depth_ = typical_distance(model, x)
 
     def search(self, problem: SearchProblem) -> Tensor:
         m = self.n_counterfactuals
-        found = self.first.search(problem).reshape(len(problem) * m, -1)
+        found = self.first.found(problem)[0].reshape(len(problem) * m, -1)
         many = problem if m == 1 else problem[torch.arange(len(problem)).repeat_interleave(m)]
         x0 = torch.where(found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x)
         rows = many.met(x0).nonzero().squeeze(1)
@@ -264,5 +264,5 @@ def typical_distance(model: Model, x: Tensor) -> float:
             out.append(gap.squeeze(1).abs() / slope.clamp_min(torch.finfo(x.dtype).tiny))
     distance = torch.cat(out)
     distance = distance[distance.isfinite()]
-    need(len(distance) > 0, "no data row has a slope to measure; give a radius")
+    require(len(distance) > 0, "no data row has a slope to measure; give a radius")
     return float(distance.median())

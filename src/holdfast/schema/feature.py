@@ -373,20 +373,20 @@ class Rule:
         """Read rules such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
         text = text.strip()
 
-        def need(holds: Any, why: str) -> None:
+        def require(holds: Any, why: str) -> None:
             if not holds:
                 example = "write it like 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'"
                 raise SchemaError(f"rule {text!r}: {why}; {example}")
 
         sides = _COMPARE.split(text)  # left, comparison, right
-        need(len(sides) == 3, "it needs one comparison, <= or >=")
+        require(len(sides) == 3, "it needs one comparison, <= or >=")
         flip = 1.0 if sides[1] == "<=" else -1.0
         weights = {"": 0.0}  # of each column; of none: the constants
         for side, rest in ((flip, sides[0]), (-flip, sides[2])):
             first = True
             while first or rest:
                 term = _TERM.match(rest)
-                need(
+                require(
                     term and (first or term[1]),
                     f"cannot read {rest.strip()!r}" if rest.strip() else "one side is empty",
                 )
@@ -395,11 +395,11 @@ class Rule:
                 for number, quoted, name in _FACTOR.findall(term[2]):
                     weight *= float(number or 1)
                     columns += [quoted or name] if quoted or name else []
-                need(len(columns) <= 2, "it multiplies two columns")
+                require(len(columns) <= 2, "it multiplies two columns")
                 weights[columns[-1]] = weights.get(columns[-1], 0.0) + weight
                 first, rest = False, rest[term.end() :]
         bound = 0.0 - weights.pop("")
         weights = {name: w for name, w in weights.items() if w}
-        need(weights, "it needs at least one column")
-        need(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
+        require(weights, "it needs at least one column")
+        require(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
         return cls(text, weights, bound)

@@ -22,8 +22,8 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
+from holdfast.errors import require
 from holdfast.images.model import as_images
-from holdfast.problem import need
 
 Optimizer = Literal["sgd", "adam"]
 
@@ -89,12 +89,12 @@ class AnoGAN(Settings):
         for name in ("steps", "restarts", "batch_size"):
             value: Any = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
-            need(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
-        need(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
-        need(0 <= self.weight < math.inf, f"weight must be at least 0, got {self.weight}")
-        need(0 < self.drop <= 1, f"drop must be a share of the steps between 0 and 1, got {self.drop}")
+            require(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+        require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
+        require(0 <= self.weight < math.inf, f"weight must be at least 0, got {self.weight}")
+        require(0 < self.drop <= 1, f"drop must be a share of the steps between 0 and 1, got {self.drop}")
         known = get_args(Optimizer)
-        need(self.optimizer in known, f"optimizer must be one of {', '.join(known)}, got {self.optimizer!r}")
+        require(self.optimizer in known, f"optimizer must be one of {', '.join(known)}, got {self.optimizer!r}")
 
 
 def anogan_score(

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, pad_rows
-from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.errors import FileError, HoldfastError, SettingError, require, untyped
 from holdfast.images.anogan.networks import (
     Critic,
     Features,
@@ -36,7 +36,6 @@ from holdfast.images.anogan.networks import (
 )
 from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file, words
 from holdfast.nn.stack import lent_generator
-from holdfast.problem import need
 
 BETAS = (0.0, 0.9)
 EVERY = 100  # updates between two lines of the history
@@ -88,7 +87,7 @@ class WGAN(Settings):
         self._check()
         with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
             x = as_images(images)
-            need(len(x) >= 2, f"a GAN needs at least 2 images, got {len(x)}")
+            require(len(x) >= 2, f"a GAN needs at least 2 images, got {len(x)}")
             self.size_ = cast(Size, tuple(x.shape[1:]))
             with Progress(progress, "WGAN") as bar:
                 self._train(x, bar, watch)
@@ -165,10 +164,12 @@ class WGAN(Settings):
             value: Any = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             least = 2 if name == "batch_size" else 1  # batches are normalised by their own spread
-            need(whole and value >= least, f"{name} must be a whole number of at least {least}, got {value!r}")
-        need(isinstance(self.seed, int) and not isinstance(self.seed, bool), f"seed must be whole, got {self.seed!r}")
-        need(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
-        need(0 <= self.average < 1, f"average must lie in [0, 1), got {self.average}")
+            require(whole and value >= least, f"{name} must be a whole number of at least {least}, got {value!r}")
+        require(
+            isinstance(self.seed, int) and not isinstance(self.seed, bool), f"seed must be whole, got {self.seed!r}"
+        )
+        require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
+        require(0 <= self.average < 1, f"average must lie in [0, 1), got {self.average}")
 
     def save(self, path: str | Path) -> None:
         """Networks, settings and history in one safetensors file that runs no code."""

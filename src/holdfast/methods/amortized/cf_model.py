@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods.amortized._generator_loop import (
     Direct,
@@ -31,7 +32,7 @@ from holdfast.methods.amortized.learned_recourse import filled, network
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
 from holdfast.nn.stack_derivatives import SLOPE
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 
@@ -83,7 +84,7 @@ class Parametric(Explainer):
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
-        need(
+        require(
             self.shift is None,
             f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(model, X, y), or "
             "hf.robustify(...)",
@@ -113,7 +114,7 @@ class Parametric(Explainer):
         return self
 
     def check(self, model: Model) -> None:
-        need(
+        require(
             model.fingerprint() == self.networks_.model,
             f"this {type(self).__name__} was trained for another model; fit one for this model",
         )

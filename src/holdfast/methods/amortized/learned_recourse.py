@@ -13,12 +13,12 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, flat_layers
-from holdfast.problem import Outcomes, Rows, SearchProblem, need
+from holdfast.problem import Outcomes, Rows, SearchProblem
 
 ROWS = 4096  # answered at once, which bounds memory
 
@@ -41,16 +41,16 @@ class Generator:
 
     def check(self, model: Model) -> None:
         """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n, d)."""
-        need(isinstance(model, TorchModel), "a recourse network belongs to a torch model")
+        require(isinstance(model, TorchModel), "a recourse network belongs to a torch model")
         module, k = cast(TorchModel, model).module, len(model.classes)
         last = len(flat_layers(module)) - 1
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
-        need(
+        require(
             0 < len(places) == len(self.features) and places == sorted({*places}),
             f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}",
         )
-        need(self.told in ((0, 2) if k == 2 else (k,)), f"the recourse network is told {self.told} classes of {k}")
-        need(
+        require(self.told in ((0, 2) if k == 2 else (k,)), f"the recourse network is told {self.told} classes of {k}")
+        require(
             all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()),
             "the recourse network holds weights that are no numbers",
         )
@@ -60,7 +60,7 @@ class Generator:
                 shape = self(module, x, torch.zeros(len(x), dtype=torch.int64)).shape
         except RuntimeError as error:
             raise SettingError(f"the recourse network does not fit its model: {error}") from None
-        need(shape == x.shape, f"the recourse network makes rows of {shape[1:]} columns, not {x.shape[1]}")
+        require(shape == x.shape, f"the recourse network makes rows of {shape[1:]} columns, not {x.shape[1]}")
 
     def __call__(self, module: nn.Module, x: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Raw answers (n, d) to rows x (n, d); `wanted` (n,) are numbers of classes."""
@@ -101,15 +101,15 @@ class LearnedRecourse(Explainer):
         """Read the network; the data has been learnt from already."""
         from holdfast.methods.amortized.counternet import load_generator
 
-        need(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")
+        require(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")
         self.generator_: Generator = load_generator(self.path, model)
 
     def check(self, model: Model) -> None:
         if self.path and not self.is_fitted:
             self.fit(model, torch.empty(0))
-        need(self.is_fitted, "LearnedRecourse answers with a trained network; give its file as path=...")
+        require(self.is_fitted, "LearnedRecourse answers with a trained network; give its file as path=...")
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
-        need(own, "this recourse network was trained with another model; ask it about its own")
+        require(own, "this recourse network was trained with another model; ask it about its own")
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer = torch.empty_like(problem.x)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
+from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import cost_of, revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
@@ -35,7 +36,7 @@ from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Profi
 from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.compiled.tree_leaves import Cells, Leaves
-from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem, need
+from holdfast.problem import SLACK, Found, Outcomes, Rows, SearchProblem
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Array
 
@@ -71,32 +72,29 @@ class TreeSearch(Explainer):
     thresholds: int = 16
 
     def check(self, model: Model) -> None:
-        need(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
-        need(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
-        need(self.max_nodes >= 0, f"max_nodes must be 0 or more, got {self.max_nodes}")
-        need(self.thresholds >= 2, f"thresholds must be at least 2, got {self.thresholds}")
+        require(self.norm in (0, 1), f"norm must be 0 or 1, got {self.norm!r}")
+        require(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
+        require(self.max_nodes >= 0, f"max_nodes must be 0 or more, got {self.max_nodes}")
+        require(self.thresholds >= 2, f"thresholds must be at least 2, got {self.thresholds}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data: where rows of the wanted class lie, and where to ask a model without thresholds."""
         self.neighbor_: NearestNeighbor = NearestNeighbor().fit(model, X)
 
-    def search(self, problem: SearchProblem) -> Tensor:
+    def search(self, problem: SearchProblem) -> Found:
         moves, table = self._prepare(problem.model)
         out = problem.feasible.project(problem.x)
-        if not len(moves):
-            if problem.hopeless is not None:  # there is but one row to reach
-                problem.hopeless[:] = ~problem.goal.met(problem.model(out), -SLACK)
-            return out
+        if not len(moves):  # there is but one row to reach
+            return Found(out, ~problem.goal.met(problem.model(out), -SLACK))
+        infeasible = torch.zeros(len(problem), dtype=torch.bool)
         for rows in chunks(torch.arange(len(problem)), max(8, CELLS // (self.beam * len(moves)))):
             part = problem[rows]
             offers = Offers.of(moves, part.feasible)
             profile = ByLeaves(part, offers, table) if table else ByModel(part, offers)
-            out[rows], none = self._answer(part, offers, profile)
-            if problem.hopeless is not None:
-                problem.hopeless[rows] = none
+            out[rows], infeasible[rows] = self._answer(part, offers, profile)
             if problem.budget.over():
                 break
-        return out
+        return Found(out, infeasible)
 
     def _prepare(self, model: Model) -> tuple[Moves, Table | None]:
         """The moves, and the leaves if the model has any."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.models.formats.onnx.graph import ML, Node
-from holdfast.models.formats.onnx.ops import Operator, need
+from holdfast.models.formats.onnx.ops import Operator, require
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
     value, stand_in = (run(node, *(c.parts[i] if isinstance(c, Gaps) else c for c in columns)) for i in (0, 2))
     if len(gaps) > 1 or value.shape != gaps[0].value.shape:
         return run(node, *(c.numbers() if isinstance(c, Gaps) else c for c in columns))
-    need(node, value.is_floating_point(), "whole numbers cannot be missing")
+    require(node, value.is_floating_point(), "whole numbers cannot be missing")
     return Gaps(value, gaps[0].says.to(value.dtype), stand_in)
 
 

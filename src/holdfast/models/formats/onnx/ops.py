@@ -26,7 +26,7 @@ def room(node: Node, *shape: int) -> None:
         raise FileError(f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers")
 
 
-def need(node: Node, fine: bool, what: str) -> None:
+def require(node: Node, fine: bool, what: str) -> None:
     if not fine:
         raise FileError(f"operator {node.op}: {what}")
 
@@ -35,7 +35,7 @@ def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
     """Axes, shapes and the like: an input in later versions, an attribute in earlier ones."""
     if given is None:
         return list(node.wholes(name)) if name in node.attributes else None
-    need(
+    require(
         node, not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16, f"{name} are no whole numbers"
     )
     return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
@@ -87,7 +87,7 @@ def divide(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    need(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
+    require(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
     return binary(torch.fmod if node.whole("fmod", 0) else torch.remainder)(node, a, b)
 
 
@@ -105,7 +105,7 @@ def where(node: Node, test: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def converted(node: Node, x: Tensor) -> Tensor:
     to = node.whole("to", 0)
-    need(node, to in ELEMENTS, f"cannot cast to element type {to}")
+    require(node, to in ELEMENTS, f"cannot cast to element type {to}")
     return x.to(DTYPES[ELEMENTS[to][0]])
 
 
@@ -121,14 +121,14 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    need(node, a.ndim >= 1 and b.ndim >= 1, "takes no single numbers")
+    require(node, a.ndim >= 1 and b.ndim >= 1, "takes no single numbers")
     batch = together(a.shape[:-2], b.shape[:-2])
     room(node, *batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
     return a @ b
 
 
 def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    need(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
+    require(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
     a = a.T if node.whole("transA", 0) else a
     b = b.T if node.whole("transB", 0) else b
     room(node, len(a), b.shape[1])
@@ -140,7 +140,7 @@ def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
 
 
 def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    need(node, not node.whole("training_mode", 0), "is in training mode; export the model in evaluation mode")
+    require(node, not node.whole("training_mode", 0), "is in training mode; export the model in evaluation mode")
     return F.batch_norm(x, mean, var, scale, bias, eps=node.real("epsilon", 1e-5))
 
 
@@ -189,14 +189,14 @@ def arg(f: Callable[..., Tensor]) -> Operator:
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
     if not node.whole("allowzero", 0):
-        need(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
+        require(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
         sizes = [s or x.shape[i] for i, s in enumerate(sizes)]
     return x.reshape(sizes)
 
 
 def flatten(node: Node, x: Tensor) -> Tensor:
     axis = node.whole("axis", 1)
-    need(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
+    require(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
     axis += x.ndim * (axis < 0)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
@@ -207,7 +207,7 @@ def transpose(node: Node, x: Tensor) -> Tensor:
 
 def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
     over = numbers(node, axes, "axes")
-    need(node, all(x.shape[a] == 1 for a in over or ()), f"axes {over} of {tuple(x.shape)} are not all 1")
+    require(node, all(x.shape[a] == 1 for a in over or ()), f"axes {over} of {tuple(x.shape)} are not all 1")
     return x.squeeze() if over is None else x.squeeze(tuple(over))
 
 
@@ -232,7 +232,7 @@ def cut(
     first, last = numbers(node, starts, "starts") or [], numbers(node, ends, "ends") or []
     over = numbers(node, axes, "axes") or list(range(len(first)))
     by = numbers(node, steps, "steps") or [1] * len(first)
-    need(
+    require(
         node, len(first) == len(last) == len(over) == len(by) and 0 not in by, "starts, ends, axes and steps do not fit"
     )
     for a, b, axis, step in zip(first, last, over, by, strict=True):
@@ -250,9 +250,9 @@ def cut(
 
 def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
     axis = node.whole("axis", 0)
-    need(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
+    require(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
     size = x.shape[axis]
-    need(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
+    require(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
     axis %= x.ndim
     room(node, *x.shape[:axis], index.numel(), *x.shape[axis + 1 :])
     picked = x.index_select(axis, (index % size if size else index).reshape(-1).long())
@@ -265,7 +265,7 @@ def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, .
     if parts is None:
         each = -(-x.shape[axis] // count)
         parts = [min(each, x.shape[axis] - i * each) for i in range(count)]
-    need(node, len(parts) == count and min(parts) >= 0, f"cannot split into {parts}")
+    require(node, len(parts) == count and min(parts) >= 0, f"cannot split into {parts}")
     return tuple(cast(Any, x).split(parts, axis))
 
 
@@ -287,10 +287,10 @@ def constant(node: Node) -> Tensor | Texts:
 
 def constant_of_shape(node: Node, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
-    need(node, min(sizes, default=0) >= 0, f"impossible shape {sizes}")
+    require(node, min(sizes, default=0) >= 0, f"impossible shape {sizes}")
     room(node, *sizes)
     value = node.attributes.get("value", torch.zeros(1))
-    need(node, isinstance(value, Tensor) and value.numel() == 1, "the value is no single number")
+    require(node, isinstance(value, Tensor) and value.numel() == 1, "the value is no single number")
     return value.reshape(()).expand(sizes).clone()
 
 
@@ -302,7 +302,7 @@ def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
 
 def tile(node: Node, x: Tensor, repeats: Tensor) -> Tensor:
     times = numbers(node, repeats, "repeats") or []
-    need(node, len(times) == x.ndim and min(times, default=0) >= 0, f"impossible repeats {times}")
+    require(node, len(times) == x.ndim and min(times, default=0) >= 0, f"impossible repeats {times}")
     room(node, x.numel(), *times)
     return x.repeat(times)
 
@@ -311,8 +311,8 @@ def pad(
     node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
 ) -> Tensor:
     sizes = numbers(node, pads, "pads") or []
-    need(node, node.text("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
-    need(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
+    require(node, node.text("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
+    require(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
     fill = float(value) if value is not None else node.real("value", 0.0)
     return padded(node, x, sizes, fill)
 
@@ -340,23 +340,23 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
     zeros: list[int] = [0] * 2 * d
     pads, auto = list(node.wholes("pads")) or zeros, node.text("auto_pad", "NOTSET")
     fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
-    need(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
+    require(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
     room(node, *kernel)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        need(node, max(dilations) == 1, "padding 'same' with dilation")
+        require(node, max(dilations) == 1, "padding 'same' with dilation")
         total = [
             max((-(-x.shape[2 + i] // strides[i]) - 1) * strides[i] + kernel[i] - x.shape[2 + i], 0) for i in range(d)
         ]
         small, large = [t // 2 for t in total], [t - t // 2 for t in total]
         return strides, dilations, small + large if auto == "SAME_UPPER" else large + small
-    need(node, auto in ("NOTSET", "VALID"), f"unknown padding {auto!r}")
+    require(node, auto in ("NOTSET", "VALID"), f"unknown padding {auto!r}")
     return strides, dilations, zeros if auto == "VALID" else pads
 
 
 def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     strides, dilations, pads = window(node, x, weight.shape[2:])
     groups = node.whole("group", 1)
-    need(node, groups >= 1, "impossible number of groups")
+    require(node, groups >= 1, "impossible number of groups")
     x = padded(node, x, pads, 0.0)
     room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
     f: Operator = (F.conv1d, F.conv2d, F.conv3d)[x.ndim - 3]
@@ -364,7 +364,7 @@ def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
-    need(node, len(node.outputs) == 1 and not node.whole("storage_order", 0), "indices are not supported")
+    require(node, len(node.outputs) == 1 and not node.whole("storage_order", 0), "indices are not supported")
     strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
     f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
     x = padded(node, x, pads, -math.inf)
@@ -373,7 +373,7 @@ def max_pool(node: Node, x: Tensor) -> Tensor:
 
 def average_pool(node: Node, x: Tensor) -> Tensor:
     strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
-    need(node, max(dilations) == 1 and not node.whole("ceil_mode", 0), "dilations and ceil_mode are not supported")
+    require(node, max(dilations) == 1 and not node.whole("ceil_mode", 0), "dilations and ceil_mode are not supported")
     f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
     kernel, total = node.wholes("kernel_shape"), padded(node, x, pads, 0.0)
     if node.whole("count_include_pad", 0) or not any(pads):

@@ -15,7 +15,7 @@ from torch import Tensor
 from holdfast.errors import FileError
 from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, ML, Node, Texts
 from holdfast.models.formats.onnx.missing import Gaps
-from holdfast.models.formats.onnx.ops import MOST, Operator, need, numbers, room
+from holdfast.models.formats.onnx.ops import MOST, Operator, numbers, require, room
 from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
 
 MOST_DEPTH = 2_000
@@ -51,7 +51,7 @@ def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
 def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
     """(n, k) sums -> what the classifier returns; one column of two classes becomes two."""
     how = node.text("post_transform", "NONE")
-    need(node, how in ("NONE", "LOGISTIC", "SOFTMAX"), f"post_transform {how!r} is not supported")
+    require(node, how in ("NONE", "LOGISTIC", "SOFTMAX"), f"post_transform {how!r} is not supported")
     if scores.shape[1] == 1 and len(labels(node)) == 2:
         if how == "LOGISTIC":
             return torch.sigmoid(torch.cat([-scores, scores], 1))
@@ -73,16 +73,16 @@ def weights(node: Node, columns: str, offsets: str) -> tuple[Tensor, Tensor | No
     """(d, k) coefficients and (k,) intercepts."""
     c, b = torch.tensor(node.reals(columns)), torch.tensor(node.reals(offsets))
     k = max(len(b), node.whole("targets", 1) if not len(b) else 1)
-    need(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
+    require(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
     return c.reshape(k, -1).T.contiguous(), b if len(b) else None
 
 
 def linear_classifier(node: Node) -> Operator:
     w, b = weights(node, "coefficients", "intercepts")
-    need(node, w.shape[1] == len(labels(node)) or (w.shape[1] == 1 and len(labels(node)) == 2), "classes do not fit")
+    require(node, w.shape[1] == len(labels(node)) or (w.shape[1] == 1 and len(labels(node)) == 2), "classes do not fit")
 
     def run(node: Node, x: Tensor) -> tuple[None, Tensor]:
-        need(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
+        require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
         scores = x.float() @ w
         return None, after(node, scores if b is None else scores + b, all_positive=w.shape[1] == 1)
 
@@ -91,10 +91,10 @@ def linear_classifier(node: Node) -> Operator:
 
 def linear_regressor(node: Node) -> Operator:
     w, b = weights(node, "coefficients", "intercepts")
-    need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
 
     def run(node: Node, x: Tensor) -> Tensor:
-        need(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
+        require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
         return x.float() @ w if b is None else x.float() @ w + b
 
     return run
@@ -121,11 +121,11 @@ class Forest:
         modes, values = node.texts("nodes_modes"), _floats(node, "nodes_values", infinite=True)
         count = same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, featureids=feature, modes=modes,
                              values=values, true=yes, false=no)  # fmt: skip
-        need(node, count > 0 and count * targets <= MOST // 4, f"{count:,} nodes with {targets:,} outputs")
+        require(node, count > 0 and count * targets <= MOST // 4, f"{count:,} nodes with {targets:,} outputs")
         where = {pair: i for i, pair in enumerate(zip(tree, local, strict=True))}
-        need(node, len(where) == count, "two nodes have the same number")
+        require(node, len(where) == count, "two nodes have the same number")
         strange = [m for m in modes if m != "LEAF" and m not in _TESTS]
-        need(node, not strange, f"unknown test {strange[0] if strange else ''!r}")
+        require(node, not strange, f"unknown test {strange[0] if strange else ''!r}")
         inner = np.array([m != "LEAF" for m in modes])
         inside(np.array(feature)[inner], 0, 1 << 31, f"operator {node.op}: a column of a node")
 
@@ -141,7 +141,7 @@ class Forest:
         is_child[np.concatenate([left[inner], right[inner]])] = True
         roots = np.flatnonzero(~is_child)
         first = {t: i for i, t in reversed(list(enumerate(tree)))}
-        need(node, roots.tolist() == sorted(first.values()), "a tree does not begin with its only root")
+        require(node, roots.tolist() == sorted(first.values()), "a tree does not begin with its only root")
         self.depth = _depth(node, roots, left, right, inner)
         here = np.arange(count)
         self.roots, self.feature = torch.tensor(roots), torch.tensor(np.where(inner, feature, 0))
@@ -150,7 +150,7 @@ class Forest:
         self.mode = torch.tensor([_TESTS.get(m, 0) for m in modes], dtype=torch.uint8)
         self.modes = sorted({_TESTS[m] for m in modes if m != "LEAF"})
         missing = node.wholes("nodes_missing_value_tracks_true") or (0,) * count
-        need(node, len(missing) == count, "missing_value_tracks_true has another length")
+        require(node, len(missing) == count, "missing_value_tracks_true has another length")
         self.missing = torch.tensor(missing, dtype=torch.bool)
         self.leaf = self._leaves(node, prefix, targets, where, count)
 
@@ -173,7 +173,7 @@ class Forest:
 
     def __call__(self, node: Node, x: Tensor) -> Tensor:
         """(n, d) -> (n, targets) sums over trees."""
-        need(
+        require(
             node, x.ndim == 2 and x.shape[1] >= self.width, f"takes {self.width} columns or more, got {tuple(x.shape)}"
         )
         room(node, len(x), len(self.roots))
@@ -197,7 +197,7 @@ def _depth(node: Node, roots: Any, left: Any, right: Any, inner: Any) -> int:
     at, depth = roots, 0
     while len(at := at[inner[at]]):
         at, depth = np.concatenate([left[at], right[at]]), depth + 1
-        need(node, depth <= MOST_DEPTH, f"a tree is deeper than {MOST_DEPTH}")
+        require(node, depth <= MOST_DEPTH, f"a tree is deeper than {MOST_DEPTH}")
     return depth
 
 
@@ -207,9 +207,9 @@ def _floats(node: Node, name: str, *, infinite: bool = False) -> Tensor:
     given = node.attributes.get(f"{name}_as_tensor")
     if given is None:
         return torch.tensor(node.reals(name, infinite=infinite), dtype=torch.float32)
-    need(node, isinstance(given, Tensor) and given.ndim == 1 and given.is_floating_point(), f"bad {name}")
+    require(node, isinstance(given, Tensor) and given.ndim == 1 and given.is_floating_point(), f"bad {name}")
     fine = ~given.isnan() if infinite else given.isfinite()
-    need(node, bool(fine.all()), f"{name} are {'no numbers' if infinite else 'not finite'}")
+    require(node, bool(fine.all()), f"{name} are {'no numbers' if infinite else 'not finite'}")
     return given
 
 
@@ -233,24 +233,24 @@ class Ensemble:
 
 def tree_classifier(node: Node) -> Operator:
     names = labels(node)
-    need(node, len(names) >= 2, "knows fewer than two classes")
+    require(node, len(names) >= 2, "knows fewer than two classes")
     forest, base = Forest(node, "class", len(names)), _floats(node, "base_values").double()
     # With two classes, runtimes agree on three cases only: all leaves speak of class 0, whose score then stands for
     # class 1; all speak of class 1; or some tree always speaks of class 1, so that both have a score.
     single = len(names) == 2 and forest.ids <= {0}
     allowed = (0, 1) if single else (0,) if len(names) == 2 else (0, len(names))
-    need(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
-    need(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
+    require(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
+    require(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
     base = base if len(base) else torch.zeros(1 if single else len(names), dtype=torch.float64)
     return Ensemble(node, forest, base, 1, lambda sums: (None, after(node, sums, forest.all_positive)))
 
 
 def tree_regressor(node: Node) -> Operator:
     targets, how = node.whole("n_targets", 1), node.text("aggregate_function", "SUM")
-    need(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
-    need(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
+    require(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
     forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
-    need(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
+    require(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
     base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
     return Ensemble(node, forest, base, len(forest.roots) if how == "AVERAGE" else 1, lambda sums: sums)
 
@@ -260,7 +260,7 @@ def tree_regressor(node: Node) -> Operator:
 
 def scaler(node: Node, x: Tensor) -> Tensor:
     offset, scale = torch.tensor(node.reals("offset") or (0.0,)), torch.tensor(node.reals("scale") or (1.0,))
-    need(
+    require(
         node, all(len(v) in (1, x.shape[-1]) for v in (offset, scale)), f"offset and scale do not fit {tuple(x.shape)}"
     )
     return (x.float() - offset) * scale
@@ -268,7 +268,7 @@ def scaler(node: Node, x: Tensor) -> Tensor:
 
 def normalizer(node: Node, x: Tensor) -> Tensor:
     how, x = node.text("norm", "MAX"), x.float()
-    need(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
+    require(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
     size = x.abs().sum(-1, keepdim=True) if how == "L1" else x.square().sum(-1, keepdim=True).sqrt()
     size = x.amax(-1, keepdim=True) if how == "MAX" else size
     return x / torch.where(size == 0, 1.0, size)
@@ -280,7 +280,7 @@ def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
     values = torch.tensor(
         node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=dtype
     )
-    need(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
+    require(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
     gap = node.attributes.get("replaced_value_float" if real else "replaced_value_int64", 0.0 if real else 0)
     if isinstance(x, Gaps):
         if gap != gap:
@@ -291,13 +291,13 @@ def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
 
 def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
     texts, codes = node.texts("cats_strings"), node.wholes("cats_int64s")
-    need(node, bool(texts) != bool(codes), "categories are missing")
+    require(node, bool(texts) != bool(codes), "categories are missing")
     if isinstance(x, Levels):
         cats: list[Any] = list(texts or codes)
         known = {level for _, levels in x.columns for level in levels}
-        need(node, bool(node.whole("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
+        require(node, bool(node.whole("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
         return x.map(lambda v: [float(_equal(v, c)) for c in cats])
-    need(node, bool(codes), "texts where numbers are expected")
+    require(node, bool(codes), "texts where numbers are expected")
     room(node, x.numel(), len(codes))
     return (x[..., None] == torch.tensor(codes)).float()
 
@@ -318,7 +318,7 @@ def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
     real = "values_floats" in node.attributes
     if not keys and "classes_strings" in node.attributes:
         keys, values, real = node.texts("classes_strings"), tuple(range(len(node.texts("classes_strings")))), False
-    need(node, len(keys) == len(values) > 0, "keys and values do not fit, or are texts")
+    require(node, len(keys) == len(values) > 0, "keys and values do not fit, or are texts")
     default = node.attributes.get("default_float", -0.0) if real else node.whole("default_int64", -1)
     dtype = torch.float32 if real else torch.int64
     if isinstance(x, Levels):
@@ -326,7 +326,7 @@ def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
         as_text = isinstance(keys[0], str)
         # Kept as a real number even where whole ones are written: weights between levels have gradients that way.
         return x.map(lambda v: [float(table.get(str(v) if as_text else v, default))])[..., 0]
-    need(node, not isinstance(keys[0], str), "texts where numbers are expected")
+    require(node, not isinstance(keys[0], str), "texts where numbers are expected")
     room(node, x.numel(), len(keys))
     match = x[..., None] == torch.tensor(keys, dtype=x.dtype)
     found = torch.tensor(values, dtype=dtype)[match.int().argmax(-1)]
@@ -339,7 +339,7 @@ def pick_columns(node: Node, x: Tensor | Levels, index: Tensor) -> Tensor | Leve
     if isinstance(x, Levels):
         inside(at, 0, len(x.columns), f"operator {node.op}: a column")
         return Levels(tuple(x.columns[i] for i in at))
-    need(node, x.ndim >= 1, "takes no single number")
+    require(node, x.ndim >= 1, "takes no single number")
     x = x[None] if x.ndim == 1 else x
     inside(at, 0, x.shape[-1], f"operator {node.op}: a column")
     room(node, *x.shape[:-1], len(at))
@@ -362,18 +362,20 @@ def same(node: Node, x: Any) -> Any:
 
 
 def _concat_levels(node: Node, *parts: Any) -> Levels:
-    need(node, all(isinstance(p, Levels) for p in parts), "texts and numbers cannot be put together")
-    need(node, node.whole("axis", 1) in (1, -1), "texts can only be put side by side")
+    require(node, all(isinstance(p, Levels) for p in parts), "texts and numbers cannot be put together")
+    require(node, node.whole("axis", 1) in (1, -1), "texts can only be put side by side")
     return Levels(tuple(c for p in parts for c in p.columns))
 
 
 def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
-    need(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
+    require(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
     return pick_columns(node, x, index)
 
 
 def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
-    need(node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape")
+    require(
+        node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape"
+    )
     return x
 
 
@@ -381,7 +383,7 @@ def _cast_levels(node: Node, x: Levels) -> Tensor | Levels:
     to = node.whole("to", 0)
     if to == 8:
         return Levels(tuple((w, tuple(str(v) for v in levels)) for w, levels in x.columns))
-    need(node, to in ELEMENTS, f"cannot cast to element type {to}")
+    require(node, to in ELEMENTS, f"cannot cast to element type {to}")
     dtype = DTYPES[ELEMENTS[to][0]]
     if dtype.is_floating_point:
         return x.numbers(node, dtype)
