@@ -4,18 +4,22 @@ What LightGBM gets to see is text that we wrote from lines we know, with sizes w
 file, and follows the indices of a tree without a look.
 """
 
+import contextlib
 import json
 import math
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from holdfast.errors import FileError, listed, optional
 from holdfast.models.formats.limits import parse_json
-from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.sandbox import try_in_child
 from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, whole
-from holdfast.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.schema.schema import Schema
 
 HEADER = (
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "average_output",
@@ -243,21 +247,34 @@ def _number(value: float) -> str:
 # ---- loading
 
 
-def load(data: bytes, schema: Schema) -> Found:
-    """LightGBM's own booster, read from text that was checked."""
+def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
+    """LightGBM's own booster, read from text that was checked, and tried in a child process."""
     model = parse(data)
     columns_of(model["names"], schema, r"Column_\d+")
-    lightgbm = optional("lightgbm", "trees")
+    text = written(model)
+    optional("lightgbm", "trees")
+    if not trust:
+        try_in_child("lightgbm", text.encode())
+    return LoadedModel(_loaded(text), None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
+
+
+def _loaded(text: str) -> Any:
     try:
-        booster = lightgbm.Booster(model_str=written(model))
+        return optional("lightgbm", "trees").Booster(model_str=text)
     except Exception as error:
         raise FileError(f"LightGBM cannot read the file: {error}") from None
-    return Found(booster, None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
 
 
-def describe(data: bytes) -> Said:
+def try_out(text: bytes) -> None:
+    """Load the model that `load` wrote, and predict two rows of zeros."""
+    booster = _loaded(text.decode())
+    with contextlib.suppress(Exception):  # it may ask for columns of categories; only a crash counts
+        booster.predict(np.zeros((2, booster.num_feature())), num_threads=1)
+
+
+def describe(data: bytes) -> Description:
     model = parse(data)
     details = {"trees": len(model["trees"]), "objective": model["objective"][0]}
     if details["objective"] in NUMBERS:
-        return Said(model["names"], None, "value", False, details)
-    return Said(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)
+        return Description(model["names"], None, "value", False, details)
+    return Description(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)

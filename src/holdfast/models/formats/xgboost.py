@@ -4,20 +4,24 @@ What XGBoost gets to see holds nothing that was not checked: it follows the chil
 of a tree without a look, and takes sizes from the file.
 """
 
+import contextlib
 import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from holdfast.errors import FileError, optional
 from holdfast.models.formats import ubjson
 from holdfast.models.formats.limits import parse_json
-from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.sandbox import try_in_child
 from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, whole
-from holdfast.schema.schema import Schema
+
+if TYPE_CHECKING:
+    from holdfast.schema.schema import Schema
 
 MOST_COLUMNS, MOST_CLASSES, MOST_CATEGORIES = 1_000_000, 100_000, 1 << 18
 ROOT, DELETED = 2**31 - 1, 2**31 - 1  # the parent of the root, and the column of a node that was taken out
@@ -297,8 +301,8 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
 # ---- loading
 
 
-def load(data: bytes, schema: Schema) -> Found:
-    """XGBoost's own classifier or regressor, read from JSON that was checked."""
+def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
+    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
     model = parse(data)
     learner = model["learner"]
     count = int(learner["learner_model_param"]["num_feature"])
@@ -308,14 +312,29 @@ def load(data: bytes, schema: Schema) -> Found:
         _put_in_order(learner, [order.index(name) for name in schema.names])
     if learner["feature_names"]:
         learner["feature_names"] = schema.names
-    xgboost = optional("xgboost", "trees")
-    estimates = learner["objective"]["name"] in NUMBERS
-    estimator = xgboost.XGBRegressor(n_jobs=1) if estimates else xgboost.XGBClassifier(n_jobs=1)
+    xgboost, text = optional("xgboost", "trees"), json.dumps(model).encode()
+    if not trust:
+        try_in_child("xgboost", text)
+    numbers = learner["objective"]["name"] in NUMBERS
+    return LoadedModel(_loaded((xgboost.XGBRegressor if numbers else xgboost.XGBClassifier)(n_jobs=1), text))
+
+
+def _loaded(model: Any, text: bytes) -> Any:
+    """One of XGBoost's models, after it has read the text."""
     try:
-        estimator.load_model(bytearray(json.dumps(model).encode()))
+        model.load_model(bytearray(text))
     except Exception as error:
         raise FileError(f"XGBoost cannot read the file: {str(error).splitlines()[0]}") from None
-    return Found(estimator)
+    return model
+
+
+def try_out(text: bytes) -> None:
+    """Load the model that `load` wrote, and predict two rows of zeros."""
+    xgboost = optional("xgboost", "trees")
+    booster = _loaded(xgboost.Booster({"nthread": 1}), text)
+    rows = xgboost.DMatrix(np.zeros((2, booster.num_features())), nthread=1)
+    with contextlib.suppress(Exception):  # it may ask for columns of categories; only a crash counts
+        booster.predict(rows, validate_features=False)
 
 
 def _put_in_order(learner: Entry, order: list[int]) -> None:
@@ -342,7 +361,7 @@ def _put_in_order(learner: Entry, order: list[int]) -> None:
         cats["feature_segments"] = np.cumsum([0, *map(len, parts)]).tolist()
 
 
-def describe(data: bytes) -> Said:
+def describe(data: bytes) -> Description:
     learner = parse(data)["learner"]
     classes, booster = int(learner["learner_model_param"]["num_class"]), learner["gradient_booster"]
     trees = booster.get("gbtree", booster).get("model", {}).get("trees", [])
@@ -350,5 +369,5 @@ def describe(data: bytes) -> Said:
     name = learner["objective"]["name"]
     details = {"booster": booster["name"], "trees": len(trees), "objective": name}
     if name in NUMBERS:
-        return Said(inputs, None, "value", False, details)
-    return Said(inputs, list(range(max(classes, 2))), "probabilities", False, details)
+        return Description(inputs, None, "value", False, details)
+    return Description(inputs, list(range(max(classes, 2))), "probabilities", False, details)

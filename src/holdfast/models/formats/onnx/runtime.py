@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import FileError, did_you_mean, listed
-from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.loaded import Description, LoadedModel
 from holdfast.models.formats.onnx.graph import DTYPES, ML, Graph, Node, Slot, Texts, read_graph
 from holdfast.models.formats.onnx.missing import ON_GAPS, Gaps
 from holdfast.models.formats.onnx.ops import OPERATORS, Operator
@@ -217,7 +217,7 @@ _SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 # ---- loading
 
 
-def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
+def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | None = None) -> LoadedModel:
     """The model in the bytes of a file, over encoded rows of the schema."""
     graph = read_graph(data)
     output, classes = scores_of(graph)
@@ -246,9 +246,9 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
         probable = probable and _ends_in_sigmoid(inner, output)
     said = "probabilities" if probable else "logits"
     if not flat:
-        return Found(module, classes, said, refused=refused)
+        return LoadedModel(module, classes, said, rejects_missing=refused)
 
-    return Found(FlatGraph(module, dtype, said), classes, said, "encoded", refused)
+    return LoadedModel(FlatGraph(module, dtype, said), classes, said, "encoded", refused)
 
 
 class FlatGraph:
@@ -424,7 +424,7 @@ def _check_columns(graph: Graph, schema: Schema) -> Schema:
 # ---- saying what is in it
 
 
-def describe(data: bytes) -> Said:
+def describe(data: bytes) -> Description:
     """What can be said without a schema."""
     graph = read_graph(data)
     output, classes = scores_of(graph)
@@ -434,7 +434,9 @@ def describe(data: bytes) -> Said:
         raise FileError(f"the graph uses operator {unknown[0]!r}, which is not among those that are run")
     Interpreter(graph, output, "")  # tables of trees are checked here
     details = {"operators": sorted({n.op for n in nodes}), "producer": graph.producer, "opsets": graph.opsets}
-    return Said([_words(s) for s in graph.inputs], classes, output, not any(n.op in TREES for n in nodes), details)
+    return Description(
+        [_words(s) for s in graph.inputs], classes, output, not any(n.op in TREES for n in nodes), details
+    )
 
 
 def _words(slot: Slot) -> str:
