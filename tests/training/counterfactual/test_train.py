@@ -147,7 +147,7 @@ FREE, BOUND = Domain.of(task(2)[0]), Domain(-WIDE, WIDE, torch.tensor([0]), torc
 
 def as_if_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rows of a few columns go the way of those with many."""
-    for module in ("stack", "train.nascent"):
+    for module in ("nn.stack", "training.counterfactual.search"):
         monkeypatch.setattr(f"holdfast.{module}.WIDE", 1)
 
 
