@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, untyped
-from holdfast.models.formats.limits import parse_json
+from holdfast.models.formats.limits import parse_json, refuse
 
 MOST_HEADER = 100_000_000  # bytes
 DTYPES = {
@@ -52,8 +52,7 @@ def read_header(path: Path) -> Header:
         tensors, end = _placed(entries, 8 + length)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"the header is damaged: {type(error).__name__}: {error}") from None
-    if end != size:
-        raise FileError(f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
+    refuse(end != size, f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
     return Header(cast(dict[str, str], metadata), tensors)
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast.errors import FileError, UnsafeFileError, listed, optional, untyped
-from holdfast.models.formats.limits import parse_json, unzip
+from holdfast.models.formats.limits import parse_json, refuse, unzip
 from holdfast.models.formats.loaded import Description, LoadedModel
 from holdfast.models.formats.sandbox import try_in_child
 from holdfast.models.formats.skops.allowed import ALLOWED, check_type
@@ -48,8 +48,7 @@ def check_file(data: bytes) -> dict[str, Any]:
 
 
 def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
-    if "schema.json" not in entries:
-        raise FileError("the zip file has no schema.json, so it is no skops file")
+    refuse("schema.json" not in entries, "the zip file has no schema.json, so it is no skops file")
     schema = parse_json(entries["schema.json"], "schema.json")
     if not isinstance(schema, dict):
         raise FileError("schema.json holds no object")
@@ -113,8 +112,7 @@ def _check_tree_entry(tree: dict[str, Any], entries: dict[str, bytes]) -> None:
         fits = fits and 1 <= count == len(nodes) and 1 <= int(columns["content"]) < 1 << 31
     except (KeyError, ValueError, TypeError, AttributeError):
         fits = False
-    if not fits:
-        raise FileError("a tree of the skops file has sizes that do not fit")
+    refuse(not fits, "a tree of the skops file has sizes that do not fit")
 
 
 def _entries(value: Any) -> Iterator[dict[str, Any]]:
@@ -131,8 +129,7 @@ def _entries(value: Any) -> Iterator[dict[str, Any]]:
 
 def _types(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Every type that the schema names, with the loader that would make it."""
-    if depth > MOST_DEPTH:
-        raise FileError("schema.json is nested too deeply")
+    refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
     if isinstance(value, dict):
         entry = cast(dict[str, Any], value)
         if any(key in entry for key in ("__class__", "__module__", "__loader__")):
