@@ -214,7 +214,7 @@ def test_attacked_accuracies_stand_under_their_own_epsilon(brief: None) -> None:
         assert cell["curves"][0, LABELS.index(label), CURVE.index(UNHARMED)] == pytest.approx(unharmed)
         fgsm = [fgsm_by_hand(model, task, epsilon) for epsilon in ATTACKS]
         pgd = [
-            float(attacked_accuracy(model, task.test_X, task.test_y, epsilon=e, steps=40, size=0.01 / e, box=False))
+            float(attacked_accuracy(model, task.test_X, task.test_y, epsilon=e, steps=40, step_size=0.01 / e, box=False))
             for e in ATTACKS[1:]
         ]
         assert len(set(fgsm)) >= 5  # else any order would do
