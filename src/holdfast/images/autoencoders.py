@@ -284,7 +284,7 @@ class ImageCoder(Settings, ABC):
             "kind": type(self).__name__, "settings": self.get_params(deep=False), "size": net.size,
             "history": self.history_,
         }  # fmt: skip
-        safetensors.write(path, tensors, {MARK: json.dumps(content)})
+        safetensors.write(path, tensors, {MARK: content})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -327,7 +327,7 @@ class ImageModel:
         density = density or self.density
         if density is not None:
             tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
-        safetensors.write(path, tensors, {MARK: json.dumps(content)})
+        safetensors.write(path, tensors, {MARK: content})
 
     @staticmethod
     def load(path: str | Path) -> "ImageModel":

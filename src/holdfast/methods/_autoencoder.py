@@ -175,7 +175,7 @@ class Autoencoder:
         tensors |= {"given": self.given.contiguous()} if len(self.given) else {}
         content = {p: describe(net) for p, net in parts.items()} | {"history": self.history}
         tensors |= {"groups": self.groups.contiguous()}
-        safetensors.write(path, tensors, {_MARK: json.dumps(content)})
+        safetensors.write(path, tensors, {_MARK: content})
 
     @staticmethod
     def load(path: str | Path) -> "Autoencoder":

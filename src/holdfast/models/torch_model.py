@@ -1,7 +1,6 @@
 """Torch modules as models: differentiable, by hand where they are Linear and ReLU layers."""
 
 import hashlib
-import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -125,21 +124,16 @@ class TorchModel(Model):
             digest.update(name.encode() + raw.numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    def contents(self) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """What a file of the model holds: tensors, and a text with all else."""
+    def contents(self) -> tuple[dict[str, Tensor], dict[str, object]]:
+        """What a file of the model holds: tensors, and all else."""
         layers = describe(self.module)
         tensors = {
             f"{i}.{name}": value.detach().contiguous().clone()
             for i, layer in enumerate(flat_layers(self.module))
             for name, value in layer.state_dict().items()
         }
-        content = {
-            "architecture": layers,
-            "classes": list(self.classes),
-            "outputs": self.outputs,
-            "schema": self.schema.to_dict(),
-        }
-        return tensors, {"holdfast": json.dumps(content)}
+        content = {"architecture": layers, "classes": list(self.classes), "outputs": self.outputs}
+        return tensors, {"holdfast": content | {"schema": self.schema.to_dict()}}
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture, class names and schema in one safetensors file that runs no code."""

@@ -305,7 +305,7 @@ class ModelBank:
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
         }
-        safetensors.write(path, tensors, {"holdfast_bank": json.dumps(content)})
+        safetensors.write(path, tensors, {"holdfast_bank": content})
 
     @classmethod
     def load(cls, path: str | Path) -> "ModelBank":

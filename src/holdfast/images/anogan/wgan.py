@@ -181,7 +181,7 @@ class WGAN(Settings):
             "kind": KIND, "settings": self.get_params(deep=False), "size": self.size_,
             "history": [[line.update, line.distance] for line in self.history_],
         }  # fmt: skip
-        safetensors.write(path, tensors, {MARK: json.dumps(content)})
+        safetensors.write(path, tensors, {MARK: content})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

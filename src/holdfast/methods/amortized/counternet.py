@@ -197,7 +197,7 @@ class CounterNet(Settings):
             "told": generator.told,
             "named": list(getattr(self, "feature_names_in_", ())),  # none: learnt from an array
         }
-        safetensors.write(path, tensors, metadata | {_MARK: json.dumps(content)})
+        safetensors.write(path, tensors, {**metadata, _MARK: content})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -5,6 +5,7 @@ bytes of all tensors follow, one after the other. Nothing of a file is believed:
 file exactly, each with as many bytes as its shape says, so no more memory is taken than the file is long.
 """
 
+import json
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -99,9 +100,10 @@ def metadata_of(path: str | Path) -> dict[str, str]:
         return {}
 
 
-def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """A file of tensors and strings, which runs no code when it is loaded."""
+def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object]) -> None:
+    """A file of tensors and strings, which runs no code when it is loaded; what is no string is written as JSON."""
     try:
-        untyped("safetensors.torch").save_file(dict(tensors), path, metadata=dict(metadata))
+        strings = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+        untyped("safetensors.torch").save_file(dict(tensors), path, metadata=strings)
     except Exception as error:  # safetensors has an error of its own, which is no OSError
         raise FileError(f"cannot write {str(path)!r}: {error}") from None
