@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
+Shortfall = tuple[Tensor, Tensor, Pullback]
 PROBE_ROWS = 16
 NOT_NEEDED = Conversion(True, "none needed: searches use the model itself")
 
@@ -191,13 +192,10 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         kind = "regression" if self.is_regression else f"classes {listed(self.classes)}"
-        gradients = "gradients" if self.has_grad else "no gradients"
-        parts = [self.name, f"{len(self.schema.names)} features", kind, gradients, *self._compiled()]
+        parts = [self.name, f"{len(self.schema.names)} features", kind, f"{'' if self.has_grad else 'no '}gradients"]
+        if self.conversion != NOT_NEEDED:
+            parts.append(f"{'compiled' if self.conversion else 'not compiled'}: {self.conversion}")
         return f"Model({', '.join(parts)})"
-
-    def _compiled(self) -> list[str]:
-        """For `repr`: was it compiled, and if not, why?"""
-        return []
 
     def with_schema(self, schema: Schema) -> "Model":
         """The same model for people who can change other things: the schema's bounds, rules and what may change are
@@ -213,9 +211,7 @@ class Model(ABC):
             )
         return replace(self, schema=schema)
 
-    def shortfall(
-        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
-    ) -> tuple[Tensor, Tensor, Pullback]:
+    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
         """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's pullback."""
         scores, pull = self.vjp(x)
         gap, slope = goal.gap_and_slope(scores, soft=soft)
@@ -319,10 +315,7 @@ def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any
         return None if found is None else list(found)
     names, known = _plain_names(given), _plain_names(own)
     if names != known and len(names) == len(known) and set(names) == set(known):
-        raise ModelError(
-            f"classes={names} has the model's own classes in another order: its scores come as {known}; leave classes "
-            "out"
-        )
+        raise ModelError(f"classes={names} are the model's own in another order: it has {known}; leave classes out")
     return names
 
 

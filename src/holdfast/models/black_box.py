@@ -17,7 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, listed
-from holdfast.models.base import Inputs, Model, Outputs, checked_classes, output_scale_of, probe_rows, to_scores
+from holdfast.models.base import (
+    Inputs,
+    Model,
+    Outputs,
+    Shortfall,
+    checked_classes,
+    output_scale_of,
+    probe_rows,
+    to_scores,
+)
 from holdfast.models.compiled.build import CompiledScorer, compile_scorer, difference, probes, table_probes
 from holdfast.models.compiled.column_names import handed, lacking
 from holdfast.models.compiled.decision_rule import (
@@ -102,7 +111,7 @@ class WrappedModel:
             inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
                 raise ModelError(
-                    f"expected probabilities (between 0 and 1, rows adding up to 1), got other values{self._fix()}"
+                    f"expected probabilities (rows in [0, 1] that add up to 1), got other values{self._fix()}"
                 )
         return torch.tensor(raw)
 
@@ -170,9 +179,6 @@ class BlackBox(Model):
     def has_grad(self) -> bool:
         return False
 
-    def _compiled(self) -> list[str]:
-        return [f"{'compiled' if self.conversion else 'not compiled'}: {self.conversion}"]
-
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         if self.defers_to_predict:
             return torch.log_softmax(to_scores(self.original.raw(x, frame), self.outputs), 1)
@@ -226,9 +232,7 @@ class CompiledModel(BlackBox):
     def engine(self) -> Engine | None:
         return self.program.engine if self.program else None
 
-    def shortfall(
-        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
-    ) -> tuple[Tensor, Tensor, Pullback]:
+    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
         return (self.program or super()).shortfall(x, goal, level, soft)
 
     @contextmanager
@@ -245,15 +249,9 @@ def _compiled_scores(scorer: CompiledScorer, program: TorchModel | None, x: Tens
 
 
 def wrap_estimator(
-    model: Any,
-    schema: Schema,
-    classes: Sequence[Any] | None,
-    outputs: Outputs | None,
-    inputs: Inputs,
-    *,
-    convert: bool = True,
-    missing: bool | None = None,
-) -> BlackBox:
+    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs, *,
+    convert: bool = True, missing: bool | None = None,
+) -> BlackBox:  # fmt: skip
     """An estimator or a function with what is to be known of it, compiled if it can be and is to be; see `Model.of`."""
     model = boosted(model, outputs) if is_booster(model) else model
     source = score_source(model, classes, outputs)

@@ -51,7 +51,7 @@ class Gaussians:
         if z.ndim != 2 or len(z) != len(labels):
             raise SettingError(f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together")
         if not bool(z.isfinite().all()):
-            raise SettingError("some features are no numbers; look for NaN or inf in the model or the data")
+            raise SettingError("some features are non-finite; look for NaN or inf in the model or the data")
         counts = torch.bincount(labels, minlength=k)
         if int(counts.min()) < 2:
             raise SettingError(f"class number {int(counts.argmin())} has {int(counts.min())} rows; a Gaussian needs 2")
@@ -200,9 +200,7 @@ class FeatureDensity:
         density = cls(model, strange_below=strange_below)
         wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
         if (k, f) != wanted:
-            raise SettingError(
-                f"the density is of {k} classes and {f} features, the model has {wanted[0]} and {wanted[1]}"
-            )
+            raise SettingError(f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}")
         density.gaussians_, density.limit_ = Gaussians(mean, whiten, constant, jitter), limit
         return density
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, HoldfastError
+from holdfast.errors import FileError, HoldfastError, listed
 from holdfast.models.base import OUTPUTS, Inputs, Model, Outputs, names_of
 from holdfast.models.formats import safetensors
 from holdfast.models.formats.detect import kind_of
@@ -22,14 +22,9 @@ _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safete
 
 
 def load_model(
-    path: Path,
-    schema: Schema | None,
-    *,
-    trust: bool,
-    classes: Sequence[Any] | None = None,
-    outputs: Outputs | None = None,
-    inputs: Inputs | None = None,
-) -> Model:
+    path: Path, schema: Schema | None, *, trust: bool, classes: Sequence[Any] | None = None,
+    outputs: Outputs | None = None, inputs: Inputs | None = None,
+) -> Model:  # fmt: skip
     """A model from a file; see `Model.load`. The formats are read in `holdfast.models.formats`."""
     kind = kind_of(path)
     if kind.name == "safetensors":
@@ -71,11 +66,10 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
     if lacking:
         raise FileError(f"{str(path)!r} lacks {lacking[0]!r}; {_SAFETENSORS_FIX}")
     if content["outputs"] not in OUTPUTS:
-        raise FileError(
-            f"{str(path)!r}: outputs must be 'logits', 'probabilities' or 'value', got {content['outputs']!r}"
-        )
-    if not _are_names(content["classes"]):
-        raise FileError(f"{str(path)!r}: classes must be a list of strings or numbers, got {content['classes']!r}")
+        raise FileError(f"{str(path)!r}: outputs must be one of {listed(OUTPUTS)}, got {content['outputs']!r}")
+    classes: Any = content["classes"]
+    if not isinstance(classes, list) or any(not isinstance(c, str | int | float) or c != c for c in cast(Any, classes)):
+        raise FileError(f"{str(path)!r}: classes must be a list of strings or numbers, got {classes!r}")
     # Without memory of its own until the tensors are in place: the sizes are only a claim of the file.
     with torch.device("meta"):
         module = build(content["architecture"])
@@ -87,9 +81,3 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
         module = module.float()
     own = Schema.from_dict(content["schema"])
     return wrap_module(module.eval(), schema or own, content["classes"], content["outputs"])
-
-
-def _are_names(classes: Any) -> bool:
-    return isinstance(classes, list) and all(
-        isinstance(c, str | int | float) and c == c for c in cast(list[Any], classes)
-    )

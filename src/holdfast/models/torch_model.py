@@ -17,6 +17,7 @@ from holdfast.models.base import (
     PROBE_ROWS,
     Model,
     Outputs,
+    Shortfall,
     checked_classes,
     looks_like_probabilities,
     output_scale_of,
@@ -93,9 +94,7 @@ class TorchModel(Model):
             scores = to_scores(self.module(rows), self.outputs)[:n]
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
-    def shortfall(
-        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
-    ) -> tuple[Tensor, Tensor, Pullback]:
+    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
         now = self._evaluation
         way = goal.direction if now.engine else 0.0
         if now.engine is None or not way:
@@ -150,9 +149,7 @@ def wrap_module(
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     by_layer, raw = _outputs_by_last_layer(module, outputs), _probe(module, schema, dtype)
     if outputs is None and by_layer is None and looks_like_probabilities(raw):
-        raise ModelError(
-            "the module's outputs look like probabilities; pass outputs='probabilities' (or 'logits' if they are)"
-        )
+        raise ModelError("the module's outputs look like probabilities; pass outputs='probabilities', or 'logits'")
     returned = outputs or by_layer or "logits"
     if returned == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
         raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")

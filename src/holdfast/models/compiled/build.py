@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
 from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
-from holdfast.models.compiled.decision_rule import THRESHOLDS, behind
+from holdfast.models.compiled.decision_rule import THRESHOLDS, Offset, Outputs, behind
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.models.compiled.tree_leaves import TreeIndex
@@ -25,8 +25,6 @@ LEVEL = 1e-12  # scores that differ by less are level: which of them wins is dec
 PROBES = 64  # rows spread over the data's range
 CUTS = 256  # rows at a threshold, and as many next to it
 NOWHERE = -1  # the place of a column that the schema lacks
-
-Outputs = Literal["logits", "probabilities", "value"]
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,7 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
 LINEAR_TEXT, NETWORK_TEXT = (f"the {what} as a differentiable program" for what in ("linear model", "network"))
 
 
-def compile_scorer(
-    model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()
-) -> CompiledScorer:
+def compile_scorer(model: Any, schema: Schema, *, encoded: bool = False, offset: Offset = ()) -> CompiledScorer:
     """A fitted estimator or pipeline over encoded rows; a `RefusedError` if it cannot be compiled. The offset of two
     classes, see `decision_rule`, goes into its last layer or its leaves."""
     by_table = not encoded
@@ -124,7 +120,7 @@ def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
 
 
 def _linear(
-    model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Sequence[float]
+    model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Offset
 ) -> CompiledScorer:
     end = None
     if name == "SVC":
@@ -141,9 +137,7 @@ def _linear(
     return CompiledScorer(differentiable.program(layers, columns, raws, width, end=end), "logits", LINEAR_TEXT)
 
 
-def _trees(
-    model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]
-) -> CompiledScorer:
+def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Offset) -> CompiledScorer:
     reader, most = TREES[kind]
     columns = block.columns
     # What a sparse matrix leaves out is missing for XGBoost.
@@ -177,7 +171,7 @@ def _trees(
     return CompiledScorer(program, nodes.outputs, f"{count}, all at once over encoded rows", cuts, trees)
 
 
-def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tuple[Nodes, Kernel | None]:
+def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Offset) -> tuple[Nodes, Kernel | None]:
     """The same trees with an offset of two classes: added to what they start from, or, as a factor of probabilities,
     whose logarithms are the scores, taken into the leaves."""
     if not any(offset):

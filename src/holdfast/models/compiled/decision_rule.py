@@ -27,6 +27,7 @@ from holdfast.models.compiled.preprocessing import kind_of
 from holdfast.schema.feature import Array
 
 Outputs = Literal["logits", "probabilities", "value"]
+Offset = Sequence[float]  # of the classes
 
 FARTHEST = 700.0  # the largest offset: its exponential is still a number
 THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassifierCV")

@@ -191,12 +191,8 @@ def shifted(layers: list[Layer], offset: Sequence[float]) -> list[Layer]:
     return [*first, (w, b + per_output(offset, len(w)))] if any(offset) else layers
 
 
-ACTIVATIONS: dict[str, Callable[[], nn.Module] | None] = {
-    "identity": None,
-    "relu": nn.ReLU,
-    "tanh": nn.Tanh,
-    "logistic": nn.Sigmoid,
-}
+Activation = Callable[[], nn.Module] | None
+ACTIVATIONS: dict[str, Activation] = {"identity": None, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
 
 def mlp_layers(model: Any) -> list[Layer]:

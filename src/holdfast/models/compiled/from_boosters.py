@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from holdfast.errors import ModelError, untyped
-from holdfast.models.compiled.from_sklearn import Kernel, stacked
+from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
 from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
@@ -173,22 +173,16 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         parts.append(_xgboost_tree(tree, sets, count))
         count += len(parts[-1]["left"])
     nodes = Nodes(
-        **stacked(parts),
-        adds_to=np.array(groups, dtype=np.int64),
-        start=base.astype(np.float32).astype(np.float64),
-        precision=np.float32,
-        strict=True,
-        outputs="value" if objective in PLAIN else "logits",
-        sets=sets,
+        **stacked(parts), adds_to=np.array(groups, dtype=np.int64), start=base.astype(np.float32).astype(np.float64),
+        precision=np.float32, strict=True, outputs="value" if objective in PLAIN else "logits", sets=sets,
         sets_left=False,
-    )
+    )  # fmt: skip
     return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
 
 
 def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
-    margin = booster.inplace_predict(
-        inputs, iteration_range=rounds, predict_type="margin", missing=np.nan, validate_features=False
-    )
+    how = {"predict_type": "margin", "missing": np.nan, "validate_features": False}
+    margin = booster.inplace_predict(inputs, iteration_range=rounds, **how)
     return np.asarray(margin, dtype=np.float64).reshape(len(inputs), -1)
 
 
@@ -210,22 +204,13 @@ def _best_round(model: Any) -> int | None:
 
 
 def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> dict[str, Any]:
-    left = np.array(tree["left_children"], dtype=np.int64)
-    leaf = left < 0
     condition = np.array(tree["split_conditions"], dtype=np.float32).astype(np.float64)
-    missing_left = np.array(tree["default_left"]).astype(bool)
-    for node, begin, size in zip(
-        tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True
-    ):
+    by_set = (tree[f"categories_{name}"] for name in ("nodes", "segments", "sizes"))
+    for node, begin, size in zip(*by_set, strict=True):
         sets[count + node] = np.array(tree["categories"][begin : begin + size], dtype=np.float64)
-    return {
-        "left": left,
-        "right": np.array(tree["right_children"], dtype=np.int64),
-        "column": np.where(leaf, 0, np.array(tree["split_indices"], dtype=np.int64)),
-        "threshold": condition,
-        "missing_left": missing_left,
-        "value": np.where(leaf, condition, 0.0)[:, None],
-    }
+    left, right, column = tree["left_children"], tree["right_children"], tree["split_indices"]
+    value = np.where(np.array(left) < 0, condition, 0.0)
+    return tree_of(left, right, column, condition, tree["default_left"], value)
 
 
 def xgboost_lists(model: Any) -> list[list[Any]]:
@@ -255,24 +240,18 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
     steep = _steepness(objective)
     per_round = int(content["num_tree_per_iteration"])
-    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
-    zero: list[Any] = []
+    parts, zeros, sets, count = list[dict[str, Any]](), list[Any](), dict[int, Array](), 0
     for tree in content["tree_info"]:
-        part, zeros = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
+        part, zero = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
         parts.append(part)
-        zero.append(zeros)
-        count += len(zeros)
-    zero_missing = np.concatenate(zero)
+        zeros.append(zero)
+        count += len(zero)
+    zero_missing = np.concatenate(zeros)
     nodes = Nodes(
-        **stacked(parts),
-        adds_to=np.arange(len(parts)) % per_round,
-        start=np.zeros(per_round),
-        precision=np.float64,
-        share=len(parts) / per_round if content["average_output"] else 1.0,
-        outputs="value" if plain else "logits",
-        sets=sets,
-        zero_missing=zero_missing if zero_missing.any() else None,
-    )
+        **stacked(parts), adds_to=np.arange(len(parts)) % per_round, start=np.zeros(per_round), precision=np.float64,
+        share=len(parts) / per_round if content["average_output"] else 1.0, outputs="value" if plain else "logits",
+        sets=sets, zero_missing=zero_missing if zero_missing.any() else None,
+    )  # fmt: skip
     return nodes, None
 
 
@@ -282,20 +261,15 @@ def _steepness(objective: str) -> float:
     return float(found[1]) if found else 1.0
 
 
-def _lightgbm_tree(
-    root: dict[str, Any], sets: dict[int, Array], count: int, steep: float
-) -> tuple[dict[str, Any], Any]:
-    found: list[dict[str, Any]] = []
-    links: list[tuple[int, int]] = []
-    stack = [(root, -1, 0)]
+def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) -> tuple[dict[str, Any], Any]:
+    found, links, stack = list[dict[str, Any]](), list[list[int]](), [(root, -1, 0)]
     while stack:
         node, parent, side = stack.pop()
         place = len(found)
         found.append(node)
-        links.append((-1, -1))
+        links.append([-1, -1])
         if parent >= 0:
-            pair = links[parent]
-            links[parent] = (place, pair[1]) if side == 0 else (pair[0], place)
+            links[parent][side] = place
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
     if any("leaf_coeff" in n for n in found):
@@ -312,17 +286,9 @@ def _lightgbm_tree(
         zeros[i] = n["missing_type"] == "Zero"
         # Where nothing is missing, a missing value counts as zero.
         missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
-    value = np.array([n.get("leaf_value", 0.0) for n in found], dtype=np.float64)
-    pairs = np.array(links, dtype=np.int64)
-    part = {
-        "left": pairs[:, 0],
-        "right": pairs[:, 1],
-        "column": np.array([n.get("split_feature", 0) for n in found], dtype=np.int64),
-        "threshold": threshold,
-        "missing_left": missing_left,
-        "value": value[:, None] * steep,
-    }
-    return part, zeros
+    value, column = ([n.get(key, 0) for n in found] for key in ("leaf_value", "split_feature"))
+    left, right = np.array(links).T
+    return tree_of(left, right, column, threshold, missing_left, np.array(value, dtype=np.float64) * steep), zeros
 
 
 # ---- categories of pandas

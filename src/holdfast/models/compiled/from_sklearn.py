@@ -26,16 +26,20 @@ def stacked(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _plain(tree: Any, value: Array) -> dict[str, Any]:
-    leaf = tree.children_left < 0
+def tree_of(left: Any, right: Any, column: Any, threshold: Any, missing_left: Any, value: Any) -> dict[str, Any]:
+    """The nodes of one tree, as `Nodes` has them; the children of a leaf are -1."""
+    left, right, column = (np.asarray(part, np.int64) for part in (left, right, column))
+    value = np.asarray(value, np.float64).reshape(len(left), -1)
     return {
-        "left": tree.children_left.astype(np.int64),
-        "right": tree.children_right.astype(np.int64),
-        "column": np.where(leaf, 0, tree.feature).astype(np.int64),
-        "threshold": tree.threshold.astype(np.float64),
-        "missing_left": np.asarray(tree.missing_go_to_left).astype(bool),
+        "left": left, "right": right, "column": np.where(left < 0, 0, column),
+        "threshold": np.asarray(threshold, np.float64), "missing_left": np.asarray(missing_left).astype(bool),
         "value": value,
-    }
+    }  # fmt: skip
+
+
+def _plain(tree: Any, value: Array) -> dict[str, Any]:
+    children = tree.children_left, tree.children_right
+    return tree_of(*children, tree.feature, tree.threshold, tree.missing_go_to_left, value)
 
 
 def forest(model: Any) -> tuple[Nodes, Kernel]:
@@ -43,16 +47,12 @@ def forest(model: Any) -> tuple[Nodes, Kernel]:
     trees = [e.tree_ for e in getattr(model, "estimators_", [model])]
     if model.n_outputs_ != 1:
         raise RefusedError("it has more than one output")
-    parts = stacked([_plain(t, t.value[:, 0, :].astype(np.float64)) for t in trees])
+    parts = stacked([_plain(t, t.value[:, 0, :]) for t in trees])
     k = int(parts["value"].shape[1])
     nodes = Nodes(
-        **parts,
-        adds_to=np.full(len(trees), -1),
-        start=np.zeros(k),
-        precision=np.float32,
-        share=float(len(trees)),
+        **parts, adds_to=np.full(len(trees), -1), start=np.zeros(k), precision=np.float32, share=float(len(trees)),
         outputs="probabilities" if hasattr(model, "classes_") else "value",
-    )
+    )  # fmt: skip
     return nodes, partial(_kernel, trees, k)
 
 
@@ -65,19 +65,11 @@ def _kernel(trees: list[Any], k: int, inputs: Any) -> Array:
 
 def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
     """The older gradient boosting: a start, and a tree for each class in each round."""
-    start = _start(model)
     factor = 2.0 if model.loss == "exponential" else 1.0  # its probability is the sigmoid of twice the sum
     trees = [(e.tree_, k) for round_ in model.estimators_ for k, e in enumerate(round_)]
-    rate = model.learning_rate * factor
-    parts = stacked([_plain(t, t.value[:, 0, :] * rate) for t, _ in trees])
-    nodes = Nodes(
-        **parts,
-        adds_to=np.array([k for _, k in trees]),
-        start=start * factor,
-        precision=np.float32,
-        outputs=_raw(model),
-    )
-    return nodes, None
+    rate, start = model.learning_rate * factor, _start(model) * factor
+    parts, to = stacked([_plain(t, t.value[:, 0, :] * rate) for t, _ in trees]), np.array([k for _, k in trees])
+    return Nodes(**parts, adds_to=to, start=start, precision=np.float32, outputs=_raw(model)), None
 
 
 def _start(model: Any) -> Array:
@@ -94,41 +86,27 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
     """The newer gradient boosting, with categories and missing values of its own."""
     if _raw(model) == "value" and model.loss in ("gamma", "poisson"):
         raise RefusedError(f"its loss {model.loss!r} ends in an exponential")
-    rounds = model._predictors
-    trees = [(p, k) for round_ in rounds for k, p in enumerate(round_)]
-    sets: dict[int, Array] = {}
+    trees = [(p, k) for round_ in model._predictors for k, p in enumerate(round_)]
     known, place_of = model._bin_mapper.make_known_categories_bitsets()
-    parts: list[dict[str, Any]] = []
-    count = 0
+    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
     for predictor, _ in trees:
         n = predictor.nodes
         leaf = n["is_leaf"].astype(bool)
         missing_left = n["missing_go_to_left"].astype(bool)
         for i in np.flatnonzero(n["is_categorical"].astype(bool) & ~leaf).tolist():
-            left = bits(predictor.raw_left_cat_bitsets[n["bitset_idx"][i]])
+            goes_left = bits(predictor.raw_left_cat_bitsets[n["bitset_idx"][i]])
             if missing_left[i]:  # levels that training never saw go where the missing ones go
                 seen = bits(known[place_of[n["feature_idx"][i]]])
-                left = np.union1d(left, np.setdiff1d(np.arange(256), seen))
-            sets[count + i] = left.astype(np.float64)
-        parts.append(
-            {
-                "left": np.where(leaf, -1, n["left"].astype(np.int64)),
-                "right": np.where(leaf, -1, n["right"].astype(np.int64)),
-                "column": np.where(leaf, 0, n["feature_idx"]).astype(np.int64),
-                "threshold": n["num_threshold"].astype(np.float64),
-                "missing_left": missing_left,
-                "value": n["value"].astype(np.float64)[:, None],
-            }
-        )
+                goes_left = np.union1d(goes_left, np.setdiff1d(np.arange(256), seen))
+            sets[count + i] = goes_left.astype(np.float64)
+        left, right = (np.where(leaf, -1, n[side].astype(np.int64)) for side in ("left", "right"))
+        parts.append(tree_of(left, right, n["feature_idx"], n["num_threshold"], missing_left, n["value"]))
         count += len(n)
+    start = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
+    to = np.array([k for _, k in trees], dtype=np.int64)
     nodes = Nodes(
-        **stacked(parts),
-        adds_to=np.array([k for _, k in trees], dtype=np.int64),
-        start=np.asarray(model._baseline_prediction, dtype=np.float64).ravel(),
-        precision=np.float64,
-        sets=sets,
-        outputs=_raw(model),
-    )
+        **stacked(parts), adds_to=to, start=start, precision=np.float64, sets=sets, outputs=_raw(model)
+    )  # fmt: skip
     return nodes, None
 
 

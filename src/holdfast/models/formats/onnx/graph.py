@@ -5,9 +5,8 @@ files. See `onnx.protobuf` for how it is read and `onnx.runtime` for how it is r
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from holdfast.models.formats.limits import refuse
 from holdfast.models.formats.onnx.protobuf import Field, Message, read
 
 ML = "ai.onnx.ml"
+Scalar = TypeVar("Scalar", int, float, str)
 MOST_NODES = 20_000
 NEWEST = {"": 30, ML: 10}  # later operator sets may mean something else by the same name
 
@@ -99,36 +99,26 @@ class Node:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
 
-    def get(self, name: str, kind: "type[Any]", default: Any, *, infinite: bool = False) -> Any:
-        """An attribute, which must be of this type; floats, ints and strings may be lists."""
-        value = self.attributes.get(name, default)
-        if value is default:
-            return default
-        items: Sequence[Any] = cast(Sequence[Any], value) if isinstance(value, tuple) else (value,)
-        listed = isinstance(default, tuple)
-        if isinstance(value, tuple) != listed or not all(isinstance(v, kind) for v in items):
-            raise FileError(f"operator {self.op}: attribute {name!r} is of the wrong type")
-        if kind is float and not all(math.isfinite(v) or (infinite and math.isinf(v)) for v in items):
-            raise FileError(f"operator {self.op}: attribute {name!r} is {'NaN' if infinite else 'not finite'}")
-        return cast(Any, value)
-
-    def integer(self, name: str, default: int) -> int:
-        return self.get(name, int, default)
-
-    def real(self, name: str, default: float) -> float:
-        return self.get(name, float, default)
-
-    def string(self, name: str, default: str) -> str:
-        return self.get(name, str, default)
+    def get(self, name: str, default: Scalar) -> Scalar:
+        """An attribute: an integer, a number or a string, as its default is."""
+        return self._list(name, (self.attributes[name],), type(default))[0] if name in self.attributes else default
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return self.get(name, int, ())
-
-    def reals(self, name: str, *, infinite: bool = False) -> tuple[float, ...]:
-        return self.get(name, float, (), infinite=infinite)
+        return self._list(name, self.attributes.get(name, ()), int)
 
     def strings(self, name: str) -> tuple[str, ...]:
-        return self.get(name, str, ())
+        return self._list(name, self.attributes.get(name, ()), str)
+
+    def reals(self, name: str, *, infinite: bool = False) -> tuple[float, ...]:
+        return self._list(name, self.attributes.get(name, ()), float, infinite)
+
+    def _list(self, name: str, values: Any, kind: type[Scalar], infinite: bool = False) -> tuple[Scalar, ...]:
+        listed: tuple[Any, ...] = cast(Any, values) if isinstance(values, tuple) else (None,)
+        what = f"operator {self.op}: attribute {name!r} is"
+        refuse(not all(isinstance(v, kind) for v in listed), f"{what} of the wrong type")
+        fine = kind is not float or all(math.isfinite(v) or (infinite and math.isinf(v)) for v in listed)
+        refuse(not fine, f"{what} {'NaN' if infinite else 'not finite'}")
+        return listed
 
 
 @dataclass(frozen=True)

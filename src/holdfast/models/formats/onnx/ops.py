@@ -86,12 +86,12 @@ def divide(a: Tensor, b: Tensor) -> Tensor:
 
 def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
     require(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
-    return binary(torch.fmod if node.integer("fmod", 0) else torch.remainder)(node, a, b)
+    return binary(torch.fmod if node.get("fmod", 0) else torch.remainder)(node, a, b)
 
 
 def clip(node: Node, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     if node.version < 11:
-        return x.clamp(node.real("min", -math.inf), node.real("max", math.inf))
+        return x.clamp(node.get("min", -math.inf), node.get("max", math.inf))
     x = x if low is None else torch.maximum(x, low)
     return x if high is None else torch.minimum(x, high)
 
@@ -102,13 +102,13 @@ def where(node: Node, test: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def converted(node: Node, x: Tensor) -> Tensor:
-    to = node.integer("to", 0)
+    to = node.get("to", 0)
     require(node, to in ELEMENTS, f"cannot cast to element type {to}")
     return x.to(DTYPES[ELEMENTS[to][0]])
 
 
 def gelu(node: Node, x: Tensor) -> Tensor:
-    return F.gelu(x, approximate=node.string("approximate", "none"))
+    return F.gelu(x, approximate=node.get("approximate", "none"))
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -127,10 +127,10 @@ def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
 
 def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     require(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
-    a = a.T if node.integer("transA", 0) else a
-    b = b.T if node.integer("transB", 0) else b
+    a = a.T if node.get("transA", 0) else a
+    b = b.T if node.get("transB", 0) else b
     room(node, len(a), b.shape[1])
-    alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
+    alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
     if c is not None and alpha == beta == 1 and c.ndim == 1:
         return torch.addmm(c, a, b)
     out = alpha * (a @ b)
@@ -138,14 +138,14 @@ def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
 
 
 def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    require(node, not node.integer("training_mode", 0), "is in training mode; export the model in evaluation mode")
-    return F.batch_norm(x, mean, var, scale, bias, eps=node.real("epsilon", 1e-5))
+    require(node, not node.get("training_mode", 0), "is in training mode; export the model in evaluation mode")
+    return F.batch_norm(x, mean, var, scale, bias, eps=node.get("epsilon", 1e-5))
 
 
 def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    shape = x.shape[node.integer("axis", -1) :]
+    shape = x.shape[node.get("axis", -1) :]
     bias = None if bias is None else bias.expand(shape)
-    return F.layer_norm(x, shape, scale.expand(shape), bias, node.real("epsilon", 1e-5))
+    return F.layer_norm(x, shape, scale.expand(shape), bias, node.get("epsilon", 1e-5))
 
 
 def soft(f: Callable[..., Tensor]) -> Operator:
@@ -153,8 +153,8 @@ def soft(f: Callable[..., Tensor]) -> Operator:
 
     def run(node: Node, x: Tensor) -> Tensor:
         if node.version >= 13:
-            return f(x, dim=node.integer("axis", -1))
-        axis = node.integer("axis", 1)
+            return f(x, dim=node.get("axis", -1))
+        axis = node.get("axis", 1)
         return f(x.flatten(axis), dim=-1).reshape(x.shape)
 
     return run
@@ -163,9 +163,9 @@ def soft(f: Callable[..., Tensor]) -> Operator:
 def reduction(f: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
     def run(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
         over = numbers(node, axes, "axes")
-        if not over and node.integer("noop_with_empty_axes", 0):
+        if not over and node.get("noop_with_empty_axes", 0):
             return x
-        return f(x, over or list(range(x.ndim)), bool(node.integer("keepdims", 1)))
+        return f(x, over or list(range(x.ndim)), bool(node.get("keepdims", 1)))
 
     return run
 
@@ -177,7 +177,7 @@ def product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def arg(f: Callable[..., Tensor]) -> Operator:
-    return one(lambda node, x: f(x, dim=node.integer("axis", 0), keepdim=bool(node.integer("keepdims", 1))))
+    return one(lambda node, x: f(x, dim=node.get("axis", 0), keepdim=bool(node.get("keepdims", 1))))
 
 
 # ---- shapes
@@ -185,14 +185,14 @@ def arg(f: Callable[..., Tensor]) -> Operator:
 
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
-    if not node.integer("allowzero", 0):
+    if not node.get("allowzero", 0):
         require(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
         sizes = [s or x.shape[i] for i, s in enumerate(sizes)]
     return x.reshape(sizes)
 
 
 def flatten(node: Node, x: Tensor) -> Tensor:
-    axis = node.integer("axis", 1)
+    axis = node.get("axis", 1)
     require(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
     axis += x.ndim * (axis < 0)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
@@ -216,7 +216,7 @@ def unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
 
 
 def concat(node: Node, *parts: Tensor) -> Tensor:
-    axis = node.integer("axis", 1)
+    axis = node.get("axis", 1)
     room(node, sum(p.numel() for p in parts))
     return torch.cat(parts, axis)
 
@@ -243,7 +243,7 @@ def cut(
 
 
 def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
-    axis = node.integer("axis", 0)
+    axis = node.get("axis", 0)
     require(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
     size = x.shape[axis]
     require(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
@@ -254,7 +254,7 @@ def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
 
 
 def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
-    axis, count = node.integer("axis", 0), len(node.outputs)
+    axis, count = node.get("axis", 0), len(node.outputs)
     parts = numbers(node, sizes, "split")
     if parts is None:
         each = -(-x.shape[axis] // count)
@@ -264,7 +264,7 @@ def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, .
 
 
 def shape_of(node: Node, x: Tensor) -> Tensor:
-    start, end = node.integer("start", 0), node.attributes.get("end")
+    start, end = node.get("start", 0), node.attributes.get("end")
     return torch.tensor(x.shape[start:end], dtype=torch.int64)
 
 
@@ -305,9 +305,9 @@ def pad(
     node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
 ) -> Tensor:
     sizes = numbers(node, pads, "pads") or []
-    require(node, node.string("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
+    require(node, node.get("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
     require(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
-    fill = float(value) if value is not None else node.real("value", 0.0)
+    fill = float(value) if value is not None else node.get("value", 0.0)
     return padded(node, x, sizes, fill)
 
 
@@ -329,7 +329,7 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
     ones: tuple[int, ...] = (1,) * d
     strides, dilations = (list(node.integers(n) or ones) for n in ("strides", "dilations"))
     zeros: list[int] = [0] * 2 * d
-    pads, auto = list(node.integers("pads")) or zeros, node.string("auto_pad", "NOTSET")
+    pads, auto = list(node.integers("pads")) or zeros, node.get("auto_pad", "NOTSET")
     fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
     require(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
     room(node, *kernel)
@@ -345,7 +345,7 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
 
 def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     strides, dilations, pads = window(node, x, weight.shape[2:])
-    groups = node.integer("group", 1)
+    groups = node.get("group", 1)
     require(node, groups >= 1, "impossible number of groups")
     x = padded(node, x, pads, 0.0)
     room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
@@ -354,19 +354,19 @@ def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
-    require(node, len(node.outputs) == 1 and not node.integer("storage_order", 0), "indices are not supported")
+    require(node, len(node.outputs) == 1 and not node.get("storage_order", 0), "indices are not supported")
     strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
     f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
     x = padded(node, x, pads, -math.inf)
-    return f(x, node.integers("kernel_shape"), strides, 0, dilations, bool(node.integer("ceil_mode", 0)))
+    return f(x, node.integers("kernel_shape"), strides, 0, dilations, bool(node.get("ceil_mode", 0)))
 
 
 def average_pool(node: Node, x: Tensor) -> Tensor:
     strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
-    require(node, max(dilations) == 1 and not node.integer("ceil_mode", 0), "dilations and ceil_mode are not supported")
+    require(node, max(dilations) == 1 and not node.get("ceil_mode", 0), "dilations and ceil_mode are not supported")
     f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
     kernel, total = node.integers("kernel_shape"), padded(node, x, pads, 0.0)
-    if node.integer("count_include_pad", 0) or not any(pads):
+    if node.get("count_include_pad", 0) or not any(pads):
         return f(total, kernel, strides)
     return f(total, kernel, strides) / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
 
@@ -385,12 +385,12 @@ OPERATORS: dict[str, Operator] = {
     "Not": unary(torch.logical_not),
     "IsNaN": unary(torch.isnan), "Softplus": unary(F.softplus), "Softsign": unary(F.softsign), "Mish": unary(F.mish),
     "HardSwish": unary(F.hardswish), "Gelu": gelu, "Clip": clip, "Cast": converted,
-    "Swish": one(lambda node, x: x * torch.sigmoid(node.real("alpha", 1.0) * x)),
-    "Elu": one(lambda node, x: F.elu(x, node.real("alpha", 1.0))),
-    "Celu": one(lambda node, x: F.celu(x, node.real("alpha", 1.0))),
-    "Selu": one(lambda node, x: node.real("gamma", 1.05070098735548) * F.elu(x, node.real("alpha", 1.67326324235437))),
-    "LeakyRelu": one(lambda node, x: F.leaky_relu(x, node.real("alpha", 0.01))),
-    "HardSigmoid": one(lambda node, x: (node.real("alpha", 0.2) * x + node.real("beta", 0.5)).clamp(0, 1)),
+    "Swish": one(lambda node, x: x * torch.sigmoid(node.get("alpha", 1.0) * x)),
+    "Elu": one(lambda node, x: F.elu(x, node.get("alpha", 1.0))),
+    "Celu": one(lambda node, x: F.celu(x, node.get("alpha", 1.0))),
+    "Selu": one(lambda node, x: node.get("gamma", 1.05070098735548) * F.elu(x, node.get("alpha", 1.67326324235437))),
+    "LeakyRelu": one(lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01))),
+    "HardSigmoid": one(lambda node, x: (node.get("alpha", 0.2) * x + node.get("beta", 0.5)).clamp(0, 1)),
     "PRelu": binary(prelu), "Add": binary(torch.add), "Sub": binary(torch.sub), "Mul": binary(torch.mul),
     "Div": binary(divide), "Pow": binary(lambda a, b: torch.pow(a, b).to(a.dtype)), "Mod": mod,
     "And": binary(torch.logical_and), "Or": binary(torch.logical_or), "Xor": binary(torch.logical_xor),

@@ -50,7 +50,7 @@ def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
 
 def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
     """(n, k) sums -> what the classifier returns; one column of two classes becomes two."""
-    how = node.string("post_transform", "NONE")
+    how = node.get("post_transform", "NONE")
     require(node, how in ("NONE", "LOGISTIC", "SOFTMAX"), f"post_transform {how!r} is not supported")
     if scores.shape[1] == 1 and len(labels(node)) == 2:
         if how == "LOGISTIC":
@@ -72,7 +72,7 @@ def labels(node: Node) -> list[Any]:
 def weights(node: Node, columns: str, offsets: str) -> tuple[Tensor, Tensor | None]:
     """(d, k) coefficients and (k,) intercepts."""
     c, b = torch.tensor(node.reals(columns)), torch.tensor(node.reals(offsets))
-    k = max(len(b), node.integer("targets", 1) if not len(b) else 1)
+    k = max(len(b), node.get("targets", 1) if not len(b) else 1)
     require(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
     return c.reshape(k, -1).T.contiguous(), b if len(b) else None
 
@@ -91,7 +91,7 @@ def linear_classifier(node: Node) -> Operator:
 
 def linear_regressor(node: Node) -> Operator:
     w, b = weights(node, "coefficients", "intercepts")
-    require(node, node.string("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, node.get("post_transform", "NONE") == "NONE", "a post_transform is not supported")
 
     def run(node: Node, x: Tensor) -> Tensor:
         require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
@@ -238,9 +238,9 @@ def tree_classifier(node: Node) -> Operator:
 
 
 def tree_regressor(node: Node) -> Operator:
-    targets, how = node.integer("n_targets", 1), node.string("aggregate_function", "SUM")
+    targets, how = node.get("n_targets", 1), node.get("aggregate_function", "SUM")
     require(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
-    require(node, node.string("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, node.get("post_transform", "NONE") == "NONE", "a post_transform is not supported")
     forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
     require(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
     base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
@@ -258,7 +258,7 @@ def scaler(node: Node, x: Tensor) -> Tensor:
 
 
 def normalizer(node: Node, x: Tensor) -> Tensor:
-    how, x = node.string("norm", "MAX"), x.float()
+    how, x = node.get("norm", "MAX"), x.float()
     require(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
     size = x.abs().sum(-1, keepdim=True) if how == "L1" else x.square().sum(-1, keepdim=True).sqrt()
     size = x.amax(-1, keepdim=True) if how == "MAX" else size
@@ -285,7 +285,7 @@ def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
     if isinstance(x, Levels):
         cats: list[Any] = list(strings or codes)
         known = {level for _, levels in x.columns for level in levels}
-        require(node, bool(node.integer("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
+        require(node, bool(node.get("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
         return x.map(lambda v: [float(_equal(v, c)) for c in cats])
     require(node, bool(codes), "strings where numbers are expected")
     room(node, x.numel(), len(codes))
@@ -308,7 +308,7 @@ def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
     if not keys and "classes_strings" in node.attributes:
         keys, values, real = node.strings("classes_strings"), tuple(range(len(node.strings("classes_strings")))), False
     require(node, len(keys) == len(values) > 0, "keys and values do not fit, or are strings")
-    default = node.attributes.get("default_float", -0.0) if real else node.integer("default_int64", -1)
+    default = node.attributes.get("default_float", -0.0) if real else node.get("default_int64", -1)
     dtype = torch.float32 if real else torch.int64
     if isinstance(x, Levels):
         table = dict(zip(keys, values, strict=True))
@@ -340,7 +340,7 @@ def feature_vectorizer(node: Node, *parts: Tensor) -> Tensor:
 
 
 def binarizer(node: Node, x: Tensor) -> Tensor:
-    return (x > node.real("threshold", 0.0)).to(x.dtype)
+    return (x > node.get("threshold", 0.0)).to(x.dtype)
 
 
 # Operators that take columns of categories as they are.
@@ -348,12 +348,12 @@ def binarizer(node: Node, x: Tensor) -> Tensor:
 
 def _concat_levels(node: Node, *parts: Any) -> Levels:
     require(node, all(isinstance(p, Levels) for p in parts), "strings and numbers cannot be put together")
-    require(node, node.integer("axis", 1) in (1, -1), "strings can only be put side by side")
+    require(node, node.get("axis", 1) in (1, -1), "strings can only be put side by side")
     return Levels(tuple(c for p in parts for c in p.columns))
 
 
 def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
-    require(node, node.integer("axis", 0) in (1, -1), "of strings, only columns can be picked")
+    require(node, node.get("axis", 0) in (1, -1), "of strings, only columns can be picked")
     return pick_columns(node, x, index)
 
 
@@ -364,7 +364,7 @@ def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
 
 
 def _cast_levels(node: Node, x: Levels) -> Tensor | Levels:
-    to = node.integer("to", 0)
+    to = node.get("to", 0)
     if to == 8:
         return Levels(tuple((w, tuple(str(v) for v in levels)) for w, levels in x.columns))
     require(node, to in ELEMENTS, f"cannot cast to element type {to}")

@@ -259,7 +259,7 @@ class FlatGraph:
         self.module, self.dtype = module, dtype
         self.trees, self.feature_names_in_ = trees_alone(module) if isinstance(module, Columns) else (None, [])
         # What their sums are, and whether they see all digits of the columns.
-        bare = self.trees is None or self.trees.node.string("post_transform", "NONE") == "NONE"
+        bare = self.trees is None or self.trees.node.get("post_transform", "NONE") == "NONE"
         self.outputs = outputs if bare else "logits"
         self.exact = isinstance(module, Columns) and all(s.element == "double" for s in module.inner.slots)
 
@@ -414,7 +414,7 @@ def _check_columns(graph: Graph, schema: Schema) -> Schema:
     return schema
 
 
-# ---- saying what is in it
+# ---- what is in it, without loading it
 
 
 def describe(data: bytes) -> Description:

@@ -99,7 +99,7 @@ def _columns(part: Any) -> int:
 def _check_tree(part: Any) -> None:
     tree, columns = part.tree_, _columns(part)
     refuse(type(tree) is not untyped("sklearn.tree._tree").Tree, f"{TREE} is a {type(tree).__name__}")
-    # The count decides how much memory scikit-learn reads: ask before looking at any of it.
+    # The count decides how much memory scikit-learn reads: check it before any of it is read.
     if not 1 <= tree.node_count <= tree.capacity:
         raise FileError(f"a tree says it has {tree.node_count} nodes, and has {tree.capacity}")
     refuse(tree.n_features != columns, f"a tree splits {tree.n_features} columns, its model has {columns}")
@@ -108,7 +108,7 @@ def _check_tree(part: Any) -> None:
     check_tree(left, right, inner, TREE)
     inside(tree.feature[inner], 0, columns, f"{TREE}: a column")
     if len(tree.value) != tree.node_count or not np.isfinite(tree.value).all():
-        raise FileError(f"{TREE} has values that are no numbers")
+        raise FileError(f"{TREE} has non-finite values")
 
 
 def _check_forest(part: Any) -> None:
@@ -223,8 +223,8 @@ def _check_machine(part: Any) -> None:
     if type(part).__name__ in ("SVC", "NuSVC"):
         each: Any = part._n_support
         _fits((each >= 0).all() and each.astype(np.int64).sum() == count, part, "another number of support vectors")
-        said = {np.shape(part._probA), np.shape(part._probB)}
-        _fits(said in ({(0,)}, {(pairs,)}), part, f"a _probA and a _probB of shapes {said}")
+        shapes = {np.shape(part._probA), np.shape(part._probB)}
+        _fits(shapes in ({(0,)}, {(pairs,)}), part, f"a _probA and a _probB of shapes {shapes}")
 
 
 # ---- steps before a model
@@ -262,7 +262,7 @@ def _grouped(part: Any, i: int, to: Any) -> Any:
 
 
 def _check_levels(part: Any, known: Any) -> None:
-    """Numbers are looked up by halves, so that they must be in order; and so are texts that read like numbers."""
+    """Numbers are looked up by halves, so that they must be in order; and so are strings that read like numbers."""
     _fits(_shape(known) == (len(known),), part, "levels that are no list")
     values: list[Any] = known.tolist()
     while values and (values[-1] is None or values[-1] != values[-1]):
@@ -270,7 +270,7 @@ def _check_levels(part: Any, known: Any) -> None:
     if any(_reads_as_number(v) for v in values):
         try:
             rising = all(a < b for a, b in pairwise(values))
-        except TypeError:  # texts and numbers in one list
+        except TypeError:  # strings and numbers in one list
             rising = False
         _fits(rising, part, f"levels that are not in order: {str(values)[:100]}")
 
@@ -314,7 +314,7 @@ def _check_threshold(part: Any) -> None:
 
 
 def _check_frozen(part: Any) -> None:
-    """Whatever it is asked for it hands on, without end if there is nobody to answer."""
+    """Whatever is looked up on it is passed on to its estimator, without end if there is none."""
     _fits("estimator" in _attributes(part), part, "no estimator in it")
 
 
@@ -328,31 +328,28 @@ def _check_spline(part: Any) -> None:
     for name, array, dimensions in (("knots", knots, 1), ("coefficients", weights, 2)):
         held: Any = array
         numbers = len(_shape(held) or ()) == dimensions and held.dtype == np.float64 and held.flags.c_contiguous
-        _fits(numbers and np.isfinite(held).all(), part, f"{name} that are no numbers")
+        _fits(numbers and np.isfinite(held).all(), part, f"{name} that are not finite")
     count, rising = len(knots) - degree - 1, (np.diff(knots) >= 0).all()
     _fits(rising and count > degree and len(weights) >= count, part, "knots or coefficients that do not fit")
 
 
 # By the name of the class, all of which are on the list: what only a fitted one has, and what to check then.
 CHECKS: dict[str, tuple[str, Callable[[Any], None]]] = {
-    **dict.fromkeys(
-        ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"),
-        ("tree_", _check_tree),
-    ),
-    **dict.fromkeys(
-        ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"),
-        ("estimators_", _check_forest),
-    ),
-    **dict.fromkeys(("GradientBoostingClassifier", "GradientBoostingRegressor"), ("estimators_", _check_boosting)),
-    **dict.fromkeys(
-        ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor"), ("_predictors", _check_histogram)
-    ),
-    **dict.fromkeys(("SVC", "NuSVC", "SVR", "NuSVR"), ("support_vectors_", _check_machine)),
-    **dict.fromkeys(("StackingClassifier", "StackingRegressor"), ("stack_method_", _check_stacking)),
-    "FixedThresholdClassifier": ("", _check_threshold),
-    "FrozenEstimator": ("", _check_frozen),
-    "OneHotEncoder": ("categories_", _check_one_hot),
-    "FunctionTransformer": ("", _check_function),
-    "partial": ("", _check_partial),
-    "BSpline": ("", _check_spline),
+    name: (fitted, check)
+    for names, fitted, check in (
+        ("DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor", "tree_", _check_tree),
+        ("RandomForestClassifier RandomForestRegressor", "estimators_", _check_forest),
+        ("ExtraTreesClassifier ExtraTreesRegressor", "estimators_", _check_forest),
+        ("GradientBoostingClassifier GradientBoostingRegressor", "estimators_", _check_boosting),
+        ("HistGradientBoostingClassifier HistGradientBoostingRegressor", "_predictors", _check_histogram),
+        ("SVC NuSVC SVR NuSVR", "support_vectors_", _check_machine),
+        ("StackingClassifier StackingRegressor", "stack_method_", _check_stacking),
+        ("FixedThresholdClassifier", "", _check_threshold),
+        ("FrozenEstimator", "", _check_frozen),
+        ("OneHotEncoder", "categories_", _check_one_hot),
+        ("FunctionTransformer", "", _check_function),
+        ("partial", "", _check_partial),
+        ("BSpline", "", _check_spline),
+    )
+    for name in names.split()
 }

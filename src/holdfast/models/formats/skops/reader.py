@@ -27,7 +27,7 @@ from holdfast.models.formats.skops.allowed import ALLOWED, check_type
 from holdfast.models.formats.skops.estimators import check_estimator
 from holdfast.models.formats.skops.searches import MOST_DEPTH, content_of, found
 
-TRUSTED = list(ALLOWED)  # by name only, which is all that skops asks; the loaders are compared here
+TRUSTED = list(ALLOWED)  # by name only, which is all that skops compares; the loaders are compared here
 # Estimators that answer with another one that they hold.
 WRAPPERS = ("FrozenEstimator", "FixedThresholdClassifier")
 
@@ -160,7 +160,7 @@ def load(data: bytes, schema: Any = None, *, trust: bool = False, inputs: str | 
 def try_out(data: bytes) -> None:
     """Make the estimator and let it predict."""
     estimator = made(data)
-    with contextlib.suppress(Exception):  # a model may ask for a table with names; only a crash counts
+    with contextlib.suppress(Exception):  # it may need a table with names; only a crash counts
         exercise(estimator)
 
 
@@ -169,16 +169,16 @@ def made(data: bytes, *, trust: bool = False) -> Any:
     skops = optional("skops.io", "files")
     try:
         trusted = skops.get_untrusted_types(data=data) if trust else TRUSTED
-        strange = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
-        if strange:
-            raise UnsafeFileError(f"the skops file holds types that are not known to be safe: {listed(strange)}")
+        unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
+        if unknown:
+            raise UnsafeFileError(f"the skops file holds types that are not known to be safe: {listed(unknown)}")
         estimator = skops.loads(data, trusted=trusted)
     except FileError:
         raise
     except Exception as error:  # the file may put anything together
         raise FileError(f"skops cannot load the file: {type(error).__name__}: {error}") from None
     if not trust:
-        check_estimator(estimator)  # before anything is asked of it
+        check_estimator(estimator)  # before anything of it is called
     if not hasattr(estimator, "predict"):
         raise FileError(f"the skops file holds a {type(estimator).__name__}, which is no estimator that predicts")
     return estimator
@@ -200,7 +200,7 @@ def _last(estimator: Any) -> Any:
     return _last(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
-# ---- saying what is in it
+# ---- what is in it, without loading it
 
 
 def describe(data: bytes) -> Description:
@@ -262,7 +262,7 @@ def _has_probabilities(model: dict[str, Any]) -> bool:
 
 
 def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int) -> bool:
-    """Will there be a differentiable copy? By the classes of the model and of the steps before it; see
+    """Will it be differentiable once compiled? By the classes of the model and of the steps before it; see
     `holdfast.models.compiled`, which looks at the model itself."""
     from holdfast.models.compiled.build import LINEAR, STRAIGHT
     from holdfast.models.compiled.preprocessing import STEPS
@@ -272,17 +272,15 @@ def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int
         return False
     if name == "SGDClassifier" and _setting(model, "loss") == "modified_huber":
         return False
-    known = {step.partition(".")[2] for step in STEPS} | {"str", "NoneType"}  # "passthrough" and "drop" are texts
+    known = {step.partition(".")[2] for step in STEPS} | {"str", "NoneType"}  # "passthrough" and "drop" are strings
     smooth = name in (*LINEAR, *STRAIGHT, "MLPClassifier", "MLPRegressor")
     return smooth and all(step["__class__"] in known and _is_plain(step) for step in before)
 
 
 def _is_plain(step: dict[str, Any]) -> bool:
-    """Without the settings that have no copy."""
-    func = (content_of(step) or {}).get("func", {})
-    return (
-        func.get("__loader__") != "FunctionNode" and not _setting(step, "add_indicator") and not _setting(step, "clip")
-    )
+    """Without the settings that cannot be compiled."""
+    own_function = (content_of(step) or {}).get("func", {}).get("__loader__") == "FunctionNode"
+    return not own_function and not _setting(step, "add_indicator") and not _setting(step, "clip")
 
 
 def _setting(entry: dict[str, Any], name: str) -> Any:
@@ -310,7 +308,7 @@ def _attributes(value: Any, name: str) -> Iterator[dict[str, Any]]:
 
 
 def _values(entry: dict[str, Any], entries: dict[str, bytes]) -> list[Any] | None:
-    """The content of an array: in an entry of its own, or, if texts, in the schema."""
+    """The content of an array: in an entry of its own, or, if strings, in the schema."""
     if isinstance(entry.get("file"), str) and entry["file"] in entries:
         try:
             return np.load(io.BytesIO(entries[entry["file"]]), allow_pickle=False).ravel().tolist()
