@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench reproduce-black2022 reproduce-guo2023 reproduce-krishna2024 reproduce-altmeyer2025 reproduce-hoeltgen2021 clean
+.PHONY: demo test lint types layers docs serve-docs tests format bench reproduce-black2022 reproduce-guo2023 reproduce-krishna2024 reproduce-altmeyer2025 reproduce-hoeltgen2021 clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -20,6 +20,15 @@ types: $(VENV)/.dev
 
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# The site, strictly and without network, into site/; also writes the generated parts of README.md and docs/.
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical build --strict --clean
+
+serve-docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical serve
 
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
@@ -70,4 +79,4 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist holdfast-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .cache docs/api docs/reproductions/*/ holdfast-demo .pytest_cache .ruff_cache .hypothesis

@@ -17,12 +17,15 @@ from docs.generator import api, methods, results, rooms
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
-BLOCK = re.compile(r"(?P<start>^ *(?:<!--|#) generated: (?P<name>[^\n]*?)(?: -->)?\n)(?P<text>.*?)(?P<end>^ *(?:<!--|#) end)", re.M | re.S)
+SPEED = ("engine", "retraining", "shift", "hardening", "teaching", "images")
+BLOCK = re.compile(  # between comments, of Markdown or of YAML
+    r"(?P<start>^ *(?:<!--|#) generated: (?P<name>[^\n]*?)(?: -->)?\n)(?P<text>.*?)(?P<end>^ *(?:<!--|#) end)",
+    re.MULTILINE | re.DOTALL,
+)
 PARTS: dict[str, Callable[[], str]] = {
-    "methods, from the README": partial(methods.table, "docs/", images=False),
-    "methods for images, from the README": partial(methods.table, "docs/", images=True),
-    "methods": partial(methods.table, "../", images=False),
-    "methods for images": partial(methods.table, "../", images=True),
+    "all methods": methods.table_of_readme,
+    "methods": partial(methods.table, images=False),
+    "methods for images": partial(methods.table, images=True),
     "what methods need": methods.needs_table,
     "navigation of methods": methods.navigation,
     "navigation of the API": api.navigation,
@@ -35,7 +38,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": results.peers,
     "tree search": results.tree_search,
     "compiled trees": results.compiled_trees,
-    **{f"speed: {file}": partial(results.speed, file) for file in ("engine", "retraining", "shift", "hardening", "teaching", "images")},
+    **{f"speed: {file}": partial(results.speed, file) for file in SPEED},
 }
 
 
@@ -49,11 +52,14 @@ def with_parts(text: str) -> str:
     return BLOCK.sub(made, text)
 
 
+def pages() -> list[Path]:
+    """The pages that lie in the repository."""
+    return [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not _is_made(page))]
+
+
 def kept() -> dict[Path, str]:
     """What lies in the repository, as it should be: file -> text."""
-    pages = [ROOT / "README.md", ROOT / "mkdocs.yml"]
-    pages += [page for page in sorted((ROOT / "docs").rglob("*.md")) if not _is_made(page)]
-    out = {page: with_parts(page.read_text(encoding="utf-8")) for page in pages}
+    out = {page: with_parts(page.read_text(encoding="utf-8")) for page in [ROOT / "mkdocs.yml", *pages()]}
     out |= {ROOT / "docs" / m.page: methods.page(m) for m in methods.methods()}
     return {path: text for path, text in out.items() if not _is_stray(path)} | {
         ROOT / "docs/pictures/architecture.svg": rooms.picture()

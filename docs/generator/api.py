@@ -1,8 +1,8 @@
 """The API pages: every public name with its signature, docstring and public members, one page per room."""
 
-import dataclasses
 import importlib
 import inspect
+from functools import cached_property
 from typing import Any
 
 from docs.generator.docstrings import Doc, parse, signature
@@ -120,7 +120,7 @@ def _member(owner: str, name: str, value: Any, level: int) -> list[str]:
         return []
     whole = f"{owner}.{name}"
     heading = f"{'#' * level} {owner.rpartition('.')[2]}.{name} {{#{_anchor(whole)}}}"
-    if isinstance(value, property | functools_cached):
+    if isinstance(value, property | cached_property):
         target = value.fget if isinstance(value, property) else value.func
         return [heading, "*property*", *_text(parse(target.__doc__))] if target.__doc__ else []
     inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
@@ -141,7 +141,3 @@ def _text(doc: Doc) -> list[str]:
 
 def _names(names: str) -> str:
     return ", ".join(f"`{name}`" for name in names.split(", "))
-
-
-functools_cached = importlib.import_module("functools").cached_property
-assert dataclasses

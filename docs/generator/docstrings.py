@@ -38,7 +38,7 @@ def parse(text: str | None) -> Doc:
                 title = ""
             lines[title].append(line)
     summary, _, body = "\n".join(lines.pop("")).strip().partition("\n\n")
-    doc.summary, doc.body = " ".join(summary.split()), body.strip()
+    doc.summary, doc.body = " ".join(summary.split()), body.strip("\n")
     for name, content in lines.items():
         block = inspect.cleandoc("\n" + "\n".join(content))
         if name in ("Args", "Attributes"):
@@ -109,7 +109,8 @@ def type_name(annotation: Any) -> str:
     """`pandas.core.frame.DataFrame | None` -> `DataFrame | None`."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
-    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+([A-Za-z_]\w*)", r"\1", text)
+    text = re.sub(r"\b(?:[A-Za-z_]\w*\.)+([A-Za-z_]\w*)", r"\1", text)
+    return re.sub(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text)
 
 
 def value(default: Any) -> str:

@@ -42,19 +42,27 @@ def methods() -> list[Method]:
     return tables + [Method(name, cls, True) for name, cls in list_image_methods().items()]
 
 
-def table(folder: str, *, images: bool) -> str:
-    """The table of methods; `folder` is the way from the page to `docs`."""
-    rows = [
-        f"| [`{m.cls.__name__}`]({folder}{m.page}) | {m.cls.title} | {m.cls.paper} |"
-        for m in methods()
-        if m.images == images
-    ]
-    return "\n".join([TABLE_HEAD, *rows])
+def row(m: Method, folder: str) -> str:
+    """Its line in a table; `folder` is the way from the page to `docs`."""
+    return f"| [`{m.path.removeprefix('hf.')}`]({folder}{m.page}) | {m.cls.title} | {m.cls.paper} |"
+
+
+def table(*, images: bool) -> str:
+    """The tables on the page of all methods."""
+    return "\n".join([TABLE_HEAD, *(row(m, "../") for m in methods() if m.images == images)])
+
+
+def table_of_readme() -> str:
+    """All methods in one table."""
+    return "\n".join([TABLE_HEAD, *(row(m, "docs/") for m in methods())])
 
 
 def needs_table() -> str:
     """What each method for tables needs of a model and of data."""
-    out = ["| method | gradients | training data | regression models | several answers per row |", "|---|---|---|---|---|"]
+    out = [
+        "| method | gradients | training data | regression models | several answers per row |",
+        "|---|---|---|---|---|",
+    ]
     for m in methods():
         if not m.images:
             several = "n_counterfactuals" in {f.name for f in dataclasses.fields(m.cls)}
@@ -107,7 +115,8 @@ def _facts(m: Method) -> str:
     }
     if not m.images:
         rows["regression models"] = _word(m.cls.regression)
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())])
+    lines = [f"| {name} | {text} |" for name, text in rows.items()]
+    return "\n".join([lines[0], "|---|---|", *lines[1:]])
 
 
 def _data(cls: Any) -> str:
@@ -125,14 +134,28 @@ def _sentence(text: str) -> str:
 
 
 def _settings(cls: Any) -> str:
-    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    """A table of the settings; those that are explained together share a line."""
+    lines = dict[str, list[dataclasses.Field[Any]]]()
     for f in dataclasses.fields(cls):
-        default = f.default if f.default is not dataclasses.MISSING else None
-        if f.default_factory is not dataclasses.MISSING:
-            default = f.default_factory()
-        kind = _kind(inspect.get_annotations(_owner(cls, f.name), eval_str=True)[f.name])
-        rows.append(f"| `{f.name}` ({kind}) | `{value(default)}` | {_cell(_meaning(cls, f.name))} |")
-    return "\n".join(rows) if len(rows) > 2 else "None."
+        lines.setdefault(_meaning(cls, f.name) or f.name, []).append(f)
+    if not lines:
+        return "None."
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for meaning, fields in lines.items():
+        names = ", ".join(f"`{f.name}`" for f in fields)
+        kinds = list(dict.fromkeys(_kind(_annotation(cls, f.name)) for f in fields))
+        defaults = ", ".join(f"`{value(_default(f))}`" for f in fields)
+        text = "" if meaning == fields[0].name else _cell(meaning)
+        rows.append(f"| {names} ({', '.join(kinds)}) | {defaults} | {text} |")
+    return "\n".join(rows)
+
+
+def _default(f: "dataclasses.Field[Any]") -> Any:
+    return f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+
+
+def _annotation(cls: Any, name: str) -> Any:
+    return inspect.get_annotations(_owner(cls, name), eval_str=True)[name]
 
 
 def _owner(cls: Any, name: str) -> Any:
@@ -158,8 +181,13 @@ def _kind(annotation: Any) -> str:
 
 def _variants(cls: Any) -> Iterator[str]:
     for name, member in vars(cls).items():
-        if isinstance(member, classmethod) and not name.startswith("_"):
+        if isinstance(member, classmethod) and not name.startswith("_") and _is_preset(member.__func__):
             yield f"- `{cls.__name__}.{name}()`: {parse(member.__func__.__doc__).summary}"
+
+
+def _is_preset(function: Any) -> bool:
+    """Does it make the method with nothing but settings?"""
+    return [p.kind.name for p in inspect.signature(function).parameters.values()][1:] == ["VAR_KEYWORD"]
 
 
 def _cell(text: str) -> str:

@@ -39,7 +39,12 @@ def guo2023() -> str:
     from experiments.guo2023.experiment import brief
 
     results = [_json(EXPERIMENTS / f"guo2023/{name}.json") for name in ("sba_loan", "german_credit", "student")]
-    head = ["robust validity / proximity (reported)", "Loans, 16 years", "German Credit, 2 tables", "Student, 2 schools"]
+    head = [
+        "robust validity / proximity (reported)",
+        "Loans, 16 years",
+        "German Credit, 2 tables",
+        "Student, 2 schools",
+    ]
     return _table(head, brief(results))
 
 

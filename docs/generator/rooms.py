@@ -68,10 +68,12 @@ def picture() -> str:
             lines += [
                 f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{ROW - 8}" rx="6" fill="{fill}" stroke="{line}"/>',
                 f'<text x="{x + 14:g}" y="{y + 24}" class="room">{escape(room)}</text>',
-                f'<text x="{x + 150:g}" y="{y + 24}" class="what">{escape(short)}</text>',
+                f'<text x="{x + 165:g}" y="{y + 24}" class="what">{escape(short)}</text>',
             ]
         y += ROW
-    style = "text{font-family:system-ui,sans-serif;fill:#263238}.room{font-weight:600;font-size:15px}.what{font-size:13px}"
+    style = (
+        "text{font-family:system-ui,sans-serif;fill:#263238}.room{font-weight:600;font-size:15px}.what{font-size:13px}"
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 12}" role="img">'
         f"<title>The rooms of holdfast: each imports only from those below it</title><style>{style}</style>\n"
@@ -83,6 +85,6 @@ def picture() -> str:
 
 def _fitted(text: str, width: float) -> str:
     """As much of a sentence as fits into a box, cut between words."""
-    most = int((width - 165) / 6.6)
-    text = text.rstrip(".")
+    most = int((width - 180) / 6.6)
+    text = text.rstrip(".").replace("`", "")
     return text if len(text) <= most else text[:most].rpartition(" ")[0].rstrip(",:;") + " …"

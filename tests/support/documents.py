@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Block:
 def blocks(text: str) -> Iterator[Block]:
     """The blocks of a page; a `text` block that follows code at once is what the code prints."""
     found = list(FENCE.finditer(text))
-    for this, after in zip(found, [*found[1:], None], strict=True):
+    for this, after in zip_longest(found, found[1:]):
         near = after is not None and after[1] == "text" and not text[this.end() : after.start()].strip()
         shown = after[2] if near and after is not None else None
         yield Block(this[1], this[2], shown, text[: this.start()].count("\n") + 1)
