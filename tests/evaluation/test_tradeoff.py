@@ -215,7 +215,7 @@ def test_errors_name_the_thing(hardened: AdversarialModels) -> None:
     for methods in ([], ["Descent"], {}):
         with pytest.raises(hf.HoldfastError, match="methods must be explainers"):
             hf.tradeoff(hardened, TABLE, methods)
-    with pytest.raises(hf.HoldfastError, match=r"takes what hf\.train\.adversarial"):
+    with pytest.raises(hf.HoldfastError, match=r"takes what hf\.train_adversarial"):
         hf.tradeoff(hardened.bank, TABLE, [hf.Descent()])
 
 

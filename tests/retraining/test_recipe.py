@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import FileError, ModelError, SettingError
+from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import describe, mlp
 from holdfast.retraining.loop import glorot
 from holdfast.retraining.recipe import Recipe, class_names
@@ -264,7 +265,7 @@ def test_fit_is_a_function_of_the_seed_and_touches_nothing(recipe: Recipe) -> No
     assert first.classes == ("no", "yes")
     if recipe.module is not None and before is not None:
         assert recipe.module.training
-        assert isinstance(first, hf.model.TorchModel)
+        assert isinstance(first, TorchModel)
         assert type(first.module) is type(recipe.module)
         assert first.module is not recipe.module
         assert not first.module.training

@@ -18,7 +18,7 @@ MEMORY = 4 << 30
 FINE, REFUSED, UNSAFE = 0, 3, 4
 
 
-PROGRAM = "from holdfast.files.child import main; main()"
+PROGRAM = "from holdfast.models.formats.sandbox import main; main()"
 
 
 def try_in_child(data: bytes, program: str = PROGRAM, patience: float = PATIENCE) -> None:
