@@ -177,7 +177,7 @@ class ModelBank:
                 "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""
             )
             raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}")
-        if other.schema.encoding != self.schema.encoding_key:
+        if other.schema.encoding_key != self.schema.encoding_key:
             raise SchemaError(
                 "the bank was made with another schema, by which rows become other numbers; retrain it with the schema "
                 "of the answers"
