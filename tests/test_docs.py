@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import holdfast as hf
 from experiments.altmeyer2025 import page as altmeyer2025
 from experiments.black2022 import page as black2022
 from experiments.guo2023 import page as guo2023
