@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import holdfast as hf
-from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from holdfast.evaluation.tradeoff import Tradeoff, invalidated
 from holdfast.nn.stack import Stack
-from holdfast.render.charts.tradeoff import bounds_chart, neighbourhood_chart
+from holdfast.render.charts.tradeoff import bounds_chart
 from holdfast.target import Status
 from holdfast.training.adversarial import AdversarialModels
 
@@ -169,30 +168,9 @@ def test_the_recommendation_follows_its_limits(study: Tradeoff) -> None:
     assert content["accuracy measured on"] == "test"
 
 
-def test_pictures(study: Tradeoff, hardened: AdversarialModels) -> None:
+def test_pictures(study: Tradeoff) -> None:
     chart = study.plot().to_dict()
     assert len(chart["vconcat"]) == 3
-    points = nearby_rows(hardened, TABLE, 5, neighbours=40)
-    assert len(points) == 41 * len(EPS)
-    assert points.groupby("epsilon")["asked"].sum().tolist() == [1, 1, 1]
-    assert neighbourhood_chart(points).to_dict()["columns"] == 3
-
-
-def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: AdversarialModels) -> None:
-    share = granted_nearby(hardened, TABLE.iloc[:5], target="yes", radius=1e-6, samples=7)
-    for i, e in enumerate(EPS):
-        for s in range(2):
-            granted = (hardened.model(e, s).predict(TABLE.iloc[:5]) == "yes").to_numpy()
-            assert share[i, s].tolist() == granted.astype(float).tolist()
-    wide = granted_nearby(hardened, TABLE.iloc[:40], radius=3.0)
-    assert wide.shape == (3, 2, 40)
-    assert 0 < wide.mean() < 1
-    alone = granted_nearby(hardened, TABLE.iloc[[7]], radius=3.0)
-    assert alone[..., 0].tolist() == wide[..., 7].tolist()  # a row does not depend on others
-    with pytest.raises(hf.HoldfastError, match="positive radius"):
-        granted_nearby(hardened, TABLE, radius=0.0)
-    with pytest.raises(hf.HoldfastError, match="no row 999"):
-        nearby_rows(hardened, TABLE, 999)
 
 
 def test_wishes(hardened: AdversarialModels) -> None:

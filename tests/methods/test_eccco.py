@@ -389,7 +389,7 @@ def test_the_set_gets_smaller_with_its_weight() -> None:
         ({"conformal": -1.0}, "conformal must be 0 or more .*-1"),
         ({"alpha": 1.5}, "alpha must lie between 0 and 1, got 1.5"),
         ({"temperature": 0.0}, "temperature must be positive, got 0"),
-        ({"conformal": 0.5}, r"conformal=0.5 needs calibration rows; call .fit\(X, model, y\) first"),
+        ({"conformal": 0.5}, r"conformal=0.5 needs calibration rows; call .fit\(model, X, y\) first"),
         ({"energy": float("nan")}, "energy must be a finite number"),
     ],
 )

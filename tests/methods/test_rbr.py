@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import conftest
 import holdfast as hf
 from holdfast.methods.rbr import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
 from holdfast.nn.architecture import mlp
+from support import tables
 from support.tables import N, mixed_schema, mixed_table, problem_of, seeded
 
 D = 4
@@ -21,7 +21,7 @@ SETTINGS = [(e, s, p) for e in (0.0, 0.5, 1.0) for s in (0.5, 1.0) for p in (1, 
 
 
 def points(n: int, seed: int = 0) -> Tensor:
-    return conftest.points(n, D, seed)
+    return tables.points(n, D, seed)
 
 
 @pytest.fixture(scope="module")

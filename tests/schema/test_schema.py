@@ -190,7 +190,7 @@ def test_projection_is_idempotent_and_row_by_row(world: Any, seed: int) -> None:
     p = schema.project(z, x)
     one_by_one = torch.cat([schema.project(z[i : i + 1], x[i : i + 1]) for i in range(len(x))])
     assert torch.allclose(one_by_one, p, atol=1e-9)
-    keeps = schema.reach(x).keeps(p)
+    keeps = schema.feasible(x).contains(p)
     assert torch.allclose(schema.project(p, x)[keeps], p[keeps], atol=1e-9)
 
 

@@ -98,7 +98,7 @@ class StableNeighborSearch(Explainer):
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
         require(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
-        require(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and points at least 1")
+        require(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and path_points at least 1")
         require(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
         require(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         require(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
