@@ -22,7 +22,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.methods import _local_linear as lime
 from holdfast.methods.amortized._joint_loop import Joint, fit_joint
 from holdfast.methods.amortized._parallel import by_seed
-from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
+from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Attack, Batch, Shift
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
 from holdfast.problem import SearchProblem, TimeBudget
@@ -75,7 +75,7 @@ def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tens
             count += 1
             m = [B1 * a + (1 - B1) * g for a, g in zip(m, slopes, strict=True)]
             v = [B2 * a + (1 - B2) * g * g for a, g in zip(v, slopes, strict=True)]
-            roots = [(b / (1 - B2**count) + ROOT).sqrt() + ADAM_EPS for b in v]
+            roots = [(b / (1 - B2**count) + ROOT).sqrt() + EPS for b in v]
             now = [w - shift.eta * (a / (1 - B1**count)) / r for w, a, r in zip(now, m, roots, strict=True)]
         lost = (torch.sigmoid(logit(now, x_cf)) - t).square().sum()
         (slope,) = torch.autograd.grad(lost, delta)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.altmeyer2025 import experiment as altmeyer2025
-from experiments.black2022 import experiment as black2022
-from experiments.guo2023 import experiment as guo2023
+from experiments.altmeyer2025 import page as altmeyer2025
+from experiments.black2022 import page as black2022
+from experiments.guo2023 import page as guo2023
 from experiments.krishna2024 import claims as krishna2024_claims
 
 ROOT = Path(__file__).parent.parent

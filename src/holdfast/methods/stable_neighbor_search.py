@@ -120,7 +120,7 @@ class StableNeighborSearch(Explainer):
         return self.first.is_fitted
 
     @property
-    def searched(self) -> frozenset[str]:
+    def guided_by(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
         return self.first.guided_by | (self.bank.members() if self.bank is not None else frozenset[str]())
 

@@ -1,4 +1,4 @@
-"""Figures of `hoeltgen2021` from the arrays of its searches: what counts as a failure, over which pairs means are.
+"""Höltgen et al. 2021, figures from the arrays of the searches: what counts as a failure, over which pairs means are.
 
 A method's outcome is a table of values (sets, pairs). As in the paper a mean is taken within each set, then over the
 sets, with the unbiased standard deviation over the sets beside it; failures never enter a mean of costs. "Conditioned"
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.hoeltgen2021.reported import QUANTILES, TABLE_1
+from experiments.tables import known, mean_sd
 from holdfast.target import Status
 
 Array = NDArray[Any]
@@ -52,8 +53,8 @@ def succeeded(codes: Array, iterations: Array, most: int | None) -> Array:
 
 def over_sets(values: Array, counted: Array) -> list[float | None]:
     """Mean and unbiased standard deviation over the sets of the means over the pairs that count."""
-    means = np.array([v[c].mean() for v, c in zip(values, counted, strict=True) if c.any()])
-    return [known(means.mean()) if len(means) else None, known(means.std(ddof=1)) if len(means) > 1 else None]
+    means = [v[c].mean() for v, c in zip(values, counted, strict=True) if c.any()]
+    return mean_sd(means, sample=True) or [None, None]
 
 
 def table(outcomes: Mapping[str, Outcome], *, conditioned: bool) -> dict[str, dict[str, Any]]:
@@ -86,11 +87,6 @@ def by_target(outcome: Outcome, target: Array, classes: int, name: str = "L0") -
     return [known(values.mean()) if len(values) else None for values in found]
 
 
-def known(value: Any, digits: int = 4) -> float | None:
-    """A number that JSON has."""
-    return round(float(value), digits) if np.isfinite(value) else None
-
-
 # ---- findings
 
 ACCURACY, FAILURE, L0, L1 = 0.985, 1.0, 25.0, 13.0
@@ -109,9 +105,9 @@ def findings(r: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     pair = r["table 1"]["same"]["all pairs"]["conditioned"]
     for name in ("L0", "L1"):
-        ours, theirs = pair["DeDUCE"][name][0], pair["JSMA"][name][0]
-        holds = ours is not None and theirs is not None and ours < theirs
-        out.append(_finding(f"{name} of DeDUCE below JSMA, on the same network", holds, f"{ours} and {theirs}"))
+        deduce, jsma = pair["DeDUCE"][name][0], pair["JSMA"][name][0]
+        holds = deduce is not None and jsma is not None and deduce < jsma
+        out.append(_finding(f"{name} of DeDUCE below JSMA, on the same network", holds, f"{deduce} and {jsma}"))
     for kind, words in (("same", "same network"), ("mixed", "networks as in the paper")):
         rows = r["table 1"][kind]["common pairs"]["conditioned"]
         for method, least in (("VLK", VLK_TIMES), ("REVISE", _reported_times("REVISE"))):
