@@ -162,7 +162,7 @@ def test_estimators_and_functions() -> None:
     with pytest.raises(ModelError, match="expected probabilities"):
         hf.Model.of(lambda frame: frame["income"].to_numpy(), schema)
     assert hf.Model.of(lambda frame: frame["income"].to_numpy() - 3000, schema, outputs="logits").outputs == "logits"
-    with pytest.raises(ModelError, match=r"60 non-finite|16 non-finite"):
+    with pytest.raises(ModelError, match="16 non-finite scores"):
         hf.Model.of(lambda frame: np.full(len(frame), np.nan), schema)
     with pytest.raises(ModelError, match="shape"):
         hf.Model.of(lambda frame: np.zeros((3, 2)), schema)
