@@ -29,7 +29,7 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     """One dataset: reductions of the taught networks, and of those with a part of the objective; in the plane also what
     settings of the training do."""
     name, task, models, seed = run.dataset, run.task, run.models, run.seed
-    setting = replace(run.setting, asked=min(run.rows or run.setting.asked, run.setting.asked))
+    setting = replace(run.setting, rows=min(run.rows or run.setting.rows, run.setting.rows))
     jobs = list[Job]()
     for first in range(0, models, STACKED):
         many = min(STACKED, models - first)
@@ -62,7 +62,7 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
         "history": {label: dict(zip(setup.HISTORY, plain(values.T), strict=True)) for label, values in histories},
         "pictured": stored(cell["pictured"]),
         "l_reg": setting.reg,
-        "rows": {"train": len(task.X), "test": len(task.test_X), "asked": setting.asked},
+        "rows": {"train": len(task.X), "test": len(task.test_X), "asked": setting.rows},
         "rounds": ROUNDS * models,
         "models": models,
         "epochs": setup.EPOCHS,

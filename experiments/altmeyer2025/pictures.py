@@ -3,12 +3,11 @@
 import base64
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
 from experiments.altmeyer2025.setup import GUARDED, HIDDEN, HISTORY, PICTURED, PLANES, SETTINGS, SIDE, judge, prepare
 from experiments.experiment import Figures, Pictures, Results
@@ -30,8 +29,8 @@ def pictures(results: Results) -> Pictures:
     digits and their counterfactuals; linear networks."""
     out = dict[str, Callable[[], Any]]()
     for r in results:
-        out[f"{r['dataset']}-beside.svg"] = partial(_beside, r)
-        out[f"{r['dataset']}-training.svg"] = partial(_training, r)
+        out[f"{r['dataset']}-beside.svg"] = lambda r=r: comparison_chart(_reductions(r), _curves(r))
+        out[f"{r['dataset']}-training.svg"] = lambda r=r: training_curves(_history(r))
         if r["dataset"] in PLANES:
             out[f"{r['dataset']}-paths.svg"] = partial(paths, r)
         elif r["pictured"]:
@@ -39,14 +38,6 @@ def pictures(results: Results) -> Pictures:
         if "theory" in r:
             out["theory.svg"] = partial(theory_chart, r["theory"])
     return out
-
-
-def _beside(r: Figures) -> Any:
-    return comparison_chart(_reductions(r), _curves(r))
-
-
-def _training(r: Figures) -> Any:
-    return training_curves(_history(r))
 
 
 def _reductions(r: Figures) -> pd.DataFrame:
@@ -88,18 +79,14 @@ def paths(r: Figures) -> Any:
     models = {name: network(flat, task, classes) for name, flat in r["pictured"].items()}
     predicted = [model.predict(task.test_X).to_numpy() for model in models.values()]
     refused = np.flatnonzero(np.all([given != classes[1] for given in predicted], axis=0))
-    asked = task.test_X.iloc[refused[np.linspace(0, len(refused) - 1, min(ARROWS, len(refused))).astype(np.int64)]]
+    X = task.test_X.iloc[refused[np.linspace(0, len(refused) - 1, min(ARROWS, len(refused))).astype(np.int64)]]
     answers = dict[str, dict[str, Any]]()
     for case, schema in ((FREE, task.schema), (f"{SETTINGS[r['dataset']].protected} held", task.guarded)):
         answers[case] = {
-            name: judge().explain(Model.of(module_of(model), schema, classes=classes), asked, classes[1])
+            name: judge().explain(Model.of(cast(Any, model).module, schema, classes=classes), X, classes[1])
             for name, model in models.items()
         }
     return decision_paths(models, task.test_X[:DOTS], task.test_y[:DOTS], answers, classes[1], width=200)
-
-
-def module_of(model: Any) -> nn.Module:
-    return model.module
 
 
 def network(flat: list[float], task: Any, classes: list[Any]) -> Model:

@@ -24,7 +24,6 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 SPREAD = 2.0  # the domain of a column reaches this many standard deviations from its mean, or its range if wider
 HIDDEN, LR, EPOCHS, STEPS = (32,), 1e-3, 100, 30
-VALIDATION = 1000  # rows that are neither trained nor tested on (600 of the planes)
 SIDE, EDGE = 28, 5  # pixels of an image, rows of them at top and bottom that are protected
 
 
@@ -40,12 +39,12 @@ class Setting:
     count: int  # counterfactuals in an epoch
     reg: float
     protected: str  # the feature that nobody can change; "" for the first column, "edges" for rows of pixels
-    asked: int  # rows in a round of the evaluation
+    rows: int  # of a round of the evaluation
     samples: int = 2500  # rows of the sensitivity in a round
 
 
-PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "asked": 250}
-TABLE: dict[str, Any] = {"batch": 1000, "count": 5000, "asked": 100}
+PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "rows": 250}
+TABLE: dict[str, Any] = {"batch": 1000, "count": 5000, "rows": 100}
 SETTINGS = {
     "linearly_separable": Setting("linearly separable", tau=0.5, reg=0.01, **PLANE),
     "circles": Setting("circles", tau=0.5, reg=0.5, **PLANE),
@@ -57,7 +56,7 @@ SETTINGS = {
     ),
     "taiwan_credit": Setting("Credit default", 9617, 1923, tau=0.5, reg=0.25, protected="AGE", **TABLE),
     "give_me_some_credit": Setting("Give Me Some Credit", 12371, 2474, tau=0.5, reg=0.5, protected="age", **TABLE),
-    "mnist": Setting("MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"asked": 25})),
+    "mnist": Setting("MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"rows": 25})),
 }
 PLANES = ("linearly_separable", "circles", "moons", "overlapping")
 
@@ -199,7 +198,7 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
         study = compare(
-            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.asked,
+            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.rows,
             protected=task.protected, seed=seed + s,
         )  # fmt: skip
         values = study.values.groupby(["case", "model", "round"], sort=False)[[*FIGURES]].mean()
@@ -248,9 +247,9 @@ def pictured(models: dict[str, Model], task: Task) -> Array:
     digits = sorted(set(task.test_y))
     first = [int(np.flatnonzero(right & (task.test_y == digit).to_numpy())[0]) for digit in digits]
     wanted = [*digits[1:], digits[0]]  # each becomes the next
-    asked = task.test_X.iloc[first]
-    found = [judge().explain(model, asked, wanted, seed=0).x_cf for model in models.values()]
-    return torch.stack([task.schema.encode(asked), *found]).double().numpy()
+    X = task.test_X.iloc[first]
+    found = [judge().explain(model, X, wanted, seed=0).x_cf for model in models.values()]
+    return torch.stack([task.schema.encode(X), *found]).double().numpy()
 
 
 def _as_free(model: Model, task: Task) -> Model:

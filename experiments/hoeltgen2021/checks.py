@@ -83,7 +83,7 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
     Args:
         sample: (m,) numbers of the pairs.
     """
-    asked, wanted = x[sample], cell["target"][sample]
+    images, wanted = x[sample], cell["target"][sample]
     names = np.array(model.classes)[wanted]
 
     def differs(found: Any, at: Array) -> Array:
@@ -93,7 +93,7 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
     took, alone = np.zeros(len(sample)), 0
     for i in range(len(sample)):
         start = time.process_time()
-        found = method.explain(model, asked[i : i + 1], names[i : i + 1])
+        found = method.explain(model, images[i : i + 1], names[i : i + 1])
         took[i] = time.process_time() - start
         alone += int(differs(found, sample[i : i + 1]).sum())
     counts = {"alone": alone}
@@ -103,9 +103,9 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
           if isinstance(method, GreedyPixels) else []),
     ]:  # fmt: skip
         other = copy.copy(method).set_params(**settings)
-        counts[what] = int(differs(other.explain(model, asked, names, batch_size=batch_size), sample).sum())
+        counts[what] = int(differs(other.explain(model, images, names, batch_size=batch_size), sample).sum())
     if isinstance(method, GreedyPixels):
-        counts["not met one iteration earlier"] = _early(method, model, asked, names, cell["iterations"][sample])
+        counts["not met one iteration earlier"] = _early(method, model, images, names, cell["iterations"][sample])
     return counts, took
 
 

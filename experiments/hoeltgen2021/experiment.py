@@ -33,22 +33,23 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     judged = made([(f"about {kind}", partial(setup.about, name, files, kind), how[kind]) for kind in setup.CLASSIFIERS])
     kit = setup.Kit(name, setting, files, judged["about spectral"])
 
-    asked = setup.questions(setting, sets, images)
+    questions = setup.questions(setting, sets, images)
     decides = {
-        k: [asdict(a), [how[kind] for kind in (a.kind, *setup.NEEDS.get(a.label, ()))]] for k, a in asked.items()
+        key: [asdict(question), [how[kind] for kind in (question.kind, *setup.NEEDS.get(question.label, ()))]]
+        for key, question in questions.items()
     }
-    found = made([(key, partial(setup.search, kit, a), decides[key]) for key, a in asked.items()])
-    study = Study(kit, asked, found, sets)
+    found = made([(key, partial(setup.search, kit, question), decides[key]) for key, question in questions.items()])
+    study = Study(kit, questions, found, sets)
 
     jobs: list[Job] = [
         ("sanity", partial(setup.sanity, kit, seed), [setting.judged, setting.compared, setting.anogan, how])
     ]
     for label, kind in setup.RUNS:
         key, many = f"{label} {kind} 0", setting.again if label in setup.GREEDY else setting.alone
-        make = partial(setup.in_other_company, kit, asked[key], found[key], many)
+        make = partial(setup.in_other_company, kit, questions[key], found[key], many)
         jobs.append((f"again {label} {kind}", make, [many, decides[key]]))
     for key, pixels in study.to_score.items():
-        behind = [decides[k] for k in asked if k.startswith(key)] or [how["vae"], sets]
+        behind = [decides[k] for k in questions if k.startswith(key)] or [how["vae"], sets]
         decided = [setting.anogan, how["gan"], setting.common, behind]
         jobs.append((f"AnoGAN {key}", partial(setup.scored, kit, pixels, seed), decided))
     more = made(jobs)

@@ -235,7 +235,7 @@ ABLATION: dict[str, Options] = {  # Table 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What a cell asks: a method with its options, a network, and images by their numbers."""
 
     label: str
@@ -244,7 +244,7 @@ class Asked:
     part: str  # "test" or "validation"
     images: tuple[int, ...]
 
-    def questions(self, name: str) -> tuple[Tensor, Array]:
+    def images_and_labels(self, name: str) -> tuple[Tensor, Array]:
         """Images and their labels."""
         task, images = prepare(name), list(self.images)
         if self.part == "test":
@@ -253,27 +253,27 @@ class Asked:
 
     def pairs(self, name: str) -> Tensor:
         """The image of every pair."""
-        return self.questions(name)[0].repeat_interleave(prepare(name).classes - 1, 0)
+        return self.images_and_labels(name)[0].repeat_interleave(prepare(name).classes - 1, 0)
 
 
-def questions(setting: Setting, sets: int, images: int) -> dict[str, Asked]:
+def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
     """What is asked, by the names of the cells: so many images of so many test sets, and the tables of settings."""
-    out = dict[str, Asked]()
+    out = dict[str, Question]()
     for k in range(sets):
         first = k * setting.images
         common = tuple(first + i for i in setting.common if i < images)
         for label in SLOW:
             for kind in CLASSIFIERS:
-                out[f"{label} {kind} {k}"] = Asked(label, kind, getattr(setting, label.lower()), "test", common)
+                out[f"{label} {kind} {k}"] = Question(label, kind, getattr(setting, label.lower()), "test", common)
         for label, kinds in GREEDY.items():
             for kind in kinds:
-                out[f"{label} {kind} {k}"] = Asked(label, kind, {}, "test", tuple(range(first, first + images)))
+                out[f"{label} {kind} {k}"] = Question(label, kind, {}, "test", tuple(range(first, first + images)))
     for label, options in ABLATION.items():
-        out[label] = Asked("DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation)))
+        out[label] = Question("DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation)))
     limits = dict(zip(STEP_LIMITS, setting.limits, strict=True))
     for lam, step in TABLE_5:
         options = {"lam": lam, "step": step, "optimizer": "sgd", "max_iter": limits[step]}
-        out[tuned(lam, step)] = Asked("REVISE", "plain", options, "validation", tuple(range(setting.tuning)))
+        out[tuned(lam, step)] = Question("REVISE", "plain", options, "validation", tuple(range(setting.tuning)))
     return out
 
 
@@ -282,11 +282,11 @@ def tuned(lam: float, step: float) -> str:
     return f"lambda {lam:g}, step {step:g}"
 
 
-def search(kit: Kit, asked: Asked) -> Arrays:
+def search(kit: Kit, question: Question) -> Arrays:
     """Every image to every other class: answers (n, c, h, w) image by image, and what there is to know about them."""
-    model = kit.model(asked.kind)
-    method = kit.method(asked.label, model, asked.options)
-    x, y = asked.questions(kit.name)
+    model = kit.model(question.kind)
+    method = kit.method(question.label, model, question.options)
+    x, y = question.images_and_labels(kit.name)
     before, start = x.clone(), time.process_time()
     found = method.explain(model, x, "all", labels=y)
     return {
@@ -301,19 +301,19 @@ def search(kit: Kit, asked: Asked) -> Arrays:
     }
 
 
-def in_other_company(kit: Kit, asked: Asked, cell: Arrays, many: int) -> Arrays:
+def in_other_company(kit: Kit, question: Question, cell: Arrays, many: int) -> Arrays:
     """Some pairs once more, in other circumstances: how many differ, and how long each takes alone."""
-    model = kit.model(asked.kind)
-    method = kit.method(asked.label, model, asked.options)
-    x = asked.pairs(kit.name)
+    model = kit.model(question.kind)
+    method = kit.method(question.label, model, question.options)
+    x = question.pairs(kit.name)
     sample = np.unique(np.linspace(0, len(x) - 1, many).astype(np.int64))
     counts, took = again(method, model, x, cell, sample)
     return {"names": np.array(list(counts)), "counts": np.array(list(counts.values())), "took": took}
 
 
-def greedy(asked: Asked) -> GreedyPixels | None:
+def greedy(question: Question) -> GreedyPixels | None:
     """The settings of a search, if it is a greedy one."""
-    return {"DeDUCE": DeDUCE, "JSMA": JSMA}[asked.label](**asked.options) if asked.label in GREEDY else None
+    return {"DeDUCE": DeDUCE, "JSMA": JSMA}[question.label](**question.options) if question.label in GREEDY else None
 
 
 # ---- how real images look

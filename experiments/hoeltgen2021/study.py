@@ -25,7 +25,7 @@ class Study:
     """Searches that were made, and the figures they come to."""
 
     kit: setup.Kit
-    asked: dict[str, setup.Asked]
+    questions: dict[str, setup.Question]
     found: dict[str, Arrays]
     sets: int
 
@@ -37,7 +37,7 @@ class Study:
     @property
     def each(self) -> int:
         """Pairs of a set."""
-        return len(self.asked["DeDUCE spectral 0"].images) * self.others
+        return len(self.questions["DeDUCE spectral 0"].images) * self.others
 
     @cached_property
     def common(self) -> setup.Array:
@@ -48,7 +48,7 @@ class Study:
     def parts(self, label: str, kind: str) -> list[tuple[Tensor, Arrays]]:
         """Images of the pairs and what was found, set by set."""
         keys = [f"{label} {kind} {k}" for k in range(self.sets)]
-        return [(self.asked[key].pairs(self.kit.name), self.found[key]) for key in keys]
+        return [(self.questions[key].pairs(self.kit.name), self.found[key]) for key in keys]
 
     def outcome(self, parts: list[tuple[Tensor, Arrays]], most: int | None) -> Outcome:
         x = np.stack([images.flatten(1).numpy() for images, _ in parts])
@@ -61,7 +61,7 @@ class Study:
 
     def on_test(self, label: str, kind: str) -> Outcome:
         """Of all pairs that a method was asked about."""
-        method = setup.greedy(self.asked[f"{label} {kind} 0"])
+        method = setup.greedy(self.questions[f"{label} {kind} 0"])
         return self.outcome(self.parts(label, kind), None if method is None else method.max_iter)
 
     def answers(self, label: str, kind: str) -> setup.Array:
@@ -73,7 +73,7 @@ class Study:
     def originals(self) -> Tensor:
         """Images that all methods were asked about (sets, images, c, h, w)."""
         task = setup.prepare(self.kit.name)
-        return torch.stack([task.test[list(self.asked[f"VLK plain {k}"].images)] for k in range(self.sets)])
+        return torch.stack([task.test[list(self.questions[f"VLK plain {k}"].images)] for k in range(self.sets)])
 
     @cached_property
     def to_score(self) -> dict[str, setup.Array]:
@@ -86,10 +86,10 @@ class Study:
     def violations(self, more: dict[str, Arrays]) -> dict[str, Counts]:
         """Broken promises of every search."""
         out, models = dict[str, Counts](), {kind: self.kit.model(kind) for kind in setup.CLASSIFIERS}
-        for key, a in self.asked.items():
-            method = setup.greedy(a)
+        for key, question in self.questions.items():
+            method = setup.greedy(question)
             if method is not None:
-                out[key] = promises(method, models[a.kind], a.pairs(self.kit.name), self.found[key])
+                out[key] = promises(method, models[question.kind], question.pairs(self.kit.name), self.found[key])
         for label, kind in setup.RUNS:
             cell = more[f"again {label} {kind}"]
             out[f"{label} {kind} again"] = {str(k): int(n) for k, n in zip(cell["names"], cell["counts"], strict=True)}
@@ -139,9 +139,9 @@ class Study:
         }
 
     def _validated(self, key: str) -> Outcome:
-        a = self.asked[key]
-        method = setup.greedy(a)
-        part = a.pairs(self.kit.name), self.found[key]
+        question = self.questions[key]
+        method = setup.greedy(question)
+        part = question.pairs(self.kit.name), self.found[key]
         return self.outcome([part], None if method is None else method.max_iter)
 
     def _seconds(self, label: str, kind: str, again: Arrays) -> Figures:

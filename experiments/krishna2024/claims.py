@@ -87,12 +87,12 @@ def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
 def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
     words, good = list[str](), list[bool]()
     spread = dict[str, float]()
-    for name, dearer, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
-        good.append(rises(dearer))
-        more = dearer[1:][np.isfinite(dearer[1:])]
+    for name, rise, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
+        good.append(rises(rise))
+        more = rise[1:][np.isfinite(rise[1:])]
         words.append(
-            f"{name}: dearer at {int((more > 0).sum())} of the {len(more)} epsilons that answer, at most by "
-            f"{float(np.nanmax(dearer)):+.3f}, {trend(dearer)}{_mark(good[-1])}"
+            f"{name}: more expensive at {int((more > 0).sum())} of the {len(more)} epsilons that answer, at most by "
+            f"{float(np.nanmax(rise)):+.3f}, {trend(rise)}{_mark(good[-1])}"
         )
         known = sd[1:][np.isfinite(sd[1:])]
         spread[name] = float(known.mean()) if len(known) else np.inf
@@ -101,20 +101,20 @@ def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim3(kind: str, curve: Curve, result: Figures) -> Verdict:
-    words, good, told = list[str](), list[bool](), list[bool]()
+    words, good, costs_known = list[str](), list[bool](), list[bool]()
     for what, shapes in (("depth", DEPTHS), ("width", WIDTHS)):
         values = numbers(result["sweep"][what])  # (shapes, methods, epsilons, figures)
         for i, name in enumerate(SWEPT):
-            lost, dearer = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
-            known = dearer[np.isfinite(dearer)]
+            lost, rise = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
+            known = rise[np.isfinite(rise)]
             good.append(bool((lost > 0).all() and (known > 0).all()))
-            told.append(len(known) == len(dearer))
-            each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, dearer))
+            costs_known.append(len(known) == len(rise))
+            each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, rise))
             words.append(
                 f"{what} {list(shapes)}: {name} loses {each} of its validity (rank correlation "
-                f"{rank_correlation(shapes, lost):.2f}), answers dearer by {more}{_mark(good[-1])}"
+                f"{rank_correlation(shapes, lost):.2f}), answers more expensive by {more}{_mark(good[-1])}"
             )
-    if all(good) and not all(told):
+    if all(good) and not all(costs_known):
         return None, "; ".join(["no row is answered by both models in some networks: costs are not known", *words])
     return all(good), "; ".join(words)
 
@@ -130,21 +130,22 @@ def _claim4(kind: str, curve: Curve, result: Figures) -> Verdict:
     if kind == "logistic regression":
         lines = result["linear bounds"]
         worst = max((line["B1 violated"] or 0) + (line["B1' violated"] or 0) for line in lines)
-        told = max(line["printed violated"] or 0 for line in lines)
+        printed_worst = max(line["printed violated"] or 0 for line in lines)
         empty = np.mean([line["printed vacuous"] for line in lines if line["printed vacuous"] is not None] or [np.nan])
         words.append(
             f"plain gradient descent: corrected violated by {worst:.0%}; printed Theorem 1 vacuous for {empty:.0%}, "
-            f"taken literally violated by up to {told:.0%}"
+            f"taken literally violated by up to {printed_worst:.0%}"
         )
         bad += worst
     else:
         worst = max(line["B2 violated"] or 0 for line in result["ntk bounds"])
-        told = max(line["printed violated"] or 0 for line in result["ntk bounds"])
-        words.append(f"NTK: corrected violated by {worst:.0%}, printed by up to {told:.0%}")
+        printed_worst = max(line["printed violated"] or 0 for line in result["ntk bounds"])
+        words.append(f"NTK: corrected violated by {worst:.0%}, printed by up to {printed_worst:.0%}")
         bad += worst
-    theirs = max((line["violated"] or 0) for line in result["vae bounds"] if line["kind"] == float(kind == "network"))
-    words.append(f"C-CHVAE: Theorem 3 violated by {theirs:.0%}")
-    return bool(bad + theirs == 0), "; ".join(words)
+    of_kind = [line for line in result["vae bounds"] if line["kind"] == float(kind == "network")]
+    latent = max(line["violated"] or 0 for line in of_kind)
+    words.append(f"C-CHVAE: Theorem 3 violated by {latent:.0%}")
+    return bool(bad + latent == 0), "; ".join(words)
 
 
 def _claim5(kind: str, curve: Curve, result: Figures) -> Verdict:
@@ -171,8 +172,8 @@ def _claim6(kind: str, curve: Curve, result: Figures) -> Verdict:
 def _claim7(kind: str, curve: Curve, result: Figures) -> Verdict:
     share, everyone = curve["nearby"], curve["nearby, all rows"]
     words = f"share {share[0]:.3f} to {share[-1]:.3f}, {trend(share)}"
-    told = f"over all rows {everyone[0]:.3f} to {everyone[-1]:.3f}, {trend(everyone)}"
-    return falls(share), f"{words}; {told}"
+    all_words = f"over all rows {everyone[0]:.3f} to {everyone[-1]:.3f}, {trend(everyone)}"
+    return falls(share), f"{words}; {all_words}"
 
 
 def _claim8(kind: str, curve: Curve, result: Figures) -> Verdict:
@@ -189,8 +190,8 @@ def tally(results: Results) -> dict[str, str]:
     """In how many cases, of a dataset and a kind of model, each claim holds."""
     out = dict[str, str]()
     for number, text in CLAIMS.items():
-        told = [line["holds"] for r in results for line in r["claims"] if line["claim"] == number]
-        is_open = told.count(None)
-        share = f"{told.count(True)} of {len(told)} cases"
+        verdicts = [line["holds"] for r in results for line in r["claims"] if line["claim"] == number]
+        is_open = verdicts.count(None)
+        share = f"{verdicts.count(True)} of {len(verdicts)} cases"
         out[f"{number}. {text}"] = f"{share}, {is_open} open" if is_open else share
     return out

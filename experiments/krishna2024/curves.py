@@ -24,12 +24,12 @@ Array = np.ndarray[Any, Any]
 def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: int, seed: int) -> Arrays:
     """Everything against epsilon: (methods, epsilons) and (epsilons,) values."""
     models = hardened(task, hidden, epochs, seeds, seed, epsilon=EPSILONS)
-    asked = task.test_X.iloc[:rows]
+    X = task.test_X.iloc[:rows]
     net = latent_space(task, seed)
     known = methods(net)
-    study = tradeoff(models, asked, known, test=(task.test_X, task.test_y), seed=seed)
+    study = tradeoff(models, X, known, test=(task.test_X, task.test_y), seed=seed)
     table, bounds = study.table(), study.bounds()
-    twice = tradeoff(models, asked, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
+    twice = tradeoff(models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
     by_seed = study.rows().groupby(["method", "epsilon", "seed"], sort=False)["found"].mean().groupby(level=[0, 1])
     out = {
         name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS))
@@ -40,12 +40,12 @@ def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: 
     out["validity sd"] = np.array([[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known])
     out |= {"noise": np.stack([study.under_noise(name, sd=NOISE, draws=DRAWS) for name in known])}
     out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
-    out["nearby"], out["nearby, all rows"] = nearby(models, asked)
-    crossing = study.crossing("SCFE")
+    out["nearby"], out["nearby, all rows"] = nearby(models, X)
+    crossing = study.cross_validity("SCFE")
     at = [[AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
     out["crossing"][np.ix_(at, at)] = crossing.matrix
-    out["slope"] = slopes(models, asked)
+    out["slope"] = slopes(models, X)
     out["recommended"] = np.array(study.recommended())
     out["bounds"] = np.array([len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()])
     return out

@@ -26,16 +26,16 @@ DIGITS = 5
 def measure(run: Run[Setting, Split]) -> Figures:
     """One dataset: curves, bounds, architectures, and the verdict on every claim."""
     task, epochs, models, seed = run.task, run.setting.epochs, run.models, run.seed
-    asked = min(run.rows or ROWS, ROWS)
-    half = -(-asked // 2)
-    about = [epochs, models, asked, [repr(method) for method in methods().values()]]
-    jobs: list[Job] = [("sweep", partial(sweep, task, epochs, half, seed), asked)]
+    rows = min(run.rows or ROWS, ROWS)
+    half = -(-rows // 2)
+    about = [epochs, models, rows, [repr(method) for method in methods().values()]]
+    jobs: list[Job] = [("sweep", partial(sweep, task, epochs, half, seed), rows)]
     for kind, times in KINDS.items():
         hidden = (times * task.width,) * bool(times)
-        jobs.append((f"curves {kind}", partial(curves, task, hidden, epochs, models, asked, seed), about))
+        jobs.append((f"curves {kind}", partial(curves, task, hidden, epochs, models, rows, seed), about))
     jobs += [
         ("ntk bounds", partial(ntk_bounds, task, seed), None),
-        ("vae bounds", partial(vae_bounds, task, epochs, asked, seed), [asked, *MILD]),
+        ("vae bounds", partial(vae_bounds, task, epochs, rows, seed), [rows, *MILD]),
         ("neighbourhood", partial(neighbourhood, task, epochs, seed), epochs),
         ("linear bounds", partial(linear_bounds, task, seed), None),
     ]
@@ -53,7 +53,7 @@ def measure(run: Run[Setting, Split]) -> Figures:
         "ntk bounds": _lines(found["ntk bounds"], WIDE),
         "vae bounds": _lines(found["vae bounds"], VAE),
         "sweep": _plain(found["sweep"]),
-        "rows": {"train": len(task.X), "test": len(task.test_X), "asked": asked},
+        "rows": {"train": len(task.X), "test": len(task.test_X), "asked": rows},
         "columns": task.width,
         "epochs": epochs,
         "models": models,

@@ -72,7 +72,7 @@ def fgsm_by_hand(model: Model, task: Task, epsilon: float) -> float:
 def test_attacked_accuracies_stand_under_their_own_epsilon(brief: None) -> None:
     """Every label of the curves, attacked again epsilon by epsilon; and the column of the page."""
     name = "overlapping"
-    task, setting = prepare(name), replace(SETTINGS[name], asked=4)
+    task, setting = prepare(name), replace(SETTINGS[name], rows=4)
     cell = main_table(task, setting, 1, 1, 1, 0)
     accuracies = attacked(cell["curves"].mean(0))
     assert list(accuracies) == LABELS
