@@ -9,7 +9,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from holdfast.errors import FileError, UnsafeFileError
-from holdfast.models.formats import sandbox
+from holdfast.models.formats import limits, sandbox
+from holdfast.models.formats.onnx.graph import MOST_NODES
 from support.model_files import L_TEXT, SCHEMA, TABLE, TWO, X_JSON, X_UBJ
 
 FILES = {
@@ -76,3 +77,14 @@ def test_what_a_child_process_does_wrong_is_a_refusal() -> None:
     with pytest.raises(FileError, match=r"more than 0\.2 s"):
         sandbox.run_child("import time; time.sleep(30)", b"", timeout=0.2)
     sandbox.run_child("import sys; assert sys.stdin.buffer.read() == b'abc'", b"abc")
+
+
+def test_the_threat_model_is_true() -> None:
+    text = (Path(__file__).parents[3] / "SECURITY.md").read_text("utf-8")
+    seconds, memory = f"{sandbox.CPU_SECONDS} s of processor time, {sandbox.TIMEOUT} s", f"{sandbox.MEMORY >> 30} GiB"
+    assert seconds in text
+    assert f"{memory} of address space" in text
+    for words in (f"{limits.MOST_ENTRIES:,} entries", f"{limits.MOST_BYTES >> 30} GiB", f"{MOST_NODES:,} operators"):
+        assert words in text
+    tried = [line.split("|")[1].split()[0].lower() for line in text.splitlines() if line.endswith("| yes |")]
+    assert tried == list(sandbox.READERS)
