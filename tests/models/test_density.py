@@ -326,5 +326,5 @@ def test_tensors_there_and_back() -> None:
         FeatureDensity.from_tensors(model, {"mean": one.gaussians_.mean})
     with pytest.raises(SettingError, match="do not fit each other"):
         FeatureDensity.from_tensors(model, one.tensors() | {"constant": torch.zeros(3)})
-    with pytest.raises(SettingError, match="2 classes and 3 features, the model has 2 and 48"):
+    with pytest.raises(SettingError, match="2 classes and 3 features, the model 2 and 48"):
         FeatureDensity.from_tensors(image_model(features="1"), one.tensors())

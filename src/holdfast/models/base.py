@@ -73,7 +73,6 @@ class Model(ABC):
 
     Example:
         >>> import holdfast as hf
-        >>> import numpy as np
         >>> from sklearn.linear_model import LogisticRegression
         >>> data = hf.datasets.moons()
         >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)

@@ -11,9 +11,10 @@ added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesk
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,10 @@ from holdfast.nn.architecture import flat_layers
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.images.model import ImageModel
+    from holdfast.images.result import ImageCounterfactuals
+    from holdfast.problem import Outcomes
 
+Examples = pd.DataFrame | Tensor | npt.NDArray[Any]  # rows of a table, their encoding, or images
 JITTER = 1e-6
 MOST_DOUBLINGS = 40
 CELLS = 1 << 25  # numbers held at once
@@ -113,11 +117,23 @@ def _cholesky(spread: Tensor) -> tuple[Tensor, float]:
     raise SettingError("the features have no usable covariance, whatever is added to its diagonal")
 
 
+class HasImageModel(Protocol):
+    """A fitted network of images."""
+
+    model_: "ImageModel"
+
+
 class FeatureDensity:
     """How much at home rows or images are among the features that a model has seen: a plausibility metric, and a flag.
 
+        log p(z) = log 1/k sum_c N(z; mu_c, Sigma_c)        z: the features of a row or image
+
     Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as features; any other
-    model of tables has its encoded rows.
+    model of tables has its encoded rows. As a metric, an answer is scored under the class that was wanted.
+
+    Args:
+        model: the model whose features are looked at, or a fitted network of images.
+        strange_below: the share of the data below whose density a row or image is called strange.
 
     Example:
         >>> import holdfast as hf
@@ -131,14 +147,14 @@ class FeatureDensity:
 
     higher_is_better = True
 
-    def __init__(self, model: "Model | ImageModel | Any", *, strange_below: float = 0.01) -> None:
+    def __init__(self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01) -> None:
         if not 0 < strange_below < 1:
             raise SettingError(f"strange_below must be a share of the data between 0 and 1, got {strange_below}")
         self.model = model if isinstance(model, Model) else _image_model(model)
         self.strange_below = strange_below
 
-    def fit(self, X: Any, y: Any) -> "FeatureDensity":
-        """Fit the Gaussians to rows or images and their classes."""
+    def fit(self, X: Examples, y: "Outcomes") -> "FeatureDensity":
+        """Fit the Gaussians to n rows or images and their n classes."""
         classes = self.model.classes
         place = {name: i for i, name in enumerate(classes)}
         if np.ndim(y) != 1:
@@ -159,30 +175,30 @@ class FeatureDensity:
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self
 
-    def features(self, X: Any) -> Tensor:
+    def features(self, X: Examples) -> Tensor:
         """(n, f) what the model makes of rows or images before its last layer."""
         if not isinstance(self.model, Model):
             return self.model.features(X)
-        x = X if isinstance(X, Tensor) else self.model.schema.encode(X, self.model.dtype)
+        x = X if isinstance(X, Tensor) else self.model.schema.encode(cast(pd.DataFrame, X), self.model.dtype)
         layers = flat_layers(self.model.module) if isinstance(self.model, TorchModel) else []
         last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
         with self.model.eval_mode():
             return nn.Sequential(*layers[:last])(pad_rows(x))[: len(x)].double()
 
-    def log_density(self, X: Any) -> "pd.Series[float]":
+    def log_density(self, X: Examples) -> "pd.Series[float]":
         """log p(z) of each row or image."""
         index = X.index if isinstance(X, pd.DataFrame) else None
         return pd.Series(self._fitted().mixture(self.features(X)).numpy(), index=index)
 
-    def strange(self, X: Any) -> "pd.Series[bool]":
+    def strange(self, X: Examples) -> "pd.Series[bool]":
         """Which rows or images are less at home than all but `strange_below` of the data."""
         return self.log_density(X) < self.limit_
 
-    def __call__(self, cfs: "Counterfactuals | Any") -> "pd.Series[float]":
+    def __call__(self, cfs: "Counterfactuals | ImageCounterfactuals") -> "pd.Series[float]":
         """The metric: log-density of each answer under the class that was wanted; missing where there is none."""
         z = self.features(cfs.x_cf)
         ld, _ = self._fitted().of_class(z, cfs.goal.wanted(cfs.scores))
-        index = cfs.after.index if hasattr(cfs, "after") else None
+        index = getattr(getattr(cfs, "after", None), "index", None)  # images have no table
         return pd.Series(ld.numpy(), index=index).where(cfs.found)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -192,7 +208,7 @@ class FeatureDensity:
         return {"mean": g.mean, "whiten": g.whiten, "constant": g.constant, "numbers": numbers}
 
     @classmethod
-    def from_tensors(cls, model: "Model | ImageModel | Any", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
+    def from_tensors(cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
         """The density that `tensors` came from, for the model that it was fitted to."""
         if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
             raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
