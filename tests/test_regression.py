@@ -387,7 +387,7 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
 def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
     with pytest.raises(SettingError, match="recipes train classifiers"):
         hf.Recipe.of(houses)
-    with pytest.raises(SettingError, match="'a' estimates a number; only models with classes"):
+    with pytest.raises(SettingError, match="'a' is a regression model; only classifiers can be compared"):
         hf.compare({"a": houses, "b": houses}, HOUSES, y=PRICE)
     y = (PRICE > 250_000).astype(int)
     bank = hf.ModelBank.retrain(hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2})

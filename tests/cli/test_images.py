@@ -551,7 +551,7 @@ def test_every_default_can_be_written_as_a_setting(name: str) -> None:
 
 
 def test_documents_name_the_methods_and_networks() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/guide/command-line.md").read_text(encoding="utf-8")
     for name in (*IMAGE_METHODS, *NETWORKS):
         assert f"`{name}`" in text
 

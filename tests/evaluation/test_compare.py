@@ -109,7 +109,7 @@ def test_energies_are_averaged_out_before_ratios_are_taken(study: Comparison) ->
 
 def drawn_repeats(said: dict[str, Any], **settings: int) -> Repeats:
     x = torch.tensor(TABLE.to_numpy())
-    base = {"rounds": 40, "rows": 9, "seed": 0} | settings
+    base = {"repeats": 40, "rows": 9, "seed": 0} | settings
     rng = np.random.default_rng(base.pop("seed"))
     return Repeats.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
 

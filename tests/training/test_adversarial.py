@@ -312,7 +312,7 @@ def test_errors_name_the_thing() -> None:
         hard.model(0.2)
     with pytest.raises(hf.HoldfastError, match="no number 1"):
         hard.model(0.1, 1)
-    with pytest.raises(hf.HoldfastError, match="spare is a list"):
+    with pytest.raises(hf.HoldfastError, match="immutable is a list"):
         pgd_attack(hard.bank, TABLE, Y, epsilon=0.1, immutable=["ages"])
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
         pgd_attack(hard.bank, TABLE, Y.replace("yes", "maybe"), epsilon=0.1)

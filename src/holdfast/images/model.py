@@ -327,7 +327,11 @@ class ImageModel:
         density = density or self.density
         if density is not None:
             tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
-        safetensors.write(path, tensors, {MARK: json.dumps(content)})
+        try:
+            text = json.dumps(content)
+        except TypeError as error:
+            raise FileError(f"cannot write {str(path)!r}: a class is nothing that a file can hold: {error}") from None
+        safetensors.write(path, tensors, {MARK: text})
 
     @staticmethod
     def load(path: str | Path) -> "ImageModel":

@@ -120,8 +120,13 @@ class FeatureDensity:
     model of tables has its encoded rows.
 
     Example:
-        >>> density = hf.FeatureDensity(model).fit(train.X, train.y)
-        >>> density(cfs), density.strange(cfs.after)
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons()
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=2)
+        >>> density = hf.FeatureDensity(model).fit(data.X, data.y)
+        >>> far = data.X.head(2) + 100.0
+        >>> bool(density.strange(far).all())
+        True
     """
 
     higher_is_better = True
