@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from docs.generator.docstrings import parse, type_name, value
 from holdfast.registry import list_image_methods, list_methods
@@ -173,10 +174,12 @@ def _meaning(cls: Any, name: str) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """A type in a few words."""
-    if get_origin(annotation) is not None and type_name(annotation).startswith("Literal"):
+    """A type in a few words: `1` or `2` or `Distance`."""
+    if get_origin(annotation) in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_kind(part) for part in get_args(annotation)))
+    if get_origin(annotation) is Literal:
         return " or ".join(f"`{choice!r}`" for choice in get_args(annotation))
-    return f"`{type_name(annotation)}`".replace("|", "\\|")
+    return f"`{'None' if annotation is NoneType else type_name(annotation)}`"
 
 
 def _variants(cls: Any) -> Iterator[str]:

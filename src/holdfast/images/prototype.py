@@ -63,6 +63,8 @@ class Prototype(ImageExplainer):
 
     title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
     paper: ClassVar[str] = "Van Looveren & Klaise 2021"
+    when: ClassVar[str] = "the image as a whole should move towards the wanted class, at any cost in pixels"
+    cost: ClassVar[str] = "bisections x steps gradient passes through network and autoencoder, after training it once"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps, bisections or theta"
 
