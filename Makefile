@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 
 PAPERS := $(patsubst experiments/%/notes.md,%,$(wildcard experiments/*/notes.md))
 
-.PHONY: demo test lint types layers tests format bench reproduce $(PAPERS:%=reproduce-%) clean
+.PHONY: demo test lint types layers docs serve-docs tests format bench reproduce $(PAPERS:%=reproduce-%) clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -22,6 +22,15 @@ types: $(VENV)/.dev
 
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
+
+# The site, strictly and without network, into site/; also writes the generated parts of README.md and docs/.
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical build --strict --clean
+
+serve-docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical serve
 
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
@@ -54,4 +63,4 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist holdfast-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .cache docs/api docs/reproductions/*/ holdfast-demo .pytest_cache .ruff_cache .hypothesis

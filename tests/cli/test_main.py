@@ -694,14 +694,14 @@ def test_usage_errors_exit_with_two() -> None:
 
 
 def test_docs_name_every_command_option_and_exit_code() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/guide/command-line.md").read_text(encoding="utf-8")
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():
         assert f"holdfast {name}" in text
         section = text.split(f"\n## holdfast {name}\n")[1].split("\n## ")[0]
         for option in command.params:
             written = [o for o in option.opts if o.startswith("--")] or [option.name.upper()]
-            assert f"`{written[0]}" in section, f"{written[0]} of `holdfast {name}` is not in docs/cli.md"
+            assert f"`{written[0]}" in section, f"{written[0]} of `holdfast {name}` is not on the page"
     assert "--version" in text
     for code in (0, BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED):
         assert f"| {code} |" in text

@@ -41,7 +41,7 @@ class MinEpsilonPGD(Explainer):
 
     def check(self, model: object) -> None:
         require(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        require(self.radii >= 1 and self.steps >= 1, "rungs and steps must be at least 1")
+        require(self.radii >= 1 and self.steps >= 1, "radii and steps must be at least 1")
         require(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:

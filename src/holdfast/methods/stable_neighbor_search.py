@@ -59,7 +59,7 @@ class StableNeighborSearch(Explainer):
             the range of the data that the schema knows.
         bank: retrained models to agree with the model.
         min_probability: with a bank, the probability that each model must give.
-        steps, points: steps of the ascent, and points on each line.
+        steps, path_points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
         noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).

@@ -1,4 +1,4 @@
-"""The page and the README set like beside like, with every option that is not the library's."""
+"""The page and the site set like beside like, with every option that is not the library's."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from holdfast.images.autoencoders import ConvVAE
 from support.committed import RESULTS as FOLDER
 from support.committed import committed_results
 
-README = Path(__file__).parents[3] / "README.md"
+SITE = Path(__file__).parents[3] / "docs/reproductions/index.md"
 RESULTS = committed_results("hoeltgen2021")
 
 
-def test_the_readme_has_the_committed_figures() -> None:
-    text = README.read_text()
+def test_the_site_has_the_committed_figures() -> None:
+    text = SITE.read_text()
     for found in RESULTS.values():
         for row in brief(found):
             assert f"| {' | '.join(row)} |" in text
 
 
-def test_the_readme_sets_like_beside_like() -> None:
+def test_the_site_sets_like_beside_like() -> None:
     """What the paper reports is of a network of its own for DeDUCE and another for the rest."""
     rows = brief(RESULTS["mnist"])
     assert [row[1] for row in rows] == [f"`{m}`" for m in (*METHODS, *METHODS)]
@@ -32,7 +32,7 @@ def test_the_readme_sets_like_beside_like() -> None:
 
 
 def test_the_page_names_every_option_that_is_not_the_librarys() -> None:
-    page = (FOLDER / "hoeltgen2021/README.md").read_text()
+    page = (FOLDER / "hoeltgen2021/SITE.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("Accuracy on test images")]
     how = RESULTS["mnist"]["settings"]
     for kind in ("spectral", "plain", "autoencoder", "vae", "gan", "vlk", "revise", "anogan"):

@@ -13,7 +13,7 @@ to the person's own is worth trying (`moves`), and all single changes of a candi
    then branch and bound over boxes of cells (`proof`), which finds an answer, or proves that there is none, or ends
    with its budget.
 
-Models of which no thresholds are known are asked at `values` places per column (quantiles of the data, or of the
+Models of which no thresholds are known are asked at `thresholds` places per column (quantiles of the data, or of the
 range), and numbers are then pulled back towards the person's own by bisection.
 """
 
@@ -60,7 +60,7 @@ class TreeSearch(Explainer):
     needs_grad: ClassVar[bool] = False
     uses_data: ClassVar[bool] = True
     regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or boxes, or fit it on data"
+    advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or max_nodes, or fit it on data"
 
     norm: Literal[0, 1] = 0
     beam: int = 16

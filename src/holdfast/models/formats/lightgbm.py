@@ -254,7 +254,7 @@ def _loaded(text: str) -> Any:
 def try_out(text: bytes) -> None:
     """Load the model that `load` wrote, and predict two rows of zeros."""
     booster = _loaded(text.decode())
-    with contextlib.suppress(Exception):  # it may ask for columns of categories; only a crash counts
+    with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
         booster.predict(np.zeros((2, booster.num_feature())), num_threads=1)
 
 

@@ -286,29 +286,28 @@ def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | No
     order = columns_of(names, schema, r"f\d+")
     if learner["feature_names"]:
         learner["feature_names"] = order
-    xgboost, text = optional("xgboost", "trees"), json.dumps(model).encode()
+    optional("xgboost", "trees")
+    text = json.dumps(model).encode()
     if not trust:
         try_in_child("xgboost", text)
-    numbers = learner["objective"]["name"] in NUMBERS
-    return LoadedModel(_loaded((xgboost.XGBRegressor if numbers else xgboost.XGBClassifier)(n_jobs=1), text))
+    return LoadedModel(_loaded(text, learner["objective"]["name"]))
 
 
-def _loaded(model: Any, text: bytes) -> Any:
-    """One of XGBoost's models, after it has read the text."""
+def _loaded(text: bytes, objective: str) -> Any:
+    xgboost = optional("xgboost", "trees")
+    estimator = xgboost.XGBRegressor(n_jobs=1) if objective in NUMBERS else xgboost.XGBClassifier(n_jobs=1)
     try:
-        model.load_model(bytearray(text))
+        estimator.load_model(bytearray(text))
     except Exception as error:
         raise FileError(f"XGBoost cannot read the file: {str(error).splitlines()[0]}") from None
-    return model
+    return estimator
 
 
 def try_out(text: bytes) -> None:
     """Load the model that `load` wrote, and predict two rows of zeros."""
-    xgboost = optional("xgboost", "trees")
-    booster = _loaded(xgboost.Booster({"nthread": 1}), text)
-    rows = xgboost.DMatrix(np.zeros((2, booster.num_features())), nthread=1)
-    with contextlib.suppress(Exception):  # it may ask for columns of categories; only a crash counts
-        booster.predict(rows, validate_features=False)
+    estimator = _loaded(text, json.loads(text)["learner"]["objective"]["name"])
+    with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
+        estimator.predict(np.zeros((2, estimator.n_features_in_)), validate_features=False)
 
 
 def describe(data: bytes) -> Description:

@@ -76,7 +76,7 @@ def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
     for entry in _entries(schema):
         number = entry.get("__id__")
         if number is not None and type(number) is not int:  # 1, 1.0 and true would be one number to skops
-            raise FileError(f"schema.json has an object of the number {number!r}, which is no whole number")
+            raise FileError(f"schema.json has an object of the number {number!r}, which is no integer")
         if number is not None and not _alike(seen.setdefault(number, entry), entry, files):
             raise FileError(f"schema.json has two different objects of the number {number}")
 
