@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pandas as pd
 
+import holdfast as hf
 from holdfast import datasets
 from holdfast.datasets import Dataset
-from holdfast.schema.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Split:
     y: "pd.Series[Any]"
     test_X: pd.DataFrame
     test_y: "pd.Series[Any]"
-    schema: Schema
+    schema: hf.Schema
 
     @property
     def width(self) -> int:

@@ -9,15 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+import holdfast as hf
 from experiments.altmeyer2025 import setup
 from experiments.cells import Arrays, Job
-from holdfast.evaluation.compare import compare
-from holdfast.explainer import Explainer
-from holdfast.methods.descent import Descent
-from holdfast.methods.eccco import ECCCo
-from holdfast.methods.revise import REVISE
-from holdfast.retraining.recipe import Recipe
-from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
 
 SEEDS, ROUNDS, ASKED = 3, 10, 100
 GENERATORS = ("ECCCo", "Generic", "REVISE")
@@ -36,11 +30,11 @@ Variants = Mapping[str, Mapping[str, Any]]
 PLAIN: dict[str, Any] = {"plain": {"objective": "plain"}}
 
 
-def generator(name: str, steps: int) -> Explainer:
+def generator(name: str, steps: int) -> hf.Explainer:
     if name == "Generic":
-        return Descent.generic(lam=setup.LAM, lr=setup.LR_SEARCH, steps=steps)
+        return hf.Descent.generic(lam=setup.LAM, lr=setup.LR_SEARCH, steps=steps)
     if name == "REVISE":
-        return REVISE(
+        return hf.REVISE(
             lam=setup.LAM,
             lr=setup.LR_SEARCH,
             steps=steps,
@@ -51,7 +45,7 @@ def generator(name: str, steps: int) -> Explainer:
             epochs=100,
             beta=1.0,
         )
-    return ECCCo(lam=setup.LAM, energy=5.0, lr=setup.LR_SEARCH, steps=steps)
+    return hf.ECCCo(lam=setup.LAM, energy=5.0, lr=setup.LR_SEARCH, steps=steps)
 
 
 def jobs(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> list[Job]:
@@ -71,7 +65,7 @@ def jobs(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> lis
 
 
 def study(
-    task: setup.Task, setting: setup.Setting, seeds: int, seed: int, variants: Variants, how: Explainer, **more: Any
+    task: setup.Task, setting: setup.Setting, seeds: int, seed: int, variants: Variants, how: hf.Explainer, **more: Any
 ) -> Arrays:
     """Train variants beside plain networks; (1 + variants, seeds) means over rounds, the plain ones first."""
     found = setup.taught(
@@ -88,11 +82,11 @@ def study(
     return graded(found, task, seeds, seed)
 
 
-def graded(found: CounterfactualTraining, task: setup.Task, seeds: int, seed: int) -> Arrays:
+def graded(found: hf.CounterfactualTraining, task: setup.Task, seeds: int, seed: int) -> Arrays:
     parts = list[Any]()
     for s in range(seeds):
         models = {name: found.member(name, s) for name in found.variants}
-        values = compare(
+        values = hf.compare(
             models,
             task.test_X,
             y=task.test_y,
@@ -132,9 +126,9 @@ def linear_theory(task: setup.Task, seed: int) -> Arrays:
     Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes must overlap, or
     plain training never settles.
     """
-    recipe = Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
+    recipe = hf.Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
     kinds: Variants = {**PLAIN, setup.GUARDED: {}}
-    found = train_counterfactual(
+    found = hf.train_counterfactual(
         recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", setup.STEPS), tau=0.5, variants=kinds,
         seeds=LINEAR_SEEDS, seed=seed,
     )  # fmt: skip

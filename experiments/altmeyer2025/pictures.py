@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 
+import holdfast as hf
 from experiments.altmeyer2025.setup import GUARDED, HIDDEN, HISTORY, PICTURED, PLANES, SETTINGS, SIDE, judge, prepare
 from experiments.experiment import Figures, Pictures, Results
 from holdfast.errors import optional
 from holdfast.evaluation.compare import FREE, HELD, REDUCED
-from holdfast.models.base import Model
 from holdfast.nn.architecture import mlp
 from holdfast.render.charts.compare import comparison_chart
 from holdfast.render.charts.theme import BLUE, ORANGE, WIDTH, themed
@@ -83,20 +83,20 @@ def paths(r: Figures) -> Any:
     answers = dict[str, dict[str, Any]]()
     for case, schema in ((FREE, task.schema), (f"{SETTINGS[r['dataset']].protected} held", task.guarded)):
         answers[case] = {
-            name: judge().explain(Model.of(cast(Any, model).module, schema, classes=classes), X, classes[1])
+            name: judge().explain(hf.Model.of(cast(Any, model).module, schema, classes=classes), X, classes[1])
             for name, model in models.items()
         }
     return decision_paths(models, task.test_X[:DOTS], task.test_y[:DOTS], answers, classes[1], width=200)
 
 
-def network(flat: list[float], task: Any, classes: list[Any]) -> Model:
+def network(flat: list[float], task: Any, classes: list[Any]) -> hf.Model:
     """From the weights and biases of its layers, one after the other."""
     module, values, at = mlp(task.width, HIDDEN, len(classes)), torch.tensor(flat), 0
     with torch.no_grad():
         for p in module.parameters():
             p.copy_(values[at : at + p.numel()].view(p.shape))
             at += p.numel()
-    return Model.of(module, task.schema, classes=classes)
+    return hf.Model.of(module, task.schema, classes=classes)
 
 
 def stored(values: Array) -> dict[str, Any]:

@@ -8,16 +8,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.data import Split, load_table
 from holdfast import datasets
-from holdfast.evaluation.compare import ATTACKS, FREE, HELD, compare
-from holdfast.methods.eccco import ECCCo
-from holdfast.models.base import Model
-from holdfast.retraining.recipe import Recipe
-from holdfast.schema.feature import Feature
-from holdfast.schema.schema import Schema
-from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
+from holdfast.evaluation.compare import ATTACKS, FREE, HELD
 
 Array = np.ndarray[Any, Any]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -68,7 +63,7 @@ class Task(Split):
     protected: tuple[str, ...]
 
     @property
-    def guarded(self) -> Schema:
+    def guarded(self) -> hf.Schema:
         """The schema with the protected columns fixed."""
         fixed: dict[str, Any] = {name: {"change": "fixed"} for name in self.protected}
         return self.schema.change(**fixed)
@@ -85,7 +80,7 @@ def prepare(name: str, seed: int = 0) -> Task:
     if name == "mnist":
         edge = EDGE * SIDE
         protected = tuple(X.columns[:edge]) + tuple(X.columns[-edge:])
-        schema = Schema.box(list(X.columns), -1.0, 1.0)
+        schema = hf.Schema.box(list(X.columns), -1.0, 1.0)
     else:
         protected, schema = (setting.protected,), domain(X.iloc[learn], "none" if name in PLANES else "standard")
     return Task(X.iloc[learn], y.iloc[learn], X.iloc[test], y.iloc[test], schema, protected)
@@ -126,12 +121,12 @@ def housing(X: pd.DataFrame) -> pd.DataFrame:
     return out[[*out.columns[:2], "rooms", "bedrooms", "population", "people", "latitude", "longitude"]]
 
 
-def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> Schema:
+def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> hf.Schema:
     """Numbers, standardised but in the planes, and one-hot categories. Numbers reach a few standard deviations out."""
     codes = [c for c in ("SEX", "EDUCATION", "MARRIAGE") if c in X.columns]
-    schema = Schema.infer(X, categories=codes, scaling=scaling)
+    schema = hf.Schema.infer(X, categories=codes, scaling=scaling)
 
-    def wide(feature: Feature) -> Feature:
+    def wide(feature: hf.Feature) -> hf.Feature:
         if feature.levels:
             return replace(feature, kind="category")
         values = X[feature.name].astype(float)
@@ -139,7 +134,7 @@ def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> Schema:
         limits = float(min(low, values.min())), float(max(high, values.max()))
         return replace(feature, kind="real", step=0.0, seen=limits, dtype="")
 
-    return Schema(tuple(wide(f) for f in schema.features))
+    return hf.Schema(tuple(wide(f) for f in schema.features))
 
 
 # ---- the main table
@@ -160,29 +155,29 @@ UNHARMED = ("none", 0.0)
 CURVE = [*((attack, float(epsilon)) for attack in ATTACKED for epsilon in ATTACKS), UNHARMED]
 
 
-def recipe(setting: Setting, epochs: int) -> Recipe:
-    return Recipe(hidden=HIDDEN, epochs=epochs, batch_size=setting.batch, lr=LR)
+def recipe(setting: Setting, epochs: int) -> hf.Recipe:
+    return hf.Recipe(hidden=HIDDEN, epochs=epochs, batch_size=setting.batch, lr=LR)
 
 
 def taught(
     task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False, **more: Any
-) -> CounterfactualTraining:
+) -> hf.CounterfactualTraining:
     """Networks of all variants and seeds; `guarded` holds the protected columns while training."""
     settings: dict[str, Any] = {
-        "generator": ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),
+        "generator": hf.ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),
         "l_reg": setting.reg,
         "n_counterfactuals": setting.count,
         "variants": {GUARDED: {}} if guarded else VARIANTS,
     }
-    return train_counterfactual(
+    return hf.train_counterfactual(
         recipe(setting, epochs), task.X, task.y, task.guarded if guarded else task.schema, seeds=seeds, seed=seed,
         **(settings | more),
     )  # fmt: skip
 
 
-def judge() -> ECCCo:
+def judge() -> hf.ECCCo:
     """How counterfactuals of finished networks are searched for."""
-    return ECCCo(lam=LAM, tau=TEST_TAU, lr=LR_SEARCH, steps=TEST_STEPS)
+    return hf.ECCCo(lam=LAM, tau=TEST_TAU, lr=LR_SEARCH, steps=TEST_STEPS)
 
 
 def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: int, seed: int) -> Arrays:
@@ -193,11 +188,11 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
     free = taught(task, setting, epochs, seeds, seed)
     held = taught(task, setting, epochs, seeds, seed, guarded=True)
     found, curves, leans, by_energy = dict[str, list[Array]](), list[Array](), list[Array](), list[Array]()
-    models = dict[str, Model]()
+    models = dict[str, hf.Model]()
     for s in range(seeds):
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
-        study = compare(
+        study = hf.compare(
             models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.rows,
             protected=task.protected, seed=seed + s,
         )  # fmt: skip
@@ -233,7 +228,7 @@ def _by_energy(values: pd.DataFrame, models: list[str]) -> Array:
     return free.groupby(["model", "energy"])["implausibility"].mean().unstack("energy").loc[models].to_numpy(np.float64)
 
 
-def pictured(models: dict[str, Model], task: Task) -> Array:
+def pictured(models: dict[str, hf.Model], task: Task) -> Array:
     """What pictures of a plane or of digits are drawn from: weights of networks (models, p), or rows and their
     counterfactuals (1 + models, digits, pixels), or nothing."""
     if task.width == 2:
@@ -252,12 +247,12 @@ def pictured(models: dict[str, Model], task: Task) -> Array:
     return torch.stack([task.schema.encode(X), *found]).double().numpy()
 
 
-def _as_free(model: Model, task: Task) -> Model:
+def _as_free(model: hf.Model, task: Task) -> hf.Model:
     """The same network for rows of which all columns may change."""
-    return Model.of(cast(Any, model).module, task.schema, classes=model.classes)
+    return hf.Model.of(cast(Any, model).module, task.schema, classes=model.classes)
 
 
-def weights(model: Model) -> list[tuple[Tensor, Tensor]]:
+def weights(model: hf.Model) -> list[tuple[Tensor, Tensor]]:
     """(out, in) and (out,) of each layer."""
     with model.eval_mode():
         assert model.engine is not None  # all are Linear and ReLU

@@ -14,15 +14,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+import holdfast as hf
 from experiments.black2022 import setup
 from experiments.black2022.page import page, pictures
 from experiments.black2022.reported import R2, REPORTED
 from experiments.cells import Arrays
 from experiments.experiment import Experiment, Figures, Run
 from experiments.tables import mean_sd
-from holdfast.explainer import Explainer
-from holdfast.models.base import Model
-from holdfast.retraining.bank import ModelBank
 
 MODELS_PER_CELL = 25
 SEARCH_MODELS, SEARCH_SEED = 10, 10_000  # the bank that guides the search
@@ -36,18 +34,18 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     common = {"search_models": SEARCH_MODELS, "search_seed": SEARCH_SEED, "rows": run.rows, "pool": setup.POOL}
     cells = replace(run.cells, settings={**vars(setting), **common, "recipe": recipe.to_dict(), **run.cells.settings})
 
-    def retrained(wanted: range, family: str, seed: int) -> ModelBank:
-        return ModelBank.retrain(
+    def retrained(wanted: range, family: str, seed: int) -> hf.ModelBank:
+        return hf.ModelBank.retrain(
             recipe, task.X, task.y, task.schema,
             families={family: wanted}, classes=task.classes, seed=seed, pool=task.pool,
         )  # fmt: skip
 
     @cache
-    def base() -> Model:
+    def base() -> hf.Model:
         return recipe.fit(task.X, task.y, task.schema, classes=task.classes, seed=run.seed)
 
     @cache
-    def search_bank() -> ModelBank:  # none of its models is among those that judge
+    def search_bank() -> hf.ModelBank:  # none of its models is among those that judge
         return retrained(range(SEARCH_MODELS), "seed", run.seed + SEARCH_SEED)
 
     about = about_methods(setting)
@@ -89,11 +87,11 @@ def about_methods(setting: setup.Setting) -> dict[str, Any]:
     return {label: [repr(method), asdict(method)] for label, method in made.items()}
 
 
-def hit_rate(model: Model, task: setup.Task) -> float:
+def hit_rate(model: hf.Model, task: setup.Task) -> float:
     return float((model.predict(task.test_X).to_numpy() == task.test_y.to_numpy()).mean())
 
 
-def answer(method: Explainer, model: Model, task: setup.Task) -> Arrays:
+def answer(method: hf.Explainer, model: hf.Model, task: setup.Task) -> Arrays:
     """Any other class is asked for; with three classes, the other side of `low`."""
     X, start = task.test_X, time.perf_counter()
     method.fit(model, task.X)
@@ -109,7 +107,7 @@ def answer(method: Explainer, model: Model, task: setup.Task) -> Arrays:
     return {"x_cf": x_cf[found], "x": X.to_numpy()[found], "found": found, "side": side.numpy()[found], "took": took}
 
 
-def kept(bank: ModelBank, answers: Arrays, task: setup.Task) -> Array:
+def kept(bank: hf.ModelBank, answers: Arrays, task: setup.Task) -> Array:
     """(M, n) does each answer that was found keep its class, or its side of `low`?"""
     scores = bank.scores(torch.as_tensor(answers["x_cf"], dtype=torch.float32))
     return (task.side(scores) == torch.as_tensor(answers["side"])).numpy()

@@ -10,23 +10,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+import holdfast as hf
 from experiments.data import Split, load_table
-from holdfast.explainer import Explainer
-from holdfast.methods.latent_search import LatentSearch
-from holdfast.methods.min_cost import MinCost
-from holdfast.methods.min_epsilon_pgd import MinEpsilonPGD
-from holdfast.methods.prototype import Prototype
-from holdfast.methods.stable_neighbor_search import StableNeighborSearch
-from holdfast.retraining.bank import ModelBank
-from holdfast.retraining.recipe import Recipe
-from holdfast.schema.feature import Feature
-from holdfast.schema.schema import Schema
 
 FAMILIES = {"LOO": "leave_one_out", "RS": "seed"}
 POOL = 100  # rows that are left out in turn, and networks of each family
 STARTS = ("Min l1", "Min l2", "Min eps PGD")
 ROUNDS, STEPS, STEP = 9, 100, {1: 0.05, 2: 0.01}  # how the authors ran their own start; step size by norm
-Methods = dict[str, Callable[[], Explainer]]
+Methods = dict[str, Callable[[], hf.Explainer]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +37,8 @@ class Setting:
     clipped: bool = False  # is the authors' own start run too, which leaves rows without an answer here?
 
     @property
-    def recipe(self) -> Recipe:
-        return Recipe(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size, adam_eps=1e-7)
+    def recipe(self) -> hf.Recipe:
+        return hf.Recipe(hidden=self.hidden, epochs=self.epochs, batch_size=self.batch_size, adam_eps=1e-7)
 
 
 DELINQUENCIES = ("MaxDelq2PublicRecLast12M", "MaxDelqEver")
@@ -93,7 +84,7 @@ def prepare(name: str, seed: int) -> Task:
     setting = SETTINGS[name]
     loaded = load_table(setting.dataset)
     raw = loaded.X.astype(dict.fromkeys(setting.categories, "str"))
-    encoded = Schema.infer(raw, scaling="none").encode(raw, torch.float64)
+    encoded = hf.Schema.infer(raw, scaling="none").encode(raw, torch.float64)
     order = np.random.default_rng(seed).permutation(len(raw))
     learn, test = np.split(order, [len(raw) - setting.test])
     center, scale = _center_and_scale(encoded, encoded[learn], setting.scaling)
@@ -101,7 +92,7 @@ def prepare(name: str, seed: int) -> Task:
     X, test_X = (pd.DataFrame(((encoded[rows] - center) / scale).numpy(), columns=names) for rows in (learn, test))
     y, test_y = (loaded.y.iloc[rows].reset_index(drop=True) for rows in (learn, test))
     box = float(X.to_numpy().min()), float(X.to_numpy().max())
-    schema = Schema(tuple(Feature(name, seen=box) for name in names))
+    schema = hf.Schema(tuple(hf.Feature(name, seen=box) for name in names))
     return Task(X, y, test_X, test_y, schema, setting.low)
 
 
@@ -117,21 +108,21 @@ def _center_and_scale(encoded: Tensor, train: Tensor, scaling: str) -> tuple[Ten
     return center, scale
 
 
-def methods(setting: Setting, search_bank: Callable[[], ModelBank | None]) -> Methods:
+def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) -> Methods:
     """The paper's eight, with its settings; then what goes beyond it: the same search guided by a small bank."""
     radius = setting.eps_max
     starts: Methods = {
-        "Min l1": lambda: MinCost(norm=1),
-        "Min l2": lambda: MinCost(norm=2),
-        "Min eps PGD": lambda: MinEpsilonPGD(radius=radius),
+        "Min l1": lambda: hf.MinCost(norm=1),
+        "Min l2": lambda: hf.MinCost(norm=2),
+        "Min eps PGD": lambda: hf.MinEpsilonPGD(radius=radius),
     }
     out = dict(starts)
     for name, make in starts.items():
-        out[f"{name} + SNS"] = lambda make=make: StableNeighborSearch(start=make(), radius=0.8 * radius)
-    out["Looveren"] = lambda: Prototype()
-    out["Pawelczyk"] = lambda: LatentSearch(radius=setting.latent_radius, seed=2021)
+        out[f"{name} + SNS"] = lambda make=make: hf.StableNeighborSearch(start=make(), radius=0.8 * radius)
+    out["Looveren"] = lambda: hf.Prototype()
+    out["Pawelczyk"] = lambda: hf.LatentSearch(radius=setting.latent_radius, seed=2021)
     for name, make in starts.items():
-        out[f"{name} + SNS with a bank"] = lambda make=make: StableNeighborSearch(start=make(), bank=search_bank())
+        out[f"{name} + SNS with a bank"] = lambda make=make: hf.StableNeighborSearch(start=make(), bank=search_bank())
     return out
 
 
@@ -139,7 +130,7 @@ def clipped_methods(setting: Setting) -> Methods:
     """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the range of the data."""
     radius, out = 0.8 * setting.eps_max, Methods()
     for norm, lr in STEP.items() if setting.clipped else ():
-        start = partial(MinCost, cast(Any, norm), bisections=ROUNDS, steps=STEPS, lr=lr, legacy=True)
+        start = partial(hf.MinCost, cast(Any, norm), bisections=ROUNDS, steps=STEPS, lr=lr, legacy=True)
         out[f"Min l{norm}, clipped"] = start
-        out[f"Min l{norm}, clipped + SNS"] = lambda start=start: StableNeighborSearch(start=start(), radius=radius)
+        out[f"Min l{norm}, clipped + SNS"] = lambda start=start: hf.StableNeighborSearch(start=start(), radius=radius)
     return out

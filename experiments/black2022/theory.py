@@ -18,10 +18,10 @@ main text prints C2 of Theorem 2 outside the root; the proof in the appendix has
 import torch
 from torch import Tensor
 
+import holdfast as hf
 from holdfast._core.rows import row_norm
 from holdfast.errors import ModelError, untyped
 from holdfast.methods._path_integral import own_and_slope
-from holdfast.models.base import Model
 from holdfast.nn.relu_network import Engine
 
 POINTS = 50
@@ -33,7 +33,7 @@ def line(x: Tensor, points: int = POINTS) -> Tensor:
     return t[:, None, None] * x
 
 
-def probability_and_slope(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def probability_and_slope(model: hf.Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """s (n,) and its gradient by the row (n, d)."""
     with model.eval_mode():
         scores, pull = model.vjp(x)
@@ -42,49 +42,49 @@ def probability_and_slope(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, T
         return s, pull(slope)
 
 
-def _along(model: Model, x: Tensor, y: Tensor, points: int) -> tuple[Tensor, Tensor, Tensor]:
+def _along(model: hf.Model, x: Tensor, y: Tensor, points: int) -> tuple[Tensor, Tensor, Tensor]:
     """s (P, n), its gradient (P, n, d), and the points themselves."""
     z = line(x, points)
     s, g = probability_and_slope(model, z.flatten(0, 1), y.repeat(points))
     return s.reshape(z.shape[:2]), g.reshape(z.shape), z
 
 
-def flatness(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
+def flatness(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
     """Equation 3."""
     s, g, _ = _along(model, x, y, points)
     return s[-1] - g.square().sum(2).sqrt().amax(0)
 
 
-def climb(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
+def climb(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
     """Equation 4: the derivative along the line in place of the whole gradient."""
     s, g, _ = _along(model, x, y, points)
     return s[-1] - (g * x).sum(2).amax(0)
 
 
-def integral(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
+def integral(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
     """Definition 5, by the same right-hand sum as the search: 1/P sum_{j=1..P} s(j/P x)."""
     return _along(model, x, y, points)[0].mean(0)
 
 
-def end_and_integral(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
+def end_and_integral(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
     """Equation 5."""
     s, _, _ = _along(model, x, y, points)
     return s[-1] + s.mean(0)
 
 
-def influence(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
+def influence(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
     """(n, d) the distributional influence chi: the mean gradient of s over the line."""
     return _along(model, x, y, points)[1].mean(0)
 
 
-def slope_bound(model: Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> tuple[Tensor, Tensor]:
+def slope_bound(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> tuple[Tensor, Tensor]:
     """Proposition 1 at each point of the line: (P, n) the gradient's length, and the lower bound of it."""
     _, g, z = _along(model, x, y, points)
     length = row_norm(x, 2).clamp_min(torch.finfo(x.dtype).tiny)
     return g.square().sum(2).sqrt(), (g * z).sum(2).abs() / length
 
 
-def influence_bound(model: Model, x: Tensor, change: float, *, points: int = POINTS) -> Tensor:
+def influence_bound(model: hf.Model, x: Tensor, change: float, *, points: int = POINTS) -> Tensor:
     """Theorem 2: by how much chi can change when only the last layer does, by at most `change`.
 
     For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over the line, of

@@ -12,17 +12,14 @@ from typing import Any
 
 import numpy as np
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.experiment import Figures, Run
 from experiments.guo2023 import setup
 from experiments.guo2023.reported import E_STEPS, T_STEPS
 from experiments.tables import mean_sd
 from holdfast.evaluation.shift_attack import validity_under_shift
-from holdfast.explainer import Explainer
 from holdfast.methods.amortized._joint_loop import Joint, JointStack
-from holdfast.methods.amortized.virtual_shift import Shift
-from holdfast.methods.rbr import RBR
-from holdfast.methods.roar import ROAR
 
 ATTACKED_ROWS = 1024  # of each test part
 E_AT = 15  # steps of the attack while its size varies, as in the authors' stored results
@@ -74,7 +71,7 @@ def all_curves(study: Study) -> dict[str, list[Line]]:
 
 
 def _attacks(study: Study) -> list[Line]:
-    shift, task = Shift(eta=study.run.setting.eta), study.run.task
+    shift, task = hf.Shift(eta=study.run.setting.eta), study.run.task
     plans = [("T", t, replace(shift, outer=t)) for t in T_STEPS]
     plans += [("E", e, replace(shift, outer=E_AT, epsilon=e)) for e in E_STEPS]
     plans += [("T, l2 ball", t, replace(shift, outer=t, norm="l2")) for t in T_STEPS]
@@ -100,7 +97,7 @@ def _attacks(study: Study) -> list[Line]:
     return out
 
 
-def _under(stack: JointStack, shift: Shift, task: setup.Task) -> np.ndarray[Any, Any]:
+def _under(stack: JointStack, shift: hf.Shift, task: setup.Task) -> np.ndarray[Any, Any]:
     """(models,) validity of soft answers to the first test rows of each model's subset, under attack."""
     _, answers, logits = setup.of_stack(stack)
     k = len(task)
@@ -121,8 +118,8 @@ def _line(method: str, point: Figures, **more: Any) -> Line:
 
 def _trainings(study: Study) -> list[Line]:
     out, setting, point = list[Line](), study.run.setting, study.point
-    ways: list[tuple[str, Joint, Shift]] = [(setup.OURS, setup.ours(setting, None), setting.attack)]
-    ways.append((setup.AUTHORS, setup.fewer(setting), Shift(eta=setting.eta, categories="softmax")))
+    ways: list[tuple[str, Joint, hf.Shift]] = [(setup.OURS, setup.ours(setting, None), setting.attack)]
+    ways.append((setup.AUTHORS, setup.fewer(setting), hf.Shift(eta=setting.eta, categories="softmax")))
     for label, how, shift in ways:
         for t in TRAIN_T:
             out.append(_line(label, point(replace(how, shift=replace(shift, outer=t))), kind="T", strength=t))
@@ -138,9 +135,9 @@ def _trade_off(study: Study) -> list[Line]:
     out = [
         _line(label, study.point(replace(how, l3=l3)), setting=l3) for label, how in study.trained_alike for l3 in L3
     ]
-    some: list[tuple[str, float, Callable[[], Explainer]]] = []
-    some += [("ROAR-LIME", lam, lambda lam=lam: ROAR.lime(lam=lam)) for lam in LAM]
-    some += [("RBR", e, lambda e=e: RBR(e_op=e, e_pe=e)) for e in RADII]
+    some: list[tuple[str, float, Callable[[], hf.Explainer]]] = []
+    some += [("ROAR-LIME", lam, lambda lam=lam: hf.ROAR.lime(lam=lam)) for lam in LAM]
+    some += [("RBR", e, lambda e=e: hf.RBR(e_op=e, e_pe=e)) for e in RADII]
     for label, value, make in some:
         cell = study.run.cells.arrays(
             f"trade-off {label}",

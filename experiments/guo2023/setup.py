@@ -11,24 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.data import load_table
 from experiments.experiment import Figures
 from experiments.tables import mean_sd, plain
 from holdfast.datasets import Dataset
 from holdfast.errors import untyped
-from holdfast.explainer import Explainer
 from holdfast.methods.amortized._generator_loop import Direct, GeneratorStack, Kind, Variational, fit_generators
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
 from holdfast.methods.amortized.counternet import as_model
-from holdfast.methods.amortized.virtual_shift import Shift
-from holdfast.methods.descent import Descent
-from holdfast.methods.rbr import RBR
-from holdfast.methods.roar import ROAR
 from holdfast.nn.stack_derivatives import Weights
 from holdfast.schema.encoding import Encoding
-from holdfast.schema.feature import Feature
-from holdfast.schema.schema import Schema
 
 # Ours: the generator is told the class to reach and trains on answers as they are handed out, and the attack retrains
 # more gently. The other two are the paper's network, with the principled and the authors' way with categories.
@@ -51,19 +45,19 @@ class Setting:
     how: Joint
     eta: float
     ours: dict[str, Any]  # where our own training differs, besides that the generator is told the class
-    attack: Shift  # ours
+    attack: hf.Shift  # ours
     repeats: int  # seeds of each network
     rows: int  # test rows of a subset that methods which search are asked about
     rbr_rows: int
     vae_samples: int = 50
     vae_epochs: int | None = None
-    generators: Shift | None = None  # the attack on generators; None: ours
+    generators: hf.Shift | None = None  # the attack on generators; None: ours
     curve_share: float = 1.0  # of the training rows, where networks are trained for curves; 0: none are
     fewer: int | None = None  # epochs of some networks trained under attack, where the paper's take long
 
 
-def _sgd(eta: float) -> Shift:
-    return Shift(eta=eta, optimizer="sgd")
+def _sgd(eta: float) -> hf.Shift:
+    return hf.Shift(eta=eta, optimizer="sgd")
 
 
 def _net(encoder: int, predictor: int, generator: int, **settings: Any) -> Joint:
@@ -76,8 +70,8 @@ SETTINGS = {
     "german_credit": Setting(_net(100, 20, 20, batch_size=256, l2=1.0), 0.03, SMOOTH, _sgd(0.3), repeats=10, rows=250,
                              rbr_rows=250, generators=_sgd(0.1)),
     "student": Setting(_net(50, 10, 50, lr=0.01), 0.01, SMOOTH, _sgd(0.03), repeats=10, rows=106, rbr_rows=106),
-    "covariate_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, Shift(eta=0.01), 5, 250, 250),
-    "label_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, Shift(eta=0.01), 5, 250, 250),
+    "covariate_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, hf.Shift(eta=0.01), 5, 250, 250),
+    "label_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, hf.Shift(eta=0.01), 5, 250, 250),
     "sba_loan": Setting(_net(200, 10, 10), 0.03, SHORT, _sgd(0.3), repeats=1, rows=500, rbr_rows=200, vae_samples=5,
                         vae_epochs=10, curve_share=0.0, fewer=20),
 }  # fmt: skip
@@ -95,7 +89,7 @@ class Task:
     y: Tensor  # (n,)
     train: list[Tensor]  # k lists of rows
     test: list[Tensor]
-    schema: Schema
+    schema: hf.Schema
     encoding: Encoding
 
     def __len__(self) -> int:
@@ -131,15 +125,15 @@ def prepare(name: str, share: float = 1.0) -> Task:
     return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.encoding())
 
 
-def _free(schema: Schema) -> Schema:
+def _free(schema: hf.Schema) -> hf.Schema:
     """Encoded numbers as they are, categories with their levels; nothing fixed, no bounds but the data's range."""
-    out = list[Feature]()
+    out = list[hf.Feature]()
     for f in schema.features:
         if f.is_category:
-            out.append(Feature(f.name, kind="category", levels=tuple(str(i) for i in range(f.width))))
+            out.append(hf.Feature(f.name, kind="category", levels=tuple(str(i) for i in range(f.width))))
         else:
-            out.append(Feature(f.name, seen=(0.0, 1.0)))
-    return Schema(tuple(out))
+            out.append(hf.Feature(f.name, seen=(0.0, 1.0)))
+    return hf.Schema(tuple(out))
 
 
 # ---- what is measured
@@ -232,7 +226,7 @@ def trained(how: Joint, task: Task, repeats: int, seed: int) -> Arrays:
 
 def joint_methods(setting: Setting) -> dict[str, Joint]:
     """CounterNet, RoCourseNet in both ways of treating categories, its ablation, and ours with and without attack."""
-    shift = Shift(eta=setting.eta)
+    shift = hf.Shift(eta=setting.eta)
     return {
         "CounterNet": setting.how,
         KEPT: replace(fewer(setting), shift=shift),
@@ -248,7 +242,7 @@ def fewer(setting: Setting) -> Joint:
     return replace(setting.how, epochs=setting.fewer or setting.how.epochs)
 
 
-def ours(setting: Setting, shift: Shift | None) -> Joint:
+def ours(setting: Setting, shift: hf.Shift | None) -> Joint:
     """The paper's layers and epochs, our training."""
     differs: dict[str, Any] = dict.fromkeys(("condition_on_target", "clip_to_data", "hard_categories"), True)
     return replace(setting.how, shift=shift, **differs | setting.ours)
@@ -257,7 +251,7 @@ def ours(setting: Setting, shift: Shift | None) -> Joint:
 # ---- methods for base networks
 
 
-def generators(setting: Setting) -> dict[str, tuple[Kind, Shift | None]]:
+def generators(setting: Setting) -> dict[str, tuple[Kind, hf.Shift | None]]:
     """Table 3: each plain and made robust."""
     how, shift = fewer(setting), setting.generators or setting.attack
     hidden = (*how.encoder, *how.generator)
@@ -273,7 +267,7 @@ def generators(setting: Setting) -> dict[str, tuple[Kind, Shift | None]]:
     }
 
 
-def generated(kind: Kind, shift: Shift | None, base: JointStack, task: Task, repeats: int, seed: int) -> Arrays:
+def generated(kind: Kind, shift: hf.Shift | None, base: JointStack, task: Task, repeats: int, seed: int) -> Arrays:
     """Train generators for the base networks and cross their answers."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()
@@ -295,18 +289,18 @@ def generated(kind: Kind, shift: Shift | None, base: JointStack, task: Task, rep
     return {"training": np.array(took)} | crossed(task, repeats, scores, answers)
 
 
-def searches() -> dict[str, Callable[[], Explainer]]:
+def searches() -> dict[str, Callable[[], hf.Explainer]]:
     """Methods that search anew for every row."""
     return {
-        "VanillaCF": lambda: Descent.vanilla(),
-        "ROAR-LIME": lambda: ROAR.lime(),
-        "RBR": lambda: RBR(),
-        "VanillaCF-Random": lambda: Descent.vanilla(),
+        "VanillaCF": lambda: hf.Descent.vanilla(),
+        "ROAR-LIME": lambda: hf.ROAR.lime(),
+        "RBR": lambda: hf.RBR(),
+        "VanillaCF-Random": lambda: hf.Descent.vanilla(),
     }
 
 
 def searched(
-    label: str, make: Callable[[], Explainer], how: Joint, base: JointStack, task: Task, repeats: int, rows: int
+    label: str, make: Callable[[], hf.Explainer], how: Joint, base: JointStack, task: Task, repeats: int, rows: int
 ) -> Arrays:
     """Ask a method about the first test rows of each subset."""
     scores, _, _ = of_stack(base)

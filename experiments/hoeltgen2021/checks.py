@@ -20,19 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import holdfast as hf
 from experiments.cells import Arrays
-from holdfast.errors import HoldfastError
-from holdfast.images.explainer import ImageExplainer
-from holdfast.images.greedy import GreedyPixels
-from holdfast.images.model import ImageModel
-from holdfast.target import Status
 
 Array = NDArray[Any]
 NOISE, CLOSE = 1e-6, 1e-4  # of a value, and of a number of steps
 Counts = dict[str, int]
 
 
-def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -> Counts:
+def promises(method: hf.images.GreedyPixels, model: hf.images.ImageModel, x: Tensor, cell: Arrays) -> Counts:
     """Violations among answers, promise by promise.
 
     Args:
@@ -45,8 +41,8 @@ def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -
     scores = model.scores(torch.as_tensor(cell["x_cf"]).nan_to_num().clamp(0, 1))
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
     steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
-    met = cell["codes"] != Status.NOT_FOUND
-    moved = (change > 0) & (cell["codes"] == Status.ALREADY_MET)[:, None]
+    met = cell["codes"] != hf.Status.NOT_FOUND
+    moved = (change > 0) & (cell["codes"] == hf.Status.ALREADY_MET)[:, None]
     largest = np.inf if method.limit is None else method.limit * method.delta
     off = np.minimum.reduce([_off(after - base, method.delta) for base in (before, 0.0, 1.0)])
     broken = {
@@ -77,7 +73,9 @@ def _off(value: Array, delta: float) -> Array:
 # ---- the same pairs in other company
 
 
-def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sample: Array) -> tuple[Counts, Array]:
+def again(
+    method: hf.images.ImageExplainer, model: hf.images.ImageModel, x: Tensor, cell: Arrays, sample: Array
+) -> tuple[Counts, Array]:
     """Pairs of a sample whose answer differs in other circumstances, and the seconds each took alone.
 
     Args:
@@ -100,16 +98,18 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
     for what, settings, batch_size in [
         ("another chunk", {}, max(2, len(sample) // 2)),
         *([("without compaction", {"compact": False}, 128), ("without the shortcut", {"shortcut": False}, 128)]
-          if isinstance(method, GreedyPixels) else []),
+          if isinstance(method, hf.images.GreedyPixels) else []),
     ]:  # fmt: skip
         other = copy.copy(method).set_params(**settings)
         counts[what] = int(differs(other.explain(model, images, names, batch_size=batch_size), sample).sum())
-    if isinstance(method, GreedyPixels):
+    if isinstance(method, hf.images.GreedyPixels):
         counts["not met one iteration earlier"] = _early(method, model, images, names, cell["iterations"][sample])
     return counts, took
 
 
-def _early(method: GreedyPixels, model: ImageModel, x: Tensor, names: Array, iterations: Array) -> int:
+def _early(
+    method: hf.images.GreedyPixels, model: hf.images.ImageModel, x: Tensor, names: Array, iterations: Array
+) -> int:
     """Pairs that are met already one iteration before the last."""
     count = 0
     for i in np.flatnonzero((iterations > 0) & (iterations < method.max_iter)):
@@ -126,4 +126,4 @@ def kept(counts: dict[str, Counts]) -> None:
     """
     broken = [f"{what}: {name} ({n})" for what, each in counts.items() for name, n in each.items() if n]
     if broken:
-        raise HoldfastError(f"promises of the search were broken, pairs in brackets: {'; '.join(broken)}")
+        raise hf.HoldfastError(f"promises of the search were broken, pairs in brackets: {'; '.join(broken)}")

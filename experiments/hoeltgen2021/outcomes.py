@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import holdfast as hf
 from experiments.hoeltgen2021.reported import QUANTILES, TABLE_1
 from experiments.tables import known, mean_sd
-from holdfast.target import Status
 
 Array = NDArray[Any]
 TOLERANCE = 1e-4  # changes up to it are float noise: a step up and a step down need not end where they began
@@ -47,8 +47,8 @@ class Outcome:
 def succeeded(codes: Array, iterations: Array, most: int | None) -> Array:
     """As the paper counts: what is met only after the last of `most` iterations is a failure, since its loop does not
     look again; what is met from the start is a success without a change."""
-    found = codes != Status.NOT_FOUND
-    return found if most is None else found & ((iterations < most) | (codes == Status.ALREADY_MET))
+    found = codes != hf.Status.NOT_FOUND
+    return found if most is None else found & ((iterations < most) | (codes == hf.Status.ALREADY_MET))
 
 
 def over_sets(values: Array, counted: Array) -> list[float | None]:

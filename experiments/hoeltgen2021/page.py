@@ -4,29 +4,24 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import holdfast as hf
 from experiments.experiment import Figures, Results
 from experiments.hoeltgen2021 import reported
 from experiments.hoeltgen2021.outcomes import LOOSE
 from experiments.hoeltgen2021.reported import METHODS, QUANTILES
 from experiments.hoeltgen2021.setup import ABLATION, GREEDY, tuned
 from experiments.tables import cell, section, table, verdict
-from holdfast.images.anogan.anogan import AnoGAN
-from holdfast.images.anogan.wgan import WGAN
-from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
-from holdfast.images.classifier import PlainResNet, SpectralResNet
-from holdfast.images.prototype import Prototype
-from holdfast.images.revise import REVISE
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
 MADE: dict[str, tuple[str, type]] = {  # what has options of its own: their name in `Setting`, what it is, its class
-    "spectral": ("spectral network", SpectralResNet),
-    "plain": ("plain network", PlainResNet),
-    "autoencoder": ("autoencoder of VLK", ConvAutoencoder),
-    "vae": ("VAE of REVISE", ConvVAE),
-    "gan": ("GAN of the AnoGAN scores", WGAN),
-    "vlk": ("VLK", Prototype),
-    "revise": ("REVISE", REVISE),
-    "anogan": ("AnoGAN", AnoGAN),
+    "spectral": ("spectral network", hf.images.SpectralResNet),
+    "plain": ("plain network", hf.images.PlainResNet),
+    "autoencoder": ("autoencoder of VLK", hf.images.ConvAutoencoder),
+    "vae": ("VAE of REVISE", hf.images.ConvVAE),
+    "gan": ("GAN of the AnoGAN scores", hf.images.WGAN),
+    "vlk": ("VLK", hf.images.Prototype),
+    "revise": ("REVISE", hf.images.REVISE),
+    "anogan": ("AnoGAN", hf.images.AnoGAN),
 }
 WAYS = {"conditioned": "pairs that all solve", "unconditioned": "pairs that each solves"}
 AGAINST = ["setting", "L0", "reported", "L1", "reported", "failure %", "reported"]

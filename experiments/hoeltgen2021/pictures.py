@@ -20,10 +20,12 @@ INK, QUIET, LOST = (31, 41, 51), (82, 96, 109), (197, 27, 38)
 FAILED = "failed"
 
 
-def stored(rows: Sequence[str], columns: Sequence[str], images: NDArray[Any], told: list[list[str]]) -> dict[str, Any]:
-    """A board for a file of results: images (rows, columns, h, w) as text, and what is said below each."""
+def stored(
+    rows: Sequence[str], columns: Sequence[str], images: NDArray[Any], captions: list[list[str]]
+) -> dict[str, Any]:
+    """A board for a file of results: images (rows, columns, h, w) as text, and the caption below each."""
     pixels = base64.b64encode(to_bytes(images).tobytes()).decode()
-    return {"rows": [*rows], "columns": [*columns], "size": list(images.shape[2:]), "pixels": pixels, "told": told}
+    return {"rows": [*rows], "columns": [*columns], "size": list(images.shape[2:]), "pixels": pixels, "told": captions}
 
 
 def board(kept: dict[str, Any]) -> Png:

@@ -16,24 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.hoeltgen2021.checks import again
 from experiments.hoeltgen2021.reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
 from holdfast import datasets as data
 from holdfast.errors import untyped
-from holdfast.images.anogan.anogan import AnoGAN, anogan_score
-from holdfast.images.anogan.wgan import WGAN
-from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
-from holdfast.images.classifier import PlainResNet, SpectralResNet
-from holdfast.images.deduce import DeDUCE
-from holdfast.images.explainer import ImageExplainer
-from holdfast.images.greedy import GreedyPixels
-from holdfast.images.jsma import JSMA
-from holdfast.images.model import ImageModel, as_images
-from holdfast.images.prototype import Prototype
-from holdfast.images.realism import LOWER_IS_BETTER, auroc, realism
-from holdfast.images.revise import REVISE
-from holdfast.models.density import FeatureDensity
+from holdfast.images.model import as_images
+from holdfast.images.realism import LOWER_IS_BETTER, realism
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -152,10 +142,12 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
     """A trained network as the bytes of its file."""
     task = prepare(name)
     if kind in CLASSIFIERS:
-        made = (SpectralResNet if kind == "spectral" else PlainResNet)(**options, seed=seed)
+        made = (hf.images.SpectralResNet if kind == "spectral" else hf.images.PlainResNet)(**options, seed=seed)
         made.fit(task.train, task.y)
     else:
-        made = {"autoencoder": ConvAutoencoder, "vae": ConvVAE, "gan": WGAN}[kind](**options, seed=seed)
+        made = {"autoencoder": hf.images.ConvAutoencoder, "vae": hf.images.ConvVAE, "gan": hf.images.WGAN}[kind](
+            **options, seed=seed
+        )
         made.fit(task.train)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.safetensors"
@@ -172,8 +164,8 @@ class Kit:
     files: dict[str, Array]
     density: Arrays
 
-    def model(self, kind: str) -> ImageModel:
-        return self._load(kind, ImageModel)
+    def model(self, kind: str) -> hf.images.ImageModel:
+        return self._load(kind, hf.images.ImageModel)
 
     def _load(self, kind: str, cls: Any) -> Any:
         with tempfile.TemporaryDirectory() as folder:
@@ -182,30 +174,30 @@ class Kit:
             return cls.load(path)
 
     @property
-    def vae(self) -> ConvVAE:
-        return self._load("vae", ConvVAE)
+    def vae(self) -> hf.images.ConvVAE:
+        return self._load("vae", hf.images.ConvVAE)
 
     @property
-    def gan(self) -> WGAN:
-        return self._load("gan", WGAN)
+    def gan(self) -> hf.images.WGAN:
+        return self._load("gan", hf.images.WGAN)
 
-    def feature_density(self, model: ImageModel) -> FeatureDensity:
+    def feature_density(self, model: hf.images.ImageModel) -> hf.FeatureDensity:
         tensors = {key: torch.as_tensor(self.density[key]) for key in DENSITY}
-        return FeatureDensity.from_tensors(model, tensors)
+        return hf.FeatureDensity.from_tensors(model, tensors)
 
-    def method(self, label: str, model: ImageModel, options: Options) -> ImageExplainer:
+    def method(self, label: str, model: hf.images.ImageModel, options: Options) -> hf.images.ImageExplainer:
         """A method that is ready to explain this model."""
         if label == "DeDUCE":
-            deduce = DeDUCE(**options)
+            deduce = hf.images.DeDUCE(**options)
             deduce.density_ = self.feature_density(model)
             return deduce
         if label == "JSMA":
-            return JSMA(**options)
+            return hf.images.JSMA(**options)
         task = prepare(self.name)
         if label == "VLK":
-            coder = self._load("autoencoder", ConvAutoencoder)
-            return Prototype(autoencoder=coder, **options).fit(model, task.train, task.y)
-        return REVISE(vae=self.vae, **options).fit(model, task.train[:1])  # its VAE is ready
+            coder = self._load("autoencoder", hf.images.ConvAutoencoder)
+            return hf.images.Prototype(autoencoder=coder, **options).fit(model, task.train, task.y)
+        return hf.images.REVISE(vae=self.vae, **options).fit(model, task.train[:1])  # its VAE is ready
 
 
 def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
@@ -217,7 +209,7 @@ def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
         "test": np.array(model.accuracy(task.test, task.test_y)),
     }
     if kind == "spectral":
-        density = FeatureDensity(model).fit(task.train, task.y)
+        density = hf.FeatureDensity(model).fit(task.train, task.y)
         out |= {key: value.numpy() for key, value in density.tensors().items()}
         out["jitter"] = np.array(density.gaussians_.jitter)
     return out
@@ -311,9 +303,13 @@ def in_other_company(kit: Kit, question: Question, cell: Arrays, many: int) -> A
     return {"names": np.array(list(counts)), "counts": np.array(list(counts.values())), "took": took}
 
 
-def greedy(question: Question) -> GreedyPixels | None:
+def greedy(question: Question) -> hf.images.GreedyPixels | None:
     """The settings of a search, if it is a greedy one."""
-    return {"DeDUCE": DeDUCE, "JSMA": JSMA}[question.label](**question.options) if question.label in GREEDY else None
+    return (
+        {"DeDUCE": hf.images.DeDUCE, "JSMA": hf.images.JSMA}[question.label](**question.options)
+        if question.label in GREEDY
+        else None
+    )
 
 
 # ---- how real images look
@@ -321,14 +317,14 @@ def greedy(question: Question) -> GreedyPixels | None:
 
 def scored(kit: Kit, images: Array, seed: int) -> Arrays:
     """AnoGAN scores of images (n, c, h, w), and how far apart the descents of each ended."""
-    found = anogan_score(kit.gan, torch.as_tensor(images), AnoGAN(**kit.setting.anogan, seed=seed))
+    found = hf.images.anogan_score(kit.gan, torch.as_tensor(images), hf.images.AnoGAN(**kit.setting.anogan, seed=seed))
     return {"score": found.score.numpy(), "spread": found.spread.numpy()}
 
 
 def sanity(kit: Kit, seed: int) -> Arrays:
     """How well each score tells strange images from digits: areas under the curve (scores, kinds)."""
     task, density = prepare(kit.name), kit.feature_density(kit.model("spectral"))
-    how = AnoGAN(**kit.setting.anogan, seed=seed)
+    how = hf.images.AnoGAN(**kit.setting.anogan, seed=seed)
     models: list[tuple[Options, int]] = [
         ({"gan": kit.gan, "anogan": how}, kit.setting.judged),
         ({"vae": kit.vae}, kit.setting.compared),
@@ -338,7 +334,7 @@ def sanity(kit: Kit, seed: int) -> Arrays:
     for options, count in models:
         usual, *others = (realism(evenly(x, count), **options) for x in (task.test, *task.strange.values()))
         name = str(usual.columns[0])
-        found[name] = [auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others]
+        found[name] = [hf.images.auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others]
     return {"auroc": np.array(list(found.values())), "scores": np.array(list(found)),
             "kinds": np.array(list(task.strange))}  # fmt: skip
 

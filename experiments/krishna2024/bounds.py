@@ -6,18 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.data import Split
 from experiments.krishna2024.setup import LAM, SCORE, hardened, latent_space, methods
 from holdfast._core.rows import row_norm
 from holdfast.evaluation import bounds as theory
-from holdfast.evaluation.tradeoff import FORMS, tradeoff
-from holdfast.methods.cchvae import CCHVAE, Trace, retrace
+from holdfast.evaluation.tradeoff import FORMS
+from holdfast.methods.cchvae import Trace, retrace
 from holdfast.nn.ntk import NTK, kernel
 from holdfast.nn.stack import Stack
-from holdfast.retraining.recipe import Recipe
-from holdfast.training.adversarial import train_adversarial
-from holdfast.training.ntk import train_ntk
 
 LAMS = (0.01, 0.1, 1.0)
 GD_ETA, GD_STEPS = 0.1, 500  # plain gradient descent, for Lemma 1
@@ -45,10 +43,10 @@ def linear_bounds(task: Split, seed: int) -> Arrays:
 
     Two scores are trained, of which only the difference counts: its step is twice that of each.
     """
-    recipe = Recipe(
+    recipe = hf.Recipe(
         hidden=(), epochs=GD_STEPS, batch_size=len(task.X), lr=GD_ETA / 2, optimizer="sgd", attack_box=False
     )
-    models = train_adversarial(recipe, task.X, task.y, task.schema, epsilon=(0.0, *HARDER), seed=seed)
+    models = hf.train_adversarial(recipe, task.X, task.y, task.schema, epsilon=(0.0, *HARDER), seed=seed)
     weights = [cast(Stack, group.networks).layers[0] for group in models.bank.groups]
     w = torch.stack([(w[0, :, 1] - w[0, :, 0]).double() for w, _ in weights])  # (epsilons, d)
     b = torch.stack([(b[0, 0, 1] - b[0, 0, 0]).double() for _, b in weights])
@@ -105,7 +103,9 @@ def ntk_bounds(task: Split, seed: int) -> Arrays:
     """Lemma 2, Theorems 2 and 5 on infinitely wide networks."""
     nets = list[NTK]()
     for e in (0.0, *HARDER):
-        model = train_ntk(task.X, task.y, task.schema, beta=BETA, epsilon=e, rows=NTK_ROWS, append_one=False, seed=seed)
+        model = hf.train_ntk(
+            task.X, task.y, task.schema, beta=BETA, epsilon=e, rows=NTK_ROWS, append_one=False, seed=seed
+        )
         nets.append(cast(Any, model).module)
     x = task.schema.encode(task.test_X, torch.float64)
     score, slope = zip(*[(net(x)[:, 0], net.gradient(x)) for net in nets], strict=True)
@@ -143,11 +143,11 @@ def ntk_bounds(task: Split, seed: int) -> Arrays:
 def vae_bounds(task: Split, epochs: int, rows: int, seed: int) -> Arrays:
     """Theorem 3 on the answers of C-CHVAE, decoded and not yet brought into the range of the data."""
     net = latent_space(task, seed)
-    product, method = theory.decoder_lipschitz(net.decoder), cast(CCHVAE, methods(net)["C-CHVAE"])
+    product, method = theory.decoder_lipschitz(net.decoder), cast(hf.CCHVAE, methods(net)["C-CHVAE"])
     out = list[list[float]]()
     for kind, hidden in enumerate(((), (2 * task.width,))):
         models = hardened(task, hidden, epochs, 1, seed, epsilon=(0.0, *MILD, *HARDER))
-        found = tradeoff(models, task.test_X.iloc[:rows], {"C-CHVAE": method}, seed=seed).answers["C-CHVAE"]
+        found = hf.tradeoff(models, task.test_X.iloc[:rows], {"C-CHVAE": method}, seed=seed).answers["C-CHVAE"]
         traces = list[Trace]()
         for e, (cfs,) in zip(models.epsilon, found, strict=True):
             model = models.model(e)

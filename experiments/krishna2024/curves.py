@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+import holdfast as hf
 from experiments.cells import Arrays
 from experiments.data import Split
 from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from experiments.krishna2024.setup import hardened, latent_space, methods
-from holdfast.evaluation.tradeoff import tradeoff
-from holdfast.training.adversarial import EPSILONS, AdversarialModels
+from holdfast.training.adversarial import EPSILONS
 
 NOISE, DRAWS = 0.1, 1000  # standard deviation: a variance of 0.01
 NEAR, NEIGHBOURS = 0.5, 150  # radius of a neighbourhood; rows in its picture
@@ -27,9 +27,9 @@ def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: 
     X = task.test_X.iloc[:rows]
     net = latent_space(task, seed)
     known = methods(net)
-    study = tradeoff(models, X, known, test=(task.test_X, task.test_y), seed=seed)
+    study = hf.tradeoff(models, X, known, test=(task.test_X, task.test_y), seed=seed)
     table, bounds = study.table(), study.bounds()
-    twice = tradeoff(models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
+    twice = hf.tradeoff(models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
     by_seed = study.rows().groupby(["method", "epsilon", "seed"], sort=False)["found"].mean().groupby(level=[0, 1])
     out = {
         name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS))
@@ -42,9 +42,9 @@ def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: 
     out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
     out["nearby"], out["nearby, all rows"] = nearby(models, X)
     crossing = study.cross_validity("SCFE")
-    at = [[AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
+    solved = [[hf.AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
-    out["crossing"][np.ix_(at, at)] = crossing.matrix
+    out["crossing"][np.ix_(solved, solved)] = crossing.matrix
     out["slope"] = slopes(models, X)
     out["recommended"] = np.array(study.recommended())
     out["bounds"] = np.array([len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()])
@@ -63,14 +63,14 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
     return {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}  # (2, rows) and (epsilons, rows)
 
 
-def refused(models: AdversarialModels, X: pd.DataFrame) -> Array:
+def refused(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
     """(epsilons, seeds, n) does the model not give the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     given = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
     return given != models.wishes(X)
 
 
-def nearby(models: AdversarialModels, X: pd.DataFrame) -> tuple[Array, Array]:
+def nearby(models: hf.AdversarialModels, X: pd.DataFrame) -> tuple[Array, Array]:
     """Twice (epsilons,): share of the points around a row that get what is wanted, over the rows that the model
     refuses, and over all."""
     share = granted_nearby(models, X, radius=NEAR)
@@ -78,7 +78,7 @@ def nearby(models: AdversarialModels, X: pd.DataFrame) -> tuple[Array, Array]:
     return np.array(of_refused), share.mean((1, 2))
 
 
-def slopes(models: AdversarialModels, X: pd.DataFrame) -> Array:
+def slopes(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
     """(epsilons,) mean length of the score's gradient."""
     out, x = list[float](), models.schema.encode(X)
     for group in models.bank.groups:
@@ -98,6 +98,6 @@ def sweep(task: Split, epochs: int, rows: int, seed: int) -> Arrays:
     done = dict[tuple[int, ...], Array]()
     for hidden in {hidden for each in shapes.values() for hidden in each}:
         models = hardened(task, hidden, epochs, 2, seed, epsilon=(0.0, max(EPSILONS)))
-        table = tradeoff(models, task.test_X.iloc[:rows], known, seed=seed).table()
+        table = hf.tradeoff(models, task.test_X.iloc[:rows], known, seed=seed).table()
         done[hidden] = table[[*FIGURES]].to_numpy(np.float64).reshape(len(known), 2, len(FIGURES))
     return {kind: np.stack([done[hidden] for hidden in each]) for kind, each in shapes.items()}

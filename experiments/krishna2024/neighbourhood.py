@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import torch
 
+import holdfast as hf
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, unit
 from holdfast.errors import SettingError, untyped
-from holdfast.training.adversarial import AdversarialModels
 
 CELLS = 1 << 20  # numbers in drawn rows at once
 
 
 def granted_nearby(
-    hardened: AdversarialModels,
+    hardened: hf.AdversarialModels,
     X: pd.DataFrame,
     *,
     target: Any = None,
@@ -53,7 +53,13 @@ def granted_nearby(
 
 
 def nearby_rows(
-    hardened: AdversarialModels, X: pd.DataFrame, row: int, *, target: Any = None, neighbours: int = 200, seed: int = 0
+    hardened: hf.AdversarialModels,
+    X: pd.DataFrame,
+    row: int,
+    *,
+    target: Any = None,
+    neighbours: int = 200,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """The nearest rows of a table to one of them, in the plane, and what the first model of each epsilon says of them.
 

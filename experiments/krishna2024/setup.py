@@ -7,17 +7,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+import holdfast as hf
 from experiments.data import Split, load_table
-from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import Autoencoder, autoencoder
-from holdfast.methods.cchvae import CCHVAE
-from holdfast.methods.descent import Descent
-from holdfast.methods.growing_spheres import GrowingSpheres
-from holdfast.methods.roar import ROAR
-from holdfast.retraining.recipe import Recipe
-from holdfast.schema.feature import Feature
-from holdfast.schema.schema import Schema
-from holdfast.training.adversarial import AdversarialModels, train_adversarial
 
 BATCH, LR = 256, 1e-3
 LAM, SCORE, SCFE_STEPS = 0.1, 1.0, 50  # of SCFE
@@ -51,7 +43,7 @@ def prepare(name: str, seed: int = 0) -> Split:
     """
     loaded = load_table(name)
     X = binarised(loaded.X) if name == "adult" else loaded.X
-    schema = Schema.infer(X, scaling="minmax")
+    schema = hf.Schema.infer(X, scaling="minmax")
     x = schema.encode(X, torch.float64)
     low, high = x.amin(0), x.amax(0)
     columns = [f.name if f.width == 1 else f"{f.name}: {f.levels[i]}" for f in schema.features for i in range(f.width)]
@@ -63,7 +55,7 @@ def prepare(name: str, seed: int = 0) -> Split:
     seen = torch.where(labels == 1, labels.cumsum(0), (1 - labels).cumsum(0))  # how many of its class up to each row
     held = (seen <= 0.2 * torch.bincount(labels)[labels]).numpy()
     learn, test = order[~held], order[held]
-    free = Schema(tuple(Feature(str(c), seen=(0.0, 1.0)) for c in frame.columns))
+    free = hf.Schema(tuple(hf.Feature(str(c), seen=(0.0, 1.0)) for c in frame.columns))
     return Split(frame.iloc[learn], y.iloc[learn], frame.iloc[test], y.iloc[test], free)
 
 
@@ -84,15 +76,15 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
     return out.assign(education=rank, **{name: flags.astype(float) for name, flags in yes.items()})
 
 
-def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
+def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, hf.Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
-        "SCFE": Descent.scfe(lam=LAM, score=SCORE, steps=steps),
-        "C-CHVAE": CCHVAE(step=0.1, rings=40 * budget, samples=100, autoencoder=net),
-        "Growing Spheres": GrowingSpheres.carla(width=0.1, rings=20 * budget, samples=200),
-        "ROAR": ROAR(samples=1000, steps=500 * budget),
-        "SCFE, lambda 1": Descent.scfe(lam=1.0, score=SCORE, steps=steps),
+        "SCFE": hf.Descent.scfe(lam=LAM, score=SCORE, steps=steps),
+        "C-CHVAE": hf.CCHVAE(step=0.1, rings=40 * budget, samples=100, autoencoder=net),
+        "Growing Spheres": hf.GrowingSpheres.carla(width=0.1, rings=20 * budget, samples=200),
+        "ROAR": hf.ROAR(samples=1000, steps=500 * budget),
+        "SCFE, lambda 1": hf.Descent.scfe(lam=1.0, score=SCORE, steps=steps),
     }
 
 
@@ -103,6 +95,6 @@ def latent_space(task: Split, seed: int) -> Autoencoder:
 
 def hardened(
     task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, seed: int, **more: Any
-) -> AdversarialModels:
-    recipe = Recipe(hidden=hidden, epochs=epochs, batch_size=BATCH, lr=LR)
-    return train_adversarial(recipe, task.X, task.y, task.schema, seeds=seeds, seed=seed, **more)
+) -> hf.AdversarialModels:
+    recipe = hf.Recipe(hidden=hidden, epochs=epochs, batch_size=BATCH, lr=LR)
+    return hf.train_adversarial(recipe, task.X, task.y, task.schema, seeds=seeds, seed=seed, **more)

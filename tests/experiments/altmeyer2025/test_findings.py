@@ -68,6 +68,6 @@ def test_grids_that_say_otherwise() -> None:
     found = result()
     found["grid"]["settings"][0]["size"] = 8.0  # not three times as large
     found["grid"]["burn-in"]["reduction"] = -0.1
-    told = failed(found)
-    assert told[0] == "Without a ridge energies diverge"
-    assert told[1].startswith("Half of the epochs")
+    statements = failed(found)
+    assert statements[0] == "Without a ridge energies diverge"
+    assert statements[1].startswith("Half of the epochs")

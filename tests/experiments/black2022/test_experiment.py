@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def keys(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> dict[str, str]:
     task = Task(*nobody, *nobody, hf.Schema.box(1), None)
     with monkeypatch.context() as patched:
         for name, value in changed.items():
-            patched.setattr(experiment if hasattr(experiment, name) else setup, name, value)
+            patched.setattr(next(m for m in (experiment, setup, hf) if hasattr(m, name)), name, value)
         measure(Run("german_credit", SETTINGS["german_credit"], task, 1, None, 0, Keys(Path(), {"seed": 0})))
     return dict(KEYS)
 
@@ -61,16 +62,13 @@ def test_a_key_holds_all_that_went_into_a_cell(monkeypatch: pytest.MonkeyPatch) 
     assert differs(SEARCH_MODELS=11) == everything
     assert differs(SEARCH_SEED=1) == everything
     assert differs(POOL=99) == everything
-    assert differs(Recipe=lambda **settings: hf.Recipe(**{**settings, "lr": 0.1})) == everything
+    assert differs(Recipe=partial(hf.Recipe, lr=0.1)) == everything
     judged = {"LOO-0-1", "RS-0-1"}
-    assert differs(Prototype=lambda: hf.Prototype(k=3)) == {"Looveren", *judged}
-
-    def patient(**settings: Any) -> Any:
-        return hf.StableNeighborSearch(**settings, steps=300)
+    assert differs(Prototype=partial(hf.Prototype, k=3)) == {"Looveren", *judged}
 
     moved = {label for label in before if "SNS" in label}
     assert len(moved) == 6 + 2
-    assert differs(StableNeighborSearch=patient) == moved | judged
+    assert differs(StableNeighborSearch=partial(hf.StableNeighborSearch, steps=300)) == moved | judged
 
 
 def test_summary_is_worked_out_by_hand() -> None:

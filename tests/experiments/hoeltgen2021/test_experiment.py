@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import holdfast as hf
 from experiments.hoeltgen2021 import reported, setup, study
 from experiments.hoeltgen2021.experiment import EXPERIMENT
 from experiments.hoeltgen2021.outcomes import LOOSE, findings
@@ -34,7 +35,7 @@ def brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     monkeypatch.setitem(SETTINGS, "digits", small)
     for method in ("DeDUCE", "JSMA"):
-        monkeypatch.setattr(setup, method, partial(getattr(setup, method), max_iter=20))
+        monkeypatch.setattr(hf.images, method, partial(getattr(hf.images, method), max_iter=20))
 
 
 def test_a_small_run_end_to_end(brief_run: None, tmp_path: Path) -> None:

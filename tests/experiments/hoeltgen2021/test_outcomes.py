@@ -90,7 +90,7 @@ def test_what_holds_is_said_to_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "told"),
+    ("where", "value", "finding"),
     [
         (("accuracy", "spectral", "test"), 0.984, "Accuracy"),
         (("table 1", "same", "all pairs", "unconditioned", "DeDUCE", "failure %", 0), 1.0, "Failures"),
@@ -102,11 +102,11 @@ def test_what_holds_is_said_to_hold() -> None:
         (("table 4", "conditioned", "lambda = 1e3", "L1", 0), 11.9, "L1 with mu = 1"),
     ],
 )
-def test_what_fails_is_said_to_fail(where: tuple[Any, ...], value: float | None, told: str) -> None:
+def test_what_fails_is_said_to_fail(where: tuple[Any, ...], value: float | None, finding: str) -> None:
     r = result()
     place: Any = r
     for key in where[:-1]:
         place = place[key]
     place[where[-1]] = value
     (only,) = failed(r)
-    assert only.startswith(told)
+    assert only.startswith(finding)

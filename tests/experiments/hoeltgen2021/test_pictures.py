@@ -12,8 +12,10 @@ from support.committed import RESULTS, committed_results
 
 def test_a_board_shows_every_image_to_the_pixel() -> None:
     images = np.linspace(0, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
-    told = [["", "5 pixels", FAILED], ["", "1 pixels", "2 pixels"]]
-    kept_ = stored(["4 → 9", "a very long name that has no room at all"], ["original", "DeDUCE", "JSMA"], images, told)
+    captions = [["", "5 pixels", FAILED], ["", "1 pixels", "2 pixels"]]
+    kept_ = stored(
+        ["4 → 9", "a very long name that has no room at all"], ["original", "DeDUCE", "JSMA"], images, captions
+    )
     assert json.loads(json.dumps(kept_)) == kept_
     picture = board(kept_)
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
