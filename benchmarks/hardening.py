@@ -20,8 +20,8 @@ from torch import Tensor
 import holdfast as hf
 from engine import write
 from experiments.krishna2024.setup import Task, hardened, latent_space, prepare
-from holdfast.methods._candidates import Crowd
-from holdfast.methods.latent_search import LatentMethod
+from holdfast.methods._candidates import Candidates
+from holdfast.methods._latent import LatentMethod
 from holdfast.training.adversarial import EPSILONS
 from shift import asked, medians
 
@@ -55,13 +55,13 @@ def training(task: Task) -> dict[str, float]:
 @contextmanager
 def portions() -> Iterator[list[int]]:
     """How many candidates are weighed at a time."""
-    sizes, met = list[int](), Crowd.met
+    sizes, met = list[int](), Candidates.met
 
-    def counted(self: Crowd, z: Tensor, people: slice) -> Tensor:
+    def counted(self: Candidates, z: Tensor, people: slice) -> Tensor:
         sizes.append(z[0].numel())
         return met(self, z, people)
 
-    with patch.object(Crowd, "met", counted):
+    with patch.object(Candidates, "met", counted):
         yield sizes
 
 

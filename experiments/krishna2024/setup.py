@@ -11,7 +11,7 @@ from torch import Tensor
 from experiments.cells import Arrays
 from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from holdfast import datasets as data
-from holdfast._core.rows import row_norm
+from holdfast.distances import l2
 from holdfast.evaluation.bounds import (
     decoder_lipschitz,
     lemma1,
@@ -28,7 +28,7 @@ from holdfast.evaluation.bounds import (
 )
 from holdfast.evaluation.tradeoff import FORMS, tradeoff
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE, Trace, retrace
 from holdfast.methods.descent import Descent
 from holdfast.methods.growing_spheres import GrowingSpheres
@@ -134,7 +134,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
 # ---- curves
 
 
-def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
+def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
@@ -146,7 +146,7 @@ def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explai
     }
 
 
-def latent_space(task: Task, seed: int) -> Autoencoder:
+def latent_space(task: Task, seed: int) -> TableAutoencoder:
     """That of C-CHVAE: one for all models."""
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 
@@ -250,7 +250,7 @@ def linear_bounds(task: Task, seed: int) -> Arrays:
         drift = lemma1(learnt, eta=GD_ETA, steps=GD_STEPS, epsilon=e).value
         moved = torch.cat([w[i] - w[0], (b[i] - b[0])[None]])
         both = (f[:, 0] <= 0) & (f[:, i] <= 0)
-        a, a_r = (row_norm(w[j][None], 2)[0] for j in (0, i))
+        a, a_r = (l2.value(w[j][None])[0] for j in (0, i))
         for lam in LAMS:
             m, m_r = SCORE - f[both, 0], SCORE - f[both, i]
             apart = step_length(a_r, m_r, lam) - step_length(a, m, lam)
@@ -259,7 +259,7 @@ def linear_bounds(task: Task, seed: int) -> Arrays:
             s = side[both, 0]
             z, z_r = (x[both] + scfe_step(s[:, None] * w[j], r, lam) for j, r in ((0, m), (i, m_r)))
             got, crossed, got_r = (s * (rows @ w[j] + b[j]) for rows, j in ((z, 0), (z_r, 0), (z_r, i)))
-            claim = theorem4(got, crossed, got_r, row_norm(z_r, 2), drift)
+            claim = theorem4(got, crossed, got_r, l2.value(z_r), drift)
             if lam == LAM:
                 shown.append(torch.stack([apart[:SHOWN], known.value[:SHOWN]], 1))
             out.append(
@@ -322,7 +322,7 @@ def ntk_bounds(task: Task, seed: int) -> Arrays:
     out, shown = list[list[float]](), list[Tensor]()
     for i, e in enumerate(HARDER, 1):
         both = (f[0] <= 0) & (f[i] <= 0)
-        a, a_r = (row_norm(slope[j][both], 2) for j in (0, i))
+        a, a_r = (l2.value(slope[j][both]) for j in (0, i))
         drift = lemma2(grams[0], grams[i], BETA, y).value
         moved = (nets[0].w - nets[i].w).square().sum().sqrt()
         for lam in LAMS:
@@ -369,7 +369,7 @@ def vae_bounds(task: Task, epochs: int, rows: int, seed: int) -> Arrays:
         sampled = sampled_lipschitz(net.decoder, plain.start)
         for e, trace in zip(models.epsilon[1:], traces[1:], strict=True):
             both = trace.radius.isfinite() & plain.radius.isfinite()
-            apart = row_norm(net.decode(trace.z[both]) - net.decode(plain.z[both]), 2).double()
+            apart = l2.value(net.decode(trace.z[both]) - net.decode(plain.z[both])).double()
             radii = plain.radius[both].double(), trace.radius[both].double()
             true, low = theorem3(product, *radii), theorem3(sampled, *radii)
             figures = [_mean(v) for v in (apart, true.value, true.tightness(apart))]

@@ -16,7 +16,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import limited_threads, row_norm
+from holdfast._core.rows import limited_threads
+from holdfast.distances import l1
 from holdfast.errors import SettingError
 from holdfast.evaluation.plausibility import MOST_IN_SET, implausibility, mmd, redundancy
 from holdfast.explainer import Explainer
@@ -107,7 +108,7 @@ class Rounds:
             "validity": valid.mean(1),
             "implausibility": mean_where(away[at], valid),
             "mmd": self._mmd(z, at, valid),
-            "cost": mean_where(row_norm(z - x, 1).numpy()[at], valid),
+            "cost": mean_where(l1.value(z - x).numpy()[at], valid),
             "redundancy": mean_where(redundancy(x, z).numpy()[at], valid),
         }
         classes = np.array(model.classes, dtype=object)

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
+from holdfast.distances import BallNorm, Distance
 from holdfast.errors import ModelError, SettingError, did_you_mean
 from holdfast.models.base import Model
-from holdfast.retraining.attacks import Adversary, Ball
+from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.recipe import class_numbers, outcomes
@@ -34,7 +35,7 @@ def pgd_attack(
     *,
     epsilon: float,
     steps: int = 40,
-    norm: Ball = "linf",
+    norm: BallNorm | Distance = "linf",
     step_size: float | None = None,
     start: bool = True,
     immutable: Collection[Spare] = (),
