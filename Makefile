@@ -4,7 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: demo test lint types layers tests format bench reproduce-black2022 reproduce-guo2023 reproduce-krishna2024 reproduce-altmeyer2025 reproduce-hoeltgen2021 clean
+PAPERS := $(patsubst experiments/%/notes.md,%,$(wildcard experiments/*/notes.md))
+
+.PHONY: demo test lint types layers docs serve-docs tests format bench reproduce $(PAPERS:%=reproduce-%) clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -21,6 +23,15 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+# The site, strictly and without network, into site/; also writes the generated parts of README.md and docs/.
+docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical build --strict --clean
+
+serve-docs: $(VENV)/.dev
+	$(BIN)/python -m docs.generator
+	$(BIN)/zensical serve
+
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
 
@@ -28,36 +39,18 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-# Ratios measured in one run; needs HOLDFAST_DATA and an otherwise idle machine.
+# Ratios measured in one run; needs HOLDFAST_DATA and an otherwise idle machine. Writes to benchmarks/results/.
+BENCHMARKS := engine retraining shift hardening teaching images trees
 bench: $(VENV)/.dev
-	$(BIN)/python benchmarks/engine.py benchmarks/results/engine.json
-	$(BIN)/python benchmarks/retraining.py benchmarks/results/retraining.json
-	$(BIN)/python benchmarks/shift.py benchmarks/results/shift.json
-	$(BIN)/python benchmarks/hardening.py benchmarks/results/hardening.json
-	$(BIN)/python benchmarks/teaching.py benchmarks/results/teaching.json
-	$(BIN)/python benchmarks/images.py benchmarks/results/images.json
-	$(BIN)/python benchmarks/trees.py benchmarks/results/trees.json
+	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
-# Tables 1 to 4 of Black et al. 2022, about half an hour; goes on where it was stopped.
-reproduce-black2022: $(VENV)/.dev
-	$(BIN)/python -m experiments black2022
+# The papers again (`make reproduce-black2022`), or all of them; each goes on where it was stopped. Needs HOLDFAST_DATA,
+# writes to experiments/results/. On two cores black2022 and krishna2024 take half an hour, altmeyer2025 an hour, guo2023
+# (most of it for the loans) and hoeltgen2021 some hours.
+reproduce: $(PAPERS:%=reproduce-%)
 
-# Tables 2, 3, 6 to 11 and the curves of Guo et al. 2023, some hours, most of them for the loans; goes on where it was
-# stopped.
-reproduce-guo2023: $(VENV)/.dev
-	$(BIN)/python -m experiments guo2023
-
-# The figures of Krishna et al. 2024 and a verdict on each of its claims, about half an hour; goes on where it was stopped.
-reproduce-krishna2024: $(VENV)/.dev
-	$(BIN)/python -m experiments krishna2024
-
-# The tables of Altmeyer et al. 2025, about an hour; goes on where it was stopped.
-reproduce-altmeyer2025: $(VENV)/.dev
-	$(BIN)/python -m experiments altmeyer2025
-
-# The tables of Höltgen et al. 2021 on MNIST, some hours on two cores; goes on where it was stopped.
-reproduce-hoeltgen2021: $(VENV)/.dev
-	$(BIN)/python -m experiments hoeltgen2021
+$(PAPERS:%=reproduce-%): reproduce-%: $(VENV)/.dev
+	$(BIN)/python -m experiments $*
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -70,4 +63,4 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist holdfast-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .cache docs/api docs/reproductions/*/ holdfast-demo .pytest_cache .ruff_cache .hypothesis

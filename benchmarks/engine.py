@@ -1,6 +1,8 @@
 """How fast the engine is, as ratios measured in one run: one process, one thread, CPU time, medians.
 
-    HOLDFAST_DATA=... python benchmarks/engine.py [OUT.json]
+    HOLDFAST_DATA=... python -m benchmarks.engine [OUT.json]
+
+All benchmarks are run like this, from the root of the repository, and write to `benchmarks/results/` unless told where.
 
 The unit is one bare PyTorch forward and backward pass (gradient by the rows only) over the same rows. Repeats of
 the things compared are interleaved, so that a slow minute of the machine hits all of them alike. The task: 1,000
@@ -22,6 +24,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast.nn.architecture import mlp
 
+RESULTS = Path(__file__).parent / "results"
 REPEATS = 7
 STEPS = 500
 LIMITS = {
@@ -182,23 +185,27 @@ def imports() -> dict[str, float]:
     }
 
 
-def write(figures: dict[str, float], limits: dict[str, float], path: str | None) -> None:
+def out_file(script: str) -> Path:
+    """Where a benchmark writes: its first argument, or `benchmarks/results/<script>.json`."""
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS / f"{Path(script).stem}.json"
+
+
+def write(figures: dict[str, float], limits: dict[str, float], path: Path) -> None:
     """Show the figures beside their limits, and keep them as JSON."""
     for name, value in figures.items():
         limit = limits.get(name)
         verdict = "" if limit is None else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
         print(f"{name:60} {value:10.3f}{verdict}")
-    if path:
-        content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": limits}
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(content, indent=2) + "\n")
+    content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": limits}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def main() -> None:
     torch.set_num_threads(1)
     net, pool = task()
     figures = memory(net, pool) | speed(net, pool) | imports()
-    write(figures, LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(figures, LIMITS, out_file(__file__))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast adversarial training of many networks and the random searches are, as ratios measured in one run.
 
-    HOLDFAST_DATA=... python benchmarks/hardening.py [OUT.json]
+    HOLDFAST_DATA=... python -m benchmarks.hardening [OUT.json]
 
 Training: Adult as recourse benchmarks have it (12 columns between 0 and 1), networks 12-24-2, ten steps of PGD, batches
 of 256 rows; eight epsilons and five seeds as one stack against one network with epsilon 0.1.
@@ -9,7 +9,6 @@ Searches: 1,000 rows, one thread. The unit is what they cannot do without: every
 decoder and model as plain PyTorch modules, in the same portions. Medians of repeats that take turns, wall clock.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -18,12 +17,13 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
-from engine import write
-from experiments.krishna2024.setup import Task, hardened, latent_space, prepare
+from benchmarks.engine import out_file, write
+from benchmarks.shift import asked, medians
+from experiments.data import Split
+from experiments.krishna2024.setup import hardened, latent_space, prepare
 from holdfast.methods._candidates import Candidates
 from holdfast.methods._latent import LatentMethod
 from holdfast.training.adversarial import EPSILONS
-from shift import asked, medians
 
 EPOCHS, SEEDS, ROWS = 2, 5, 1000
 LIMITS = {
@@ -37,7 +37,7 @@ LIMITS = {
 }
 
 
-def training(task: Task) -> dict[str, float]:
+def training(task: Split) -> dict[str, float]:
     hidden = (2 * task.width,)
     took = medians(
         {
@@ -86,7 +86,7 @@ def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[floa
     return took["search"] / took["bare"], sum(sizes) / len(x)
 
 
-def searches(task: Task) -> dict[str, float]:
+def searches(task: Split) -> dict[str, float]:
     model = hardened(task, (2 * task.width,), 5, 1, 0, epsilon=[0.0]).model(0.0)
     x = task.schema.encode(task.test_X)[:ROWS]
     wide = hf.CCHVAE(hidden=(512, 256), epochs=3).fit(model, task.X.iloc[:5000])
@@ -126,4 +126,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     adult = prepare("adult")
     figures = training(adult) | searches(adult) | mixed()
-    write(figures, LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(figures, LIMITS, out_file(__file__))

@@ -1,6 +1,6 @@
 """What counterfactual images cost, as ratios measured in one run: one process, one thread, CPU time.
 
-    HOLDFAST_DATA=... python benchmarks/images.py [OUT.json [NETWORK.safetensors]]
+    HOLDFAST_DATA=... python -m benchmarks.images [OUT.json [NETWORK.safetensors]]
 
 All on one spectral network, 16 channels wide, of MNIST: the given one, or one that is trained here for a short time.
 DeDUCE turns the first 100 test images to every other class, 900 pairs; its unit is the bare PyTorch passes forward and
@@ -15,13 +15,12 @@ back (gradient by the images alone) that it makes, in batches of the same size, 
 
 import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine import bare_pass, write
+from benchmarks.engine import bare_pass, out_file, seconds, write
 from experiments.hoeltgen2021.reported import STEP_LIMITS, TABLE_1
 from experiments.hoeltgen2021.setup import SETTINGS, prepare
 from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
@@ -41,12 +40,6 @@ LIMITS = {
     "a counterfactual by DeDUCE / by VLK": 1 / 20,
     "a counterfactual by DeDUCE / by REVISE, plain descent (extrapolated)": 1 / 10,
 }
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def network(path: str | None) -> ImageModel:
@@ -128,7 +121,7 @@ def main() -> None:
     x, y = task.test[:100], task.test_y[:100]
     found = {"accuracy of the network": model.accuracy(task.test[:2000], task.test_y[:2000])}
     found |= at_once(deduce, model, x, y) | beside_others(deduce, model, x[:SAMPLE], y[:SAMPLE])
-    write(found, LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(found, LIMITS, out_file(__file__))
 
 
 if __name__ == "__main__":

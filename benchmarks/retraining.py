@@ -1,20 +1,19 @@
 """How fast retraining, Stable Neighbor Search and the audit are, as ratios measured in one run.
 
-    HOLDFAST_DATA=... python benchmarks/retraining.py [OUT.json]
+    HOLDFAST_DATA=... python -m benchmarks.retraining [OUT.json]
 
 One process, one thread, CPU time, medians of repeats that take turns. The task: HELOC, MLP 23-100-32-2, batches of
 128 rows. The units are plain PyTorch on the same data: one model trained alone with `torch.optim.Adam`, one forward
 and backward pass over the points of all lines, one model's forward pass over all answers.
 """
 
-import sys
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from engine import AnyModule, medians, write
+from benchmarks.engine import AnyModule, medians, out_file, write
 from holdfast.nn.architecture import mlp
 
 EPOCHS, BATCH, MODELS, ROWS, STEPS, POINTS = 2, 128, 100, 1000, 200, 10
@@ -27,14 +26,18 @@ LIMITS = {
 
 
 @dataclass(eq=False, repr=False)
-class Given(hf.Explainer):
-    """Answers that are there already, so that only what is done with them is timed."""
+class Ready(hf.Explainer):
+    """Answers that are there already, so that only what is done with them is timed.
 
-    rows: Tensor | None = None
+    All rows are searched in one batch, which is filled up with copies of its last row to whole blocks of 16.
+    """
+
+    answers: Tensor | None = None
 
     def search(self, problem: hf.SearchProblem) -> Tensor:
-        assert self.rows is not None
-        return self.rows[: len(problem)] if len(problem) <= len(self.rows) else self.rows
+        assert self.answers is not None
+        filled = len(problem) - len(self.answers)
+        return torch.cat([self.answers, self.answers[-1:].expand(filled, -1)])
 
 
 def train_alone(x: Tensor, y: Tensor) -> nn.Module:
@@ -86,7 +89,7 @@ def measure() -> dict[str, float]:
     net = model.module.requires_grad_(False)
     fast, slow = (hf.Model.of(m, box, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
     refused = x[net(x).argmax(1) == 0][:ROWS].clamp(0, 1)
-    start = Given(hf.MinCost(norm=2).explain(fast, refused, "Good").x_cf)
+    start = Ready(hf.MinCost(norm=2).explain(fast, refused, "Good").x_cf)
     search = hf.StableNeighborSearch(start=start, radius=0.5, steps=STEPS, path_points=POINTS)
     points = refused.repeat(POINTS, 1)
     moved = medians(
@@ -121,4 +124,4 @@ def measure() -> dict[str, float]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    write(measure(), LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(measure(), LIMITS, out_file(__file__))

@@ -1,6 +1,6 @@
 """How fast Virtual Data Shift, joint training, recourse in one pass and ROAR-LIME are, as ratios measured in one run.
 
-    HOLDFAST_DATA=... python benchmarks/shift.py [OUT.json]
+    HOLDFAST_DATA=... python -m benchmarks.shift [OUT.json]
 
 The task: SBA loans as RoCourseNet encodes them (110 columns), its network 110-200-10-10-1, batches of 128 rows. Medians
 of repeats that take turns, one thread; only the sixteen years train on all cores, in both ways: as one stack on several
@@ -8,7 +8,6 @@ threads, and one after another with torch's own threads or on one, whichever is 
 """
 
 import itertools
-import sys
 import time
 from collections.abc import Callable
 
@@ -16,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from engine import write
+from benchmarks.engine import out_file, write
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods import _local_linear as lime
 from holdfast.methods.amortized._joint_loop import Joint, fit_joint
 from holdfast.methods.amortized._parallel import by_seed
-from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift
+from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Attack, Batch, Shift
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack_derivatives import Leaky
 from holdfast.problem import SearchProblem, TimeBudget
@@ -75,7 +74,7 @@ def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tens
             count += 1
             m = [B1 * a + (1 - B1) * g for a, g in zip(m, slopes, strict=True)]
             v = [B2 * a + (1 - B2) * g * g for a, g in zip(v, slopes, strict=True)]
-            roots = [(b / (1 - B2**count) + ROOT).sqrt() + ADAM_EPS for b in v]
+            roots = [(b / (1 - B2**count) + ROOT).sqrt() + EPS for b in v]
             now = [w - shift.eta * (a / (1 - B1**count)) / r for w, a, r in zip(now, m, roots, strict=True)]
         lost = (torch.sigmoid(logit(now, x_cf)) - t).square().sum()
         (slope,) = torch.autograd.grad(lost, delta)
@@ -215,4 +214,4 @@ def measure() -> dict[str, float]:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    write(measure(), LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(measure(), LIMITS, out_file(__file__))

@@ -1,6 +1,6 @@
 """What Counterfactual Training costs beside plain PyTorch, as ratios measured in one run.
 
-    HOLDFAST_DATA=... python benchmarks/teaching.py [OUT.json]
+    HOLDFAST_DATA=... python -m benchmarks.teaching [OUT.json]
 
 The unit of an epoch with n counterfactuals of T steps is what PyTorch takes, with the same network as an nn.Module, for
 
@@ -18,7 +18,6 @@ and to one whose passes are those of rows that have not stopped. Medians of repe
 this process had on a core, one thread.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engine import bare_pass, write
+from benchmarks.engine import bare_pass, out_file, write
 from holdfast.datasets import load
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
@@ -193,7 +192,7 @@ def main() -> None:
         none = torch.zeros(0, dtype=torch.int64)
         mnist = Task("MNIST", x, y, 10, 1000, 5000, Domain(-one, one, none, none, none), 0.01, 9)
         found = early(circles, 5) | late(circles) | early(mnist, 1) | late(mnist)
-    write(found, LIMITS, sys.argv[1] if len(sys.argv) > 1 else None)
+    write(found, LIMITS, out_file(__file__))
 
 
 if __name__ == "__main__":

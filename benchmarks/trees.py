@@ -1,6 +1,6 @@
 """Tree models: how fast their exact copies are, and how good and fast the search along their thresholds is.
 
-    HOLDFAST_DATA=... python benchmarks/trees.py [OUT.json] [--rows 60] [--only copies|search] [--scale 1.0]
+    HOLDFAST_DATA=... python -m benchmarks.trees [OUT.json] [--rows 60] [--only copies|search] [--scale 1.0]
 
 Two parts, one process, one thread, CPU time.
 
@@ -27,7 +27,6 @@ import contextlib
 import io
 import json
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,8 +51,10 @@ from sklearn.preprocessing import OneHotEncoder
 from threadpoolctl import threadpool_limits
 
 import holdfast as hf
+from benchmarks.engine import RESULTS, seconds
 
 ROWS, REPEATS = 100_000, 5
+SOME = 60  # test rows that the other libraries have time for
 DATASETS = ("german_credit", "adult")
 # What the figures must not exceed; those of the search for each dataset.
 LIMITS = {
@@ -82,12 +83,6 @@ def models() -> dict[str, Any]:
         "XGBoost 100, depth 6": xgboost.XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1),
         "LightGBM 100, 31 leaves": lightgbm.LGBMClassifier(n_estimators=100, verbose=-1, n_jobs=1),
     }
-
-
-def seconds(f: Callable[[], Any]) -> float:
-    start = time.process_time()
-    f()
-    return time.process_time() - start
 
 
 def copies(rows: int) -> dict[str, Any]:
@@ -123,11 +118,11 @@ def timed(name: str, estimator: Any, schema: hf.Schema, wide: pd.DataFrame, x: t
     """The library over a table, and its copy over the same rows, encoded."""
     model = hf.Model.of(estimator, schema)
     assert model.conversion, model.conversion.text
-    theirs, mine = list[float](), list[float]()
+    of_library, of_copy = list[float](), list[float]()
     for _ in range(REPEATS):
-        theirs.append(seconds(lambda: estimator.predict_proba(wide)))
-        mine.append(seconds(lambda: model(x)))
-    a, b = statistics.median(theirs), statistics.median(mine)
+        of_library.append(seconds(lambda: estimator.predict_proba(wide)))
+        of_copy.append(seconds(lambda: model(x)))
+    a, b = statistics.median(of_library), statistics.median(of_copy)
     how = str(model.conversion)
     print(f"{name:42s} {a:8.3f} s {b:8.3f} s {b / a:6.2f}   {how}", flush=True)
     return {"library": round(a, 3), "copy": round(b, 3), "copy / library": round(b / a, 2), "how": how}
@@ -245,11 +240,11 @@ def nice(task: Task, rows: pd.DataFrame) -> tuple[dict[str, Any], float]:
         distance_metric="HEOM",
         num_normalization="minmax",
     )
-    asked, after = schema.read(rows), list[Any]()
+    codes, after = schema.read(rows), list[Any]()
 
     def work() -> None:
         for i in range(len(rows)):
-            after.append(explainer.explain(asked[i : i + 1].copy(), target_class=[1])[0])
+            after.append(explainer.explain(codes[i : i + 1].copy(), target_class=[1])[0])
 
     took = seconds(work)
     return task.judged(rows, frame(np.array(after)).set_index(rows.index).astype(rows.dtypes)), took
@@ -303,7 +298,7 @@ def search(name: str, count: int, scale: float) -> dict[str, Any]:
 
 
 def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float]:
-    every, mine = runs["TreeSearch, smallest, all rows"][0], runs["TreeSearch, smallest"]
+    every, (some, took) = runs["TreeSearch, smallest, all rows"][0], runs["TreeSearch, smallest"]
     few = runs["TreeSearch, fewest, all rows"][0]
     out = {
         "invalid answers": float(max((r["there"] & ~r["valid"]).mean() for r in (every, few))),
@@ -312,13 +307,13 @@ def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float
     }
 
     def ratio(label: str) -> float:
-        both = mine[0]["valid"] & runs[label][0]["valid"]
-        return float(mine[0]["l1"][both].mean() / runs[label][0]["l1"][both].mean())
+        both = some["valid"] & runs[label][0]["valid"]
+        return float(some["l1"][both].mean() / runs[label][0]["l1"][both].mean())
 
-    theirs = [label for label in runs if label.startswith("dice-ml") and runs[label][0]["valid"].any()]
-    if theirs:
-        out["l1 / best of dice-ml"] = max(ratio(label) for label in theirs)
-        out["time per row / fastest of dice-ml"] = mine[1] / min(runs[label][1] for label in theirs)
+    of_dice = [label for label in runs if label.startswith("dice-ml") and runs[label][0]["valid"].any()]
+    if of_dice:
+        out["l1 / best of dice-ml"] = max(ratio(label) for label in of_dice)
+        out["time per row / fastest of dice-ml"] = took / min(runs[label][1] for label in of_dice)
     if "NICE sparsity" in runs:
         out["l1 / NICE"] = ratio("NICE sparsity")
     return out
@@ -326,25 +321,27 @@ def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="tree models: copies and search")
-    parser.add_argument("out", nargs="?")
-    parser.add_argument("--rows", type=int, default=60, help="test rows that the other libraries are given")
+    parser.add_argument("out", nargs="?", type=Path, help="left out: benchmarks/results, if all of it is run")
+    parser.add_argument("--rows", type=int, default=SOME, help="test rows that the other libraries are given")
     parser.add_argument("--only", choices=["copies", "search"])
     parser.add_argument("--scale", type=float, default=1.0, help="share of all rows, for a quick look")
-    asked = parser.parse_args()
+    call = parser.parse_args()
+    whole = call.only is None and call.scale == 1.0 and call.rows == SOME
+    out: Path | None = call.out or (RESULTS / "trees.json" if whole else None)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of the other libraries, about one another
-    content: dict[str, Any] = {"holdfast": hf.__version__, "limits": LIMITS, "share of all rows": asked.scale}
-    if asked.only != "search":
-        rows = int(ROWS * asked.scale)
+    content: dict[str, Any] = {"holdfast": hf.__version__, "limits": LIMITS, "share of all rows": call.scale}
+    if call.only != "search":
+        rows = int(ROWS * call.scale)
         content |= {"rows": rows, "models": copies(rows)}
-    if asked.only != "copies":
-        content["search"] = {name: search(name, asked.rows, asked.scale) for name in DATASETS}
+    if call.only != "copies":
+        content["search"] = {name: search(name, call.rows, call.scale) for name in DATASETS}
     for name, result in content.get("search", {}).items():
         for figure, value in result["figures"].items():
             print(f"{name:14} {figure:45} {value:8.3f}  {'holds' if value <= LIMITS[figure] else 'MISSED'}")
-    if asked.out:
-        Path(asked.out).parent.mkdir(parents=True, exist_ok=True)
-        Path(asked.out).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

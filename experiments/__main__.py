@@ -2,24 +2,24 @@
 
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments import PAPERS
 from holdfast.cli.main import run_app
 
+QUICK_ROWS = 200
+# What a paper is stands in the first line of its package, which imports nothing.
+LISTED = "\n\n".join(["Papers:", *(f"{paper}: {import_module(f'experiments.{paper}').__doc__}" for paper in PAPERS)])
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(epilog=LISTED)
 def reproduce(
-    paper: Annotated[
-        str,
-        typer.Argument(
-            help="Which paper, by its citation: black2022, guo2023, krishna2024, altmeyer2025 or hoeltgen2021."
-        ),
-    ],
+    paper: Annotated[str, typer.Argument(help="Which paper, by its citation; they are listed below.")],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="One of its datasets; repeat for several. Left out: all.")
     ] = None,
@@ -40,20 +40,27 @@ def reproduce(
     ] = Path(".holdfast-bench"),
 ) -> None:
     """Run a paper's experiments again: reported beside measured, as JSON and markdown."""
-    from experiments.run import FULL_SEED, QUICK_ROWS, quick_models, run_paper
-    from experiments.run import paper as source
+    from experiments import run
+    from experiments.experiment import load_experiment
 
-    datasets = dataset or ([source(paper).QUICK] if quick else [])
+    experiment = load_experiment(paper)
+    datasets = dataset or ([experiment.quick] if quick else [])
     if quick:
-        models, rows, out = quick_models(paper, models), min(rows or QUICK_ROWS, QUICK_ROWS), out / "quick"
-    elif models not in (None, source(paper).MODELS) or (rows, seed) != (None, FULL_SEED):
+        models, rows = (
+            min(models or experiment.quick_models, experiment.quick_models),
+            min(rows or QUICK_ROWS, QUICK_ROWS),
+        )
+        out = out / "quick"
+    elif models not in (None, experiment.models) or (rows, seed) != (None, run.FULL_SEED):
         out = out / "partial"  # full results stay as they are
 
-    def said(cell: str) -> None:
+    def report(cell: str) -> None:
         if sys.stderr.isatty():
             typer.echo(cell, err=True)
 
-    results = run_paper(paper, datasets, out=out, work=work, models=models, rows=rows, seed=seed, said=said)
+    results = run.reproduce(
+        experiment, datasets, out=out, work=work, models=models, rows=rows, seed=seed, report=report
+    )
     if sys.stdout.isatty():
         typer.echo((out / paper / "README.md").read_text(encoding="utf-8"))
     else:

@@ -1,95 +1,103 @@
-"""Run a paper's experiments: cells on disk, one JSON file per dataset, then pages and pictures of all of them."""
+"""Run an experiment: cells on disk, one JSON file per dataset, then a page and pictures over all of them."""
 
 import contextlib
-import importlib
 import json
 import platform
 import time
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from experiments.cells import Cells, write_whole
+from experiments.experiment import Experiment, Figures, Results, Run
+from holdfast import __version__
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.render.charts.theme import save as save_chart
 
-PAPERS = {
-    name: f"experiments.{name}.experiment"
-    for name in ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
-}
-QUICK_ROWS = 200
 FULL_SEED = 0  # and all rows, and as many models as the paper has
 
 
-def paper(name: str) -> Any:
-    """The module of a paper."""
-    if name not in PAPERS:
-        raise SettingError(f"unknown paper {name!r}; {did_you_mean(name, PAPERS)}")
-    return importlib.import_module(PAPERS[name])
-
-
-def quick_models(name: str, models: int | None) -> int:
-    """As many as a quick run has, unless fewer are asked for."""
-    most: int = paper(name).QUICK_MODELS
-    return most if models is None else min(models, most)
-
-
-def run_paper(
-    name: str,
-    datasets: Sequence[str],
+def reproduce(
+    experiment: Experiment[Any, Any],
+    datasets: Sequence[str] = (),
     *,
     out: Path,
     work: Path,
     models: int | None = None,
     rows: int | None = None,
     seed: int = FULL_SEED,
-    said: Callable[[str], None] = lambda _: None,
-) -> list[dict[str, Any]]:
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Figures]:
     """Measure datasets one after the other; what is in `work` already is not measured again.
 
     Args:
-        datasets: names; none means all of the paper's own.
+        datasets: names; none means all of a full run.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the cells; delete it to start anew.
         models: retrained models per family, repeats with other seeds, or test sets; None takes as many as the paper.
         rows: test rows; None takes all.
+        report: called with the name of each cell that is made.
 
     Returns:
         One result per dataset, as in the files.
     """
-    source = paper(name)
     for dataset in datasets:
-        if dataset not in source.SETTINGS:
-            raise SettingError(f"{name} has no dataset {dataset!r}; {did_you_mean(dataset, source.SETTINGS)}")
-    count: int = source.MODELS if models is None else models
-    if not 1 <= count <= source.POOL:
-        raise SettingError(f"models must be 1 to {source.POOL} for {name}, got {count}")
-    results = list[dict[str, Any]]()
-    for dataset in datasets or list(getattr(source, "FULL", source.SETTINGS)):
+        if dataset not in experiment.settings:
+            known = did_you_mean(dataset, experiment.settings)
+            raise SettingError(f"{experiment.name} has no dataset {dataset!r}; {known}")
+    count = experiment.models if models is None else models
+    if not 1 <= count <= experiment.models:
+        raise SettingError(f"models must be 1 to {experiment.models} for {experiment.name}, got {count}")
+    results = list[Figures]()
+    for dataset in datasets or experiment.full or experiment.settings:
         start = time.perf_counter()
-        cells = Cells(work / name, {}, said)
-        result = source.run(dataset, cells, models=count, rows=rows, seed=seed)
-        result["machine"] = f"Python {platform.python_version()}, torch {torch.__version__}, one thread"
-        result["seconds"]["this call"] = round(time.perf_counter() - start, 1)
-        write_whole(out / name / f"{dataset}.json", (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
+        cells = Cells(
+            work / experiment.name / dataset,
+            {"seed": seed, "version": __version__},
+            report=lambda cell, dataset=dataset: report(f"{dataset}/{cell}"),
+            workers=experiment.workers,
+        )
+        setting, task = experiment.settings[dataset], experiment.prepare(dataset, seed)
+        figures = experiment.measure(Run(dataset, setting, task, count, rows, seed, cells))
+        result = {
+            "paper": experiment.name,
+            "dataset": dataset,
+            **figures,
+            "seed": seed,
+            "seconds": cells.seconds() | {"this call": round(time.perf_counter() - start, 1)},
+            "version": __version__,
+            "machine": f"Python {platform.python_version()}, torch {torch.__version__}, one thread",
+        }
+        file = out / experiment.name / f"{dataset}.json"
+        write_whole(file, (json.dumps(result, indent=1, allow_nan=False) + "\n").encode())
         results.append(result)
-    write_page(name, out)
+    write_page(experiment, out)
     return results
 
 
-def write_page(name: str, out: Path) -> Path:
-    """The markdown page over all results of a paper that there are."""
-    source = paper(name)
-    found = [out / name / f"{dataset}.json" for dataset in source.SETTINGS]
-    results = [json.loads(path.read_text()) for path in found if path.is_file()]
-    page = out / name / "README.md"
-    write_whole(page, source.page(results).encode())
+def page_text(experiment: Experiment[Any, Any], results: Results) -> str:
+    """The markdown page over all results of a paper: its tables, its notes, its pictures."""
+    body = "\n".join(experiment.page(results)).rstrip()
+    notes = (files(f"experiments.{experiment.name}") / "notes.md").read_text(encoding="utf-8").rstrip()
+    pictures = [f"![{Path(file).stem}]({file})" for file in experiment.pictures(results)]
+    return "\n".join([f"# {experiment.title}", "", body, "", notes, "", "## Pictures", "", *pictures, ""])
+
+
+def write_page(experiment: Experiment[Any, Any], out: Path) -> Path:
+    """Write the page over all results of a paper that there are, and its pictures."""
+    directory = out / experiment.name
+    found = [directory / f"{dataset}.json" for dataset in experiment.settings]
+    results: list[Figures] = [json.loads(path.read_text()) for path in found if path.is_file()]
+    page = directory / "README.md"
+    write_whole(page, page_text(experiment, results).encode())
     with contextlib.suppress(MissingExtraError):  # pictures need the plot extra; figures do not
-        for dataset, chart in source.charts(results).items():
-            if isinstance(chart, bytes):
-                write_whole(page.with_name(f"{dataset}.png"), chart)
+        for file, draw in experiment.pictures(results).items():
+            picture = draw()
+            if isinstance(picture, bytes):
+                write_whole(directory / file, picture)
             else:
-                save_chart(chart, page.with_name(f"{dataset}.svg"))
+                save_chart(picture, directory / file)
     return page

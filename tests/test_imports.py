@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -27,14 +26,6 @@ def test_every_public_name_exists() -> None:
     assert set(dir(hf)) >= set(hf.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Descnt'"):
         _ = hf.Descnt
-
-
-def test_typing_names_match_the_lazy_ones() -> None:
-    """What type checkers see under TYPE_CHECKING is what `__getattr__` serves."""
-    source = Path(hf.__file__).read_text(encoding="utf-8")
-    block = source.split("if TYPE_CHECKING:")[1].split("def __getattr__")[0]
-    seen = {line.rsplit(" as ", 1)[1] for line in block.splitlines() if " as " in line}
-    assert seen == set(hf.__all__) - {"__version__"}
 
 
 def test_unfitted_and_unknown_settings_are_clear() -> None:

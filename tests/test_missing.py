@@ -26,6 +26,7 @@ from holdfast.methods._candidate_projection import Space
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import mlp
 from holdfast.schema.feature import Feature, differ
+from holdfast.schema.user_units import settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import Status
 from support.tables import seeded
@@ -172,7 +173,7 @@ def test_rules_about_missing_numbers_count_as_kept(data: st.DataObject) -> None:
     x = schema.encode_numbers(numbers, torch.float64)
     z = torch.tensor([[data.draw(st.floats(-2, 11)) for _ in range(schema.width)]], dtype=torch.float64)
     got = schema.project(z, x)
-    after, _ = schema.settle(got, numbers)
+    after, _ = settle(schema, got, numbers)
     assert violations(schema, numbers, after)[0] == ""
     value, says = schema.encoding(torch.float64).gaps
     gone = got[:, says] > 0.5

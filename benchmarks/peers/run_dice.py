@@ -36,18 +36,18 @@ def make_explainer(task, method):
     return dice_ml.Dice(data, model, method=method)
 
 
-def one_answer(explainer, problem, ranges):
+def one_answer(explainer, row, ranges):
     """Return the counterfactual for a one-row frame, or NaN where the library finds none."""
     try:
         result = explainer.generate_counterfactuals(
-            problem, total_CFs=1, desired_class=1, permitted_range=ranges, verbose=False
+            row, total_CFs=1, desired_class=1, permitted_range=ranges, verbose=False
         )
     except UserConfigValidationException:
-        return np.full(problem.shape[1], np.nan)
+        return np.full(row.shape[1], np.nan)
     found = result.cf_examples_list[0].final_cfs_df_sparse
     if found is None or len(found) == 0:
-        return np.full(problem.shape[1], np.nan)
-    return found[list(problem.columns)].to_numpy(dtype=np.float64)[0]
+        return np.full(row.shape[1], np.nan)
+    return found[list(row.columns)].to_numpy(dtype=np.float64)[0]
 
 
 def run(task, method):

@@ -1,6 +1,7 @@
-"""The side studies of `altmeyer2025` in the plane: settings of the training, where blobs lie, linear networks."""
+"""Altmeyer et al. 2025, side studies in the plane: settings of the training, where blobs lie, linear networks."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,19 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from experiments.altmeyer2025.setup import (
-    EPOCHS,
-    GUARDED,
-    LAM,
-    LR_SEARCH,
-    STEPS,
-    Setting,
-    Task,
-    domain,
-    judge,
-    taught,
-    weights,
-)
+from experiments.altmeyer2025 import setup
 from experiments.cells import Arrays, Job
 from holdfast.evaluation.compare import compare
 from holdfast.explainer import Explainer
@@ -41,6 +30,7 @@ TUNED: dict[str, tuple[float, ...]] = {
 }
 WEIGHTS = (0.1, 0.5, 5.0, 10.0, 20.0)  # of the energy
 MOVED = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.0, -3.0))  # where the middle of the blobs is
+GRADED = ("implausibility", "validity", "accuracy")
 LINEAR_SEEDS, LINEAR_EPOCHS = 10, 30
 Variants = Mapping[str, Mapping[str, Any]]
 PLAIN: dict[str, Any] = {"plain": {"objective": "plain"}}
@@ -48,15 +38,23 @@ PLAIN: dict[str, Any] = {"plain": {"objective": "plain"}}
 
 def generator(name: str, steps: int) -> Explainer:
     if name == "Generic":
-        return Descent.generic(lam=LAM, lr=LR_SEARCH, steps=steps)
+        return Descent.generic(lam=setup.LAM, lr=setup.LR_SEARCH, steps=steps)
     if name == "REVISE":
         return REVISE(
-            lam=LAM, lr=LR_SEARCH, steps=steps, norm=1, kind="vae", hidden=(16,), latent=2, epochs=100, beta=1.0
+            lam=setup.LAM,
+            lr=setup.LR_SEARCH,
+            steps=steps,
+            norm=1,
+            kind="vae",
+            hidden=(16,),
+            latent=2,
+            epochs=100,
+            beta=1.0,
         )
-    return ECCCo(lam=LAM, energy=5.0, lr=LR_SEARCH, steps=steps)
+    return ECCCo(lam=setup.LAM, energy=5.0, lr=setup.LR_SEARCH, steps=steps)
 
 
-def jobs(name: str, task: Task, setting: Setting, seeds: int, seed: int) -> list[Job]:
+def jobs(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> list[Job]:
     """The cells of one plane; each has its own plain networks."""
     seeds = min(seeds, SEEDS)
     run = partial(study, task, setting, seeds, seed)
@@ -66,69 +64,83 @@ def jobs(name: str, task: Task, setting: Setting, seeds: int, seed: int) -> list
     for steps in ITERATIONS:
         out[f"ECCCo {steps}"] = partial(run, energies, generator("ECCCo", steps))
         out |= {f"{kind} {steps}": partial(run, {"full": {}}, generator(kind, steps)) for kind in GENERATORS[1:]}
-    out["settings"] = partial(run, tuned, generator("ECCCo", STEPS))
-    out["burn-in"] = partial(run, {"full": {}}, generator("ECCCo", STEPS), burn_in=0.5)
-    out["few"] = partial(run, {"full": {}}, generator("ECCCo", STEPS), n_counterfactuals=100)
-    return [(f"{name}/{label}", make, [seeds, EPOCHS, ROUNDS, ASKED]) for label, make in out.items()]
+    out["settings"] = partial(run, tuned, generator("ECCCo", setup.STEPS))
+    out["burn-in"] = partial(run, {"full": {}}, generator("ECCCo", setup.STEPS), burn_in=0.5)
+    out["few"] = partial(run, {"full": {}}, generator("ECCCo", setup.STEPS), n_counterfactuals=100)
+    return [(label, make, [seeds, setup.EPOCHS, ROUNDS, ASKED]) for label, make in out.items()]
 
 
 def study(
-    task: Task, setting: Setting, seeds: int, seed: int, variants: Variants, how: Explainer, **more: Any
+    task: setup.Task, setting: setup.Setting, seeds: int, seed: int, variants: Variants, how: Explainer, **more: Any
 ) -> Arrays:
     """Train variants beside plain networks; (1 + variants, seeds) means over rounds, the plain ones first."""
-    found = taught(
-        task, setting, EPOCHS, seeds, seed, generator=how, tau=setting.tau, variants=PLAIN | dict(variants), **more
+    found = setup.taught(
+        task,
+        setting,
+        setup.EPOCHS,
+        seeds,
+        seed,
+        generator=how,
+        tau=setting.tau,
+        variants=PLAIN | dict(variants),
+        **more,
     )
     return graded(found, task, seeds, seed)
 
 
-def graded(found: CounterfactualTraining, task: Task, seeds: int, seed: int) -> Arrays:
+def graded(found: CounterfactualTraining, task: setup.Task, seeds: int, seed: int) -> Arrays:
     parts = list[Any]()
     for s in range(seeds):
         models = {name: found.member(name, s) for name in found.variants}
         values = compare(
-            models, task.test_X, y=task.test_y, method=judge(), repeats=ROUNDS, rows=ASKED, attacks=[0.0], seed=seed + s
+            models,
+            task.test_X,
+            y=task.test_y,
+            method=setup.judge(),
+            repeats=ROUNDS,
+            rows=ASKED,
+            attacks=[0.0],
+            seed=seed + s,
         )
         table = values.table().set_index("model").loc[list(models)]
-        parts.append(table[["implausibility", "validity", "accuracy"]].to_numpy(np.float64))
+        parts.append(table[[*GRADED]].to_numpy(np.float64))
     last = found.history.groupby(["variant", "seed"], sort=False).tail(1)
     size = (last["ridge"].to_numpy(np.float64) / 2) ** 0.5  # of an energy, root of the mean square
     figures = np.stack(parts, 1)  # (variants, seeds, figures)
-    names = ("implausibility", "validity", "accuracy")
-    return {name: figures[:, :, i] for i, name in enumerate(names)} | {"size": size.reshape(-1, seeds)}
+    return {name: figures[:, :, i] for i, name in enumerate(GRADED)} | {"size": size.reshape(-1, seeds)}
 
 
 # ---- where blobs lie
 
 
-def placements(task: Task, setting: Setting, seeds: int, seed: int) -> Arrays:
+def placements(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> Arrays:
     """(places, 2, seeds) implausibility of plain and taught networks, for the same blobs moved in the plane."""
     out = list[Any]()
     for move in MOVED:
         X, test_X = (pd.DataFrame(frame + np.array(move)) for frame in (task.X, task.test_X))
-        there = Task(X, task.y, test_X, task.test_y, domain(X, "none"), task.protected)
-        out.append(study(there, setting, min(seeds, SEEDS), seed, {"full": {}}, generator("ECCCo", STEPS)))
-    return {key: np.stack([cell[key] for cell in out]) for key in ("implausibility", "validity", "accuracy")}
+        there = replace(task, X=X, test_X=test_X, schema=setup.domain(X, "none"))
+        out.append(study(there, setting, min(seeds, SEEDS), seed, {"full": {}}, generator("ECCCo", setup.STEPS)))
+    return {key: np.stack([cell[key] for cell in out]) for key in GRADED}
 
 
 # ---- linear networks
 
 
-def linear_theory(task: Task, seed: int) -> Arrays:
+def linear_theory(task: setup.Task, seed: int) -> Arrays:
     """(2, seeds) |theta_1| / |theta_2| of linear classifiers, plain and taught with the first feature protected.
 
     Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes must overlap, or
     plain training never settles.
     """
     recipe = Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
-    kinds: Variants = {**PLAIN, GUARDED: {}}
+    kinds: Variants = {**PLAIN, setup.GUARDED: {}}
     found = train_counterfactual(
-        recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", STEPS), tau=0.5, variants=kinds,
+        recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", setup.STEPS), tau=0.5, variants=kinds,
         seeds=LINEAR_SEEDS, seed=seed,
     )  # fmt: skip
     out = list[Any]()
     for name in kinds:
-        w = torch.stack([weights(found.member(name, s))[0][0] for s in range(LINEAR_SEEDS)])
+        w = torch.stack([setup.weights(found.member(name, s))[0][0] for s in range(LINEAR_SEEDS)])
         theta = (w[:, 1] - w[:, 0]).abs().double()  # (seeds, 2)
         out.append((theta[:, 0] / theta[:, 1]).numpy())
     return {"ratio": np.stack(out)}

@@ -1,16 +1,16 @@
-"""Pictures of `altmeyer2025`, drawn from the results alone."""
+"""Pictures of Altmeyer et al. 2025, drawn from the results alone."""
 
 import base64
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
-from experiments.altmeyer2025.setup import GUARDED, HIDDEN, PICTURED, PLANES, SETTINGS, SIDE, TOLD, judge, prepare
+from experiments.altmeyer2025.setup import GUARDED, HIDDEN, HISTORY, PICTURED, PLANES, SETTINGS, SIDE, judge, prepare
+from experiments.experiment import Figures, Pictures, Results
 from holdfast.errors import optional
 from holdfast.evaluation.compare import FREE, HELD, REDUCED
 from holdfast.models.base import Model
@@ -24,40 +24,23 @@ KEYS = {"implausibility": "implausibility", "mmd": "MMD", "cost": "cost"}
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def charts(results: list[dict[str, Any]]) -> dict[str, Any]:
+def pictures(results: Results) -> Pictures:
     """Of each dataset the reductions with accuracy under attack, and how training went; where answers lead in a plane;
     digits and their counterfactuals; linear networks."""
-    return {name: draw() for name, draw in _pictures(results).items()}
-
-
-def names(results: list[dict[str, Any]]) -> list[str]:
-    """Of the pictures that `charts` draws."""
-    return list(_pictures(results))
-
-
-def _pictures(results: list[dict[str, Any]]) -> dict[str, Callable[[], Any]]:
     out = dict[str, Callable[[], Any]]()
     for r in results:
-        out[f"{r['dataset']}-beside"] = partial(_beside, r)
-        out[f"{r['dataset']}-training"] = partial(_training, r)
+        out[f"{r['dataset']}-beside.svg"] = lambda r=r: comparison_chart(_reductions(r), _curves(r))
+        out[f"{r['dataset']}-training.svg"] = lambda r=r: training_curves(_history(r))
         if r["dataset"] in PLANES:
-            out[f"{r['dataset']}-paths"] = partial(paths, r)
+            out[f"{r['dataset']}-paths.svg"] = partial(paths, r)
         elif r["pictured"]:
-            out[f"{r['dataset']}-digits"] = partial(_digits, r["pictured"])
+            out[f"{r['dataset']}-digits.svg"] = partial(_digits, r["pictured"])
         if "theory" in r:
-            out["theory"] = partial(theory_chart, r["theory"])
+            out["theory.svg"] = partial(theory_chart, r["theory"])
     return out
 
 
-def _beside(r: dict[str, Any]) -> Any:
-    return comparison_chart(_reductions(r), _curves(r))
-
-
-def _training(r: dict[str, Any]) -> Any:
-    return training_curves(_history(r))
-
-
-def _reductions(r: dict[str, Any]) -> pd.DataFrame:
+def _reductions(r: Figures) -> pd.DataFrame:
     lines = list[dict[str, Any]]()
     for label, columns in r["ablation"].items():
         for metric in REDUCED:
@@ -67,7 +50,7 @@ def _reductions(r: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _curves(r: dict[str, Any]) -> pd.DataFrame:
+def _curves(r: Figures) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"model": label, "attack": attack, "epsilon": epsilon, "accuracy": accuracy}
@@ -78,36 +61,32 @@ def _curves(r: dict[str, Any]) -> pd.DataFrame:
     )
 
 
-def _history(r: dict[str, Any]) -> pd.DataFrame:
+def _history(r: Figures) -> pd.DataFrame:
     parts = [
         pd.DataFrame(
             {"variant": label, "epoch": range(1, r["epochs"] + 1)}
-            | {key: np.array(values[key], dtype=float) for key in TOLD}
+            | {key: np.array(values[key], dtype=float) for key in HISTORY}
         )
         for label, values in r["history"].items()
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def paths(r: dict[str, Any]) -> Any:
+def paths(r: Figures) -> Any:
     """Where counterfactuals of the first networks lead, with all free, and with the first feature held."""
     task = prepare(r["dataset"], r["seed"])
     classes = sorted(set(task.y))
     models = {name: network(flat, task, classes) for name, flat in r["pictured"].items()}
-    said = [m.predict(task.test_X).to_numpy() for m in models.values()]
-    refused = np.flatnonzero(np.all([each != classes[1] for each in said], axis=0))
-    asked = task.test_X.iloc[refused[np.linspace(0, len(refused) - 1, min(ARROWS, len(refused))).astype(np.int64)]]
+    predicted = [model.predict(task.test_X).to_numpy() for model in models.values()]
+    refused = np.flatnonzero(np.all([given != classes[1] for given in predicted], axis=0))
+    X = task.test_X.iloc[refused[np.linspace(0, len(refused) - 1, min(ARROWS, len(refused))).astype(np.int64)]]
     answers = dict[str, dict[str, Any]]()
     for case, schema in ((FREE, task.schema), (f"{SETTINGS[r['dataset']].protected} held", task.guarded)):
         answers[case] = {
-            name: judge().explain(Model.of(module_of(model), schema, classes=classes), asked, classes[1])
+            name: judge().explain(Model.of(cast(Any, model).module, schema, classes=classes), X, classes[1])
             for name, model in models.items()
         }
     return decision_paths(models, task.test_X[:DOTS], task.test_y[:DOTS], answers, classes[1], width=200)
-
-
-def module_of(model: Any) -> nn.Module:
-    return model.module
 
 
 def network(flat: list[float], task: Any, classes: list[Any]) -> Model:

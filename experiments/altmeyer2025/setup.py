@@ -1,4 +1,4 @@
-"""The parts of `altmeyer2025`: nine datasets, cut and scaled as the paper has them, and how networks are trained."""
+"""Altmeyer et al. 2025: nine datasets, cut and scaled as the paper has them, and how networks are trained."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from experiments.cells import Arrays
-from holdfast import datasets as data
+from experiments.data import Split, load_table
+from holdfast import datasets
 from holdfast.evaluation.compare import ATTACKS, FREE, HELD, compare
 from holdfast.methods.eccco import ECCCo
 from holdfast.models.base import Model
@@ -23,7 +24,6 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 SPREAD = 2.0  # the domain of a column reaches this many standard deviations from its mean, or its range if wider
 HIDDEN, LR, EPOCHS, STEPS = (32,), 1e-3, 100, 30
-VALIDATION = 1000  # rows that are neither trained nor tested on (600 of the planes)
 SIDE, EDGE = 28, 5  # pixels of an image, rows of them at top and bottom that are protected
 
 
@@ -39,12 +39,12 @@ class Setting:
     count: int  # counterfactuals in an epoch
     reg: float
     protected: str  # the feature that nobody can change; "" for the first column, "edges" for rows of pixels
-    asked: int  # rows in a round of the evaluation
+    rows: int  # of a round of the evaluation
     samples: int = 2500  # rows of the sensitivity in a round
 
 
-PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "asked": 250}
-TABLE: dict[str, Any] = {"batch": 1000, "count": 5000, "asked": 100}
+PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "rows": 250}
+TABLE: dict[str, Any] = {"batch": 1000, "count": 5000, "rows": 100}
 SETTINGS = {
     "linearly_separable": Setting("linearly separable", tau=0.5, reg=0.01, **PLANE),
     "circles": Setting("circles", tau=0.5, reg=0.5, **PLANE),
@@ -56,25 +56,16 @@ SETTINGS = {
     ),
     "taiwan_credit": Setting("Credit default", 9617, 1923, tau=0.5, reg=0.25, protected="AGE", **TABLE),
     "give_me_some_credit": Setting("Give Me Some Credit", 12371, 2474, tau=0.5, reg=0.5, protected="age", **TABLE),
-    "mnist": Setting("MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"asked": 25})),
+    "mnist": Setting("MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"rows": 25})),
 }
 PLANES = ("linearly_separable", "circles", "moons", "overlapping")
 
 
 @dataclass(frozen=True)
-class Task:
-    """Rows to learn from and rows to ask about."""
+class Task(Split):
+    """All columns are free, and some may be protected."""
 
-    X: pd.DataFrame
-    y: "pd.Series[Any]"
-    test_X: pd.DataFrame
-    test_y: "pd.Series[Any]"
-    schema: Schema  # all columns free
     protected: tuple[str, ...]
-
-    @property
-    def width(self) -> int:
-        return self.X.shape[1]
 
     @property
     def guarded(self) -> Schema:
@@ -90,8 +81,7 @@ def prepare(name: str, seed: int = 0) -> Task:
     validation), the rest to test on. Balanced tables and planes are in an order drawn from the seed.
     """
     setting = SETTINGS[name]
-    loaded = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
-    X, y, learn, test = loaded
+    X, y, learn, test = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
     if name == "mnist":
         edge = EDGE * SIDE
         protected = tuple(X.columns[:edge]) + tuple(X.columns[-edge:])
@@ -102,7 +92,7 @@ def prepare(name: str, seed: int = 0) -> Task:
 
 
 def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
-    loaded = data.load("mnist")
+    loaded = datasets.load("mnist")
     parts, rng = np.asarray(loaded.parts), np.random.default_rng(seed)
     learn = rng.permutation(np.flatnonzero(parts == "train"))[: setting.train]
     test = rng.permutation(np.flatnonzero(parts == "test"))[: setting.test]
@@ -114,7 +104,7 @@ def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]"
 
 
 def _table(name: str, setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
-    loaded = cast(data.Dataset, data.load(name, **({"seed": seed} if name in PLANES else {})))
+    loaded = load_table(name, **({"seed": seed} if name in PLANES else {}))
     if name == "adult":
         loaded = loaded.part("train")
     elif name == "california_housing":
@@ -131,18 +121,9 @@ def housing(X: pd.DataFrame) -> pd.DataFrame:
     """California housing with eight numbers, the median age the second of them, as the paper counts its columns: means
     per household rather than totals of a block, and no word for how near the ocean is."""
     rooms, bedrooms, people = (X[name] / X["households"] for name in ("total_rooms", "total_bedrooms", "population"))
-    return pd.DataFrame(
-        {
-            "median_income": X["median_income"],
-            "housing_median_age": X["housing_median_age"],
-            "rooms": rooms,
-            "bedrooms": bedrooms,
-            "population": X["population"],
-            "people": people,
-            "latitude": X["latitude"],
-            "longitude": X["longitude"],
-        }
-    )
+    out = X[["median_income", "housing_median_age", "population", "latitude", "longitude"]]
+    out = out.assign(rooms=rooms, bedrooms=bedrooms, people=people)
+    return out[[*out.columns[:2], "rooms", "bedrooms", "population", "people", "latitude", "longitude"]]
 
 
 def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> Schema:
@@ -166,8 +147,9 @@ def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> Schema:
 
 VARIANTS = {name: {"objective": name} for name in ("plain", "full", "energy", "adversarial")}
 GUARDED = "full, protected"
+LABELS = [*VARIANTS, GUARDED]  # the networks, plain ones first
 PICTURED = ("plain", "full", GUARDED)
-TOLD = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
+HISTORY = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
 ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
 TEST_STEPS, TEST_TAU = 50, 0.95
 LEANS = {"repeats": 100, "points": 50}  # of the sensitivity
@@ -216,7 +198,7 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
         study = compare(
-            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.asked,
+            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.rows,
             protected=task.protected, seed=seed + s,
         )  # fmt: skip
         values = study.values.groupby(["case", "model", "round"], sort=False)[[*FIGURES]].mean()
@@ -228,13 +210,13 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         lean = study.sensitivity(samples=setting.samples, **LEANS).set_index("model")
         leans.append(lean.loc[list(models), ["median", "low", "high"]].to_numpy())
         by_energy.append(_by_energy(study.values, list(models)))
-    told = pd.concat([free.history, held.history]).groupby(["variant", "epoch"], sort=False)[[*TOLD]].mean()
+    history = pd.concat([free.history, held.history]).groupby(["variant", "epoch"], sort=False)[[*HISTORY]].mean()
     out = {key: np.stack(parts, 1) for key, parts in found.items()}  # (models, seeds, rounds)
     return out | {
         "curves": np.stack(curves),
         "sensitivity": np.stack(leans),
         "by energy": np.stack(by_energy),
-        "history": told.to_numpy(np.float64).reshape(len(VARIANTS) + 1, epochs, len(TOLD)),
+        "history": history.to_numpy(np.float64).reshape(len(VARIANTS) + 1, epochs, len(HISTORY)),
         "pictured": pictured({name: models[name] for name in PICTURED}, task),
     }
 
@@ -260,14 +242,14 @@ def pictured(models: dict[str, Model], task: Task) -> Array:
         return torch.cat(flat).double().numpy().reshape(len(models), -1)
     if task.width != SIDE * SIDE:
         return np.zeros(0)
-    said = [model.predict(task.test_X).to_numpy() for model in models.values()]
-    right = np.all([each == task.test_y.to_numpy() for each in said], axis=0)
+    labels = task.test_y.to_numpy()
+    right = np.all([model.predict(task.test_X).to_numpy() == labels for model in models.values()], axis=0)
     digits = sorted(set(task.test_y))
     first = [int(np.flatnonzero(right & (task.test_y == digit).to_numpy())[0]) for digit in digits]
     wanted = [*digits[1:], digits[0]]  # each becomes the next
-    asked = task.test_X.iloc[first]
-    found = [judge().explain(model, asked, wanted, seed=0).x_cf for model in models.values()]
-    return torch.stack([task.schema.encode(asked), *found]).double().numpy()
+    X = task.test_X.iloc[first]
+    found = [judge().explain(model, X, wanted, seed=0).x_cf for model in models.values()]
+    return torch.stack([task.schema.encode(X), *found]).double().numpy()
 
 
 def _as_free(model: Model, task: Task) -> Model:

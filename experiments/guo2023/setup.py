@@ -1,4 +1,4 @@
-"""The parts of `guo2023`: datasets in subsets, networks and methods, and what is measured about them."""
+"""Guo et al. 2023: datasets in subsets, networks and methods, and what is measured about them."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from experiments.cells import Arrays
-from holdfast import datasets as data
+from experiments.data import load_table
+from experiments.experiment import Figures
+from experiments.tables import mean_sd, plain
+from holdfast.datasets import Dataset
 from holdfast.errors import untyped
-from holdfast.evaluation.cross_validity import spread
 from holdfast.explainer import Explainer
 from holdfast.methods.amortized._generator_loop import Direct, GeneratorStack, Kind, Variational, fit_generators
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
@@ -60,47 +62,25 @@ class Setting:
     fewer: int | None = None  # epochs of some networks trained under attack, where the paper's take long
 
 
+def _sgd(eta: float) -> Shift:
+    return Shift(eta=eta, optimizer="sgd")
+
+
 def _net(encoder: int, predictor: int, generator: int, **settings: Any) -> Joint:
     return Joint(encoder=(encoder, 10), predictor=(predictor,), generator=(generator,), **settings)
 
 
-SMOOTH: dict[str, Any] = {"loss": "entropy", "smooth_labels": True}
+SMOOTH: dict[str, Any] = {"loss": "entropy", "smooth_labels": True, "l2": 3.0, "l3": 0.01}
+SHORT: dict[str, Any] = {"l2": 1.0, "l3": 0.01, "dropout": 0.1, "epochs": 20}
 SETTINGS = {
-    "german_credit": Setting(
-        _net(100, 20, 20, batch_size=256, l2=1.0),
-        0.03,
-        SMOOTH | {"l2": 3.0, "l3": 0.01},
-        Shift(eta=0.3, optimizer="sgd"),
-        repeats=10,
-        rows=250,
-        rbr_rows=250,
-        generators=Shift(eta=0.1, optimizer="sgd"),
-    ),
-    "student": Setting(
-        _net(50, 10, 50, lr=0.01),
-        0.01,
-        SMOOTH | {"l2": 3.0, "l3": 0.01},
-        Shift(eta=0.03, optimizer="sgd"),
-        repeats=10,
-        rows=106,
-        rbr_rows=106,
-    ),
+    "german_credit": Setting(_net(100, 20, 20, batch_size=256, l2=1.0), 0.03, SMOOTH, _sgd(0.3), repeats=10, rows=250,
+                             rbr_rows=250, generators=_sgd(0.1)),
+    "student": Setting(_net(50, 10, 50, lr=0.01), 0.01, SMOOTH, _sgd(0.03), repeats=10, rows=106, rbr_rows=106),
     "covariate_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, Shift(eta=0.01), 5, 250, 250),
     "label_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, Shift(eta=0.01), 5, 250, 250),
-    "sba_loan": Setting(
-        _net(200, 10, 10),
-        0.03,
-        {"l2": 1.0, "l3": 0.01, "dropout": 0.1, "epochs": 20},
-        Shift(eta=0.3, optimizer="sgd"),
-        repeats=1,
-        rows=500,
-        rbr_rows=200,
-        vae_samples=5,
-        vae_epochs=10,
-        curve_share=0.0,
-        fewer=20,
-    ),
-}
+    "sba_loan": Setting(_net(200, 10, 10), 0.03, SHORT, _sgd(0.3), repeats=1, rows=500, rbr_rows=200, vae_samples=5,
+                        vae_epochs=10, curve_share=0.0, fewer=20),
+}  # fmt: skip
 
 
 # ---- data
@@ -116,30 +96,27 @@ class Task:
     train: list[Tensor]  # k lists of rows
     test: list[Tensor]
     schema: Schema
-    layout: Encoding
+    encoding: Encoding
 
     def __len__(self) -> int:
         return len(self.names)
 
 
-def subsets(name: str) -> tuple[dict[str, data.Dataset], Schema]:
-    """The tables, and the schema they share."""
+def subsets(name: str) -> dict[str, Dataset]:
+    """The tables; they share a schema."""
     if name == "german_credit":
-        both = {kind: data.load(f"german_rocoursenet_{kind}") for kind in ("original", "corrected")}
-    elif name in ("sba_loan", "student"):
-        whole = data.load(name, rocoursenet=True)
-        assert whole.parts is not None
-        both = {str(part): whole.part(part) for part in sorted(whole.parts.unique())}
-    else:
-        whole = cast(data.Dataset, data.load(name))
-        both = {part: whole.part(part) for part in ("before", "after")}
-    tables = cast(dict[str, data.Dataset], both)
-    return tables, next(iter(tables.values())).schema
+        return {kind: load_table(f"german_rocoursenet_{kind}") for kind in ("original", "corrected")}
+    if name in SIMULATED:
+        return {part: load_table(name).part(part) for part in ("before", "after")}
+    loaded = load_table(name, rocoursenet=True)
+    assert loaded.parts is not None
+    return {str(part): loaded.part(part) for part in sorted(loaded.parts.unique())}
 
 
 def prepare(name: str, share: float = 1.0) -> Task:
     """A test part of the last quarter of each subset, in the order of the file; of the rest, the first `share`."""
-    tables, schema = subsets(name)
+    tables = subsets(name)
+    schema = next(iter(tables.values())).schema
     xs = [schema.encode(part.X) for part in tables.values()]
     classes = sorted(next(iter(tables.values())).y.unique())
     ys = [torch.tensor((part.y == classes[1]).to_numpy()).long() for part in tables.values()]
@@ -175,8 +152,8 @@ def farthest(task: Task) -> int:
 
 def harden(raw: Tensor, task: Task, *, clamp: bool = True) -> Tensor:
     """N at test: the largest level of each category; numbers clamped to the data's range, or as they are."""
-    hard = task.layout.hard(raw)
-    return hard.clamp(task.layout.seen_low, task.layout.seen_high) if clamp else hard
+    hard = task.encoding.hard(raw)
+    return hard.clamp(task.encoding.seen_low, task.encoding.seen_high) if clamp else hard
 
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # models (m,), rows (n, d) -> does each predict class 1? (m, n)
@@ -245,7 +222,7 @@ def trained(how: Joint, task: Task, repeats: int, seed: int) -> Arrays:
     """Weights, processor seconds of training, and everything that is measured about the networks."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()
-    stack = fit_joint(how, task.x, task.y, task.layout, tables=task.train * repeats, seeds=seeds)
+    stack = fit_joint(how, task.x, task.y, task.encoding, tables=task.train * repeats, seeds=seeds)
     took = time.process_time() - start
     scores, answers, logits = of_stack(stack)
     out = {"theta": stack.theta.flat.numpy(), "theta_g": stack.theta_g.flat.numpy(), "training": np.array(took)}
@@ -273,13 +250,8 @@ def fewer(setting: Setting) -> Joint:
 
 def ours(setting: Setting, shift: Shift | None) -> Joint:
     """The paper's layers and epochs, our training."""
-    chosen: dict[str, Any] = {
-        "condition_on_target": True,
-        "clip_to_data": True,
-        "hard_categories": True,
-        **setting.ours,
-    }
-    return replace(setting.how, shift=shift, **chosen)
+    differs: dict[str, Any] = dict.fromkeys(("condition_on_target", "clip_to_data", "hard_categories"), True)
+    return replace(setting.how, shift=shift, **differs | setting.ours)
 
 
 # ---- methods for base networks
@@ -306,7 +278,7 @@ def generated(kind: Kind, shift: Shift | None, base: JointStack, task: Task, rep
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()
     made = fit_generators(
-        kind, base.net, base.theta, task.x, task.y, task.layout, tables=task.train * repeats, seeds=seeds, shift=shift
+        kind, base.net, base.theta, task.x, task.y, task.encoding, tables=task.train * repeats, seeds=seeds, shift=shift
     )
     took = time.process_time() - start
     scores, _, logits = of_stack(base)
@@ -318,7 +290,7 @@ def generated(kind: Kind, shift: Shift | None, base: JointStack, task: Task, rep
         if isinstance(kind, Variational):
             drawn = torch.Generator().manual_seed(seed * 1000 + i)
             noise = torch.randn(1, len(x), kind.latent, generator=drawn)
-        return GeneratorStack(made.kind, made.classes, made.nets, thetas).answers(x[None], t, task.layout, noise)[0]
+        return GeneratorStack(made.kind, made.classes, made.nets, thetas).answers(x[None], t, task.encoding, noise)[0]
 
     return {"training": np.array(took)} | crossed(task, repeats, scores, answers)
 
@@ -345,7 +317,9 @@ def searched(
         model, _ = as_model(base, i, how, task.schema, [0, 1])
         if noisy:  # from a row that was moved at random; categories stay
             drawn = torch.rand(x.shape, generator=torch.Generator().manual_seed(i)) * 0.2 - 0.1
-            moved = torch.where(task.layout.one_hot, x, (x + drawn).clamp(task.layout.seen_low, task.layout.seen_high))
+            moved = torch.where(
+                task.encoding.one_hot, x, (x + drawn).clamp(task.encoding.seen_low, task.encoding.seen_high)
+            )
         else:
             moved = x
         wanted = 1 - scores(torch.tensor([i]), x)[0].long()
@@ -355,27 +329,22 @@ def searched(
     return crossed(task, repeats, scores, answers, rows)
 
 
-def figures(cell: Arrays) -> dict[str, Any]:
+def figures(cell: Arrays) -> Figures:
     """What Table 2 shows, over all repeats; and the matrix of the first."""
     v, k = cell["V"], cell["V"].shape[1]
     off = ~np.eye(k, dtype=bool)
-    following = np.array([m[i, i + 1] for m in v for i in range(k - 1)])
-    return {
-        "proximity": spread_of(cell["cost"], sample=True),
-        "validity": spread_of(v[:, ~off]),
-        "robust validity": spread_of(v[:, off]),
-        "next subset": spread_of(following),
-        "numbers not clamped": {
-            "proximity": spread_of(cell["cost free"], sample=True),
-            "validity": spread_of(cell["V free"][:, ~off]),
-            "robust validity": spread_of(cell["V free"][:, off]),
-        },
+
+    def table(suffix: str) -> Figures:
+        valid = cell[f"V{suffix}"]
+        return {
+            "proximity": mean_sd(cell[f"cost{suffix}"], sample=True),
+            "validity": mean_sd(valid[:, ~off]),
+            "robust validity": mean_sd(valid[:, off]),
+        }
+
+    return table("") | {
+        "next subset": mean_sd([m[i, i + 1] for m in v for i in range(k - 1)]),
+        "numbers not clamped": table(" free"),
         "robust validity by repeat": [round(float(m[off].mean()), 4) for m in v],
-        "matrix": cast(Any, np.round(v[0], 4)).tolist(),
+        "matrix": plain(v[0]),
     }
-
-
-def spread_of(values: np.ndarray[Any, Any], *, sample: bool = False) -> list[float]:
-    """[mean, standard deviation]"""
-    mean, sd = spread(values.reshape(-1), sample=sample)
-    return [round(mean, 4), round(sd, 4)]

@@ -2,7 +2,7 @@
 
     |x' - x| <= p delta          p: steps per pixel, delta: size of a step
     0 <= x' <= 1
-    x' - b = j delta             for a whole j and b one of x, 0, 1, wherever x' differs from x
+    x' - b = j delta             for an integer j and b one of x, 0, 1, wherever x' differs from x
     L0 <= n q                    n: iterations, q: pixels per step
     sum ceil(|x' - x| / delta) <= n q
     conf(x') >= gamma            if and only if there is an answer; nothing changes where conf(x) >= gamma already
@@ -47,12 +47,12 @@ def promises(method: GreedyPixels, model: ImageModel, x: Tensor, cell: Arrays) -
     steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
     met = cell["codes"] != Status.NOT_FOUND
     moved = (change > 0) & (cell["codes"] == Status.ALREADY_MET)[:, None]
-    reach = np.inf if method.limit is None else method.limit * method.delta
-    whole = np.minimum.reduce([_off(after - base, method.delta) for base in (before, 0.0, 1.0)])
+    largest = np.inf if method.limit is None else method.limit * method.delta
+    off = np.minimum.reduce([_off(after - base, method.delta) for base in (before, 0.0, 1.0)])
     broken = {
-        "limit per pixel": change > reach + NOISE,
+        "limit per pixel": change > largest + NOISE,
         "bounds": ~((after >= 0) & (after <= 1)),
-        "multiples of delta": (change > 0) & (whole > CLOSE),
+        "multiples of delta": (change > 0) & (off > CLOSE),
         "L0 at most iterations": (change > 0).sum(1) > steps,
         "steps at most iterations": np.ceil(change / method.delta - CLOSE).sum(1) > steps,
         "met where found": met & (conf < most - NOISE),
@@ -70,7 +70,7 @@ def _pairs(where: Array) -> int:
 
 
 def _off(value: Array, delta: float) -> Array:
-    """How far from a whole number of steps."""
+    """How far from an integer number of steps."""
     return np.abs(value / delta - np.round(value / delta))
 
 
@@ -83,7 +83,7 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
     Args:
         sample: (m,) numbers of the pairs.
     """
-    asked, wanted = x[sample], cell["target"][sample]
+    images, wanted = x[sample], cell["target"][sample]
     names = np.array(model.classes)[wanted]
 
     def differs(found: Any, at: Array) -> Array:
@@ -93,19 +93,19 @@ def again(method: ImageExplainer, model: ImageModel, x: Tensor, cell: Arrays, sa
     took, alone = np.zeros(len(sample)), 0
     for i in range(len(sample)):
         start = time.process_time()
-        found = method.explain(model, asked[i : i + 1], names[i : i + 1])
+        found = method.explain(model, images[i : i + 1], names[i : i + 1])
         took[i] = time.process_time() - start
         alone += int(differs(found, sample[i : i + 1]).sum())
     counts = {"alone": alone}
-    for what, settings, chunk in [
+    for what, settings, batch_size in [
         ("another chunk", {}, max(2, len(sample) // 2)),
         *([("without compaction", {"compact": False}, 128), ("without the shortcut", {"shortcut": False}, 128)]
           if isinstance(method, GreedyPixels) else []),
     ]:  # fmt: skip
         other = copy.copy(method).set_params(**settings)
-        counts[what] = int(differs(other.explain(model, asked, names, batch_size=chunk), sample).sum())
+        counts[what] = int(differs(other.explain(model, images, names, batch_size=batch_size), sample).sum())
     if isinstance(method, GreedyPixels):
-        counts["not met one iteration earlier"] = _early(method, model, asked, names, cell["iterations"][sample])
+        counts["not met one iteration earlier"] = _early(method, model, images, names, cell["iterations"][sample])
     return counts, took
 
 

@@ -1,15 +1,15 @@
-"""The page of `hoeltgen2021`: reported beside measured, from the results alone."""
+"""The page of Höltgen et al. 2021: findings first, then the tables of the paper, from the results alone."""
 
 import inspect
-from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from collections.abc import Sequence
 from typing import Any
 
-from experiments.hoeltgen2021 import reported as reported
-from experiments.hoeltgen2021.pictures import names
+from experiments.experiment import Figures, Results
+from experiments.hoeltgen2021 import reported
+from experiments.hoeltgen2021.outcomes import LOOSE
 from experiments.hoeltgen2021.reported import METHODS, QUANTILES
 from experiments.hoeltgen2021.setup import ABLATION, GREEDY, tuned
-from experiments.hoeltgen2021.tables import LOOSE
+from experiments.tables import cell, section, table, verdict
 from holdfast.images.anogan.anogan import AnoGAN
 from holdfast.images.anogan.wgan import WGAN
 from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
@@ -29,20 +29,15 @@ MADE: dict[str, tuple[str, type]] = {  # what has options of its own: their name
     "anogan": ("AnoGAN", AnoGAN),
 }
 WAYS = {"conditioned": "pairs that all solve", "unconditioned": "pairs that each solves"}
+AGAINST = ["setting", "L0", "reported", "L1", "reported", "failure %", "reported"]
 
 
-def page(results: list[dict[str, Any]]) -> str:
-    """Findings first, then the tables of the paper."""
-    lines = ["# DeDUCE: counterfactual explanations at scale (Höltgen et al. 2021)", ""]
-    for r in results:
-        lines += [*_asked(r), "", *_findings(r), "", *_table_1(r), "", *_all_pairs(r), "", *_table_2(r)]
-        lines += ["", *_table_3(r), "", *_table_4(r), "", *_table_5(r), "", *_realism(r), "", *_promises(r), ""]
-    lines += [(files("experiments.hoeltgen2021") / "notes.md").read_text(encoding="utf-8").rstrip()]
-    lines += ["", "## Pictures", "", *[f"![{name}]({name}.png)" for name in names(results)]]
-    return "\n".join([*lines, ""])
+def page(results: Results) -> list[str]:
+    parts = (_asked, _findings, _table_1, _all_pairs, _table_2, _table_3, _table_4, _table_5, _realism, _promises)
+    return [line for r in results for part in parts for line in part(r)]
 
 
-def brief(r: dict[str, Any]) -> list[list[str]]:
+def brief(r: Figures) -> list[list[str]]:
     """Rows of the shortest table: networks, method, L0, L1, AnoGAN score and failures, on the pairs that all methods
     share. The paper's figures stand beside those on networks like its own; on one network there are none to compare."""
     out = list[list[str]]()
@@ -51,209 +46,168 @@ def brief(r: dict[str, Any]) -> list[list[str]]:
         for m in METHODS:
             values = {name: rows["conditioned"][m][name][0] for name in ("L0", "L1", "AGAN")}
             values["failure %"] = rows["unconditioned"][m]["failure %"][0]
-            cells = [_number(value) for value in values.values()]
-            if what == "mixed":
-                told = [reported.TABLE_1[m][name][0] for name in values]
-                cells = [f"{cell} ({theirs:.2f})" for cell, theirs in zip(cells, told, strict=True)]
+            paper = reported.TABLE_1[m] if what == "mixed" else {}
+            cells = [cell(value, paper[name][0] if paper else None) for name, value in values.items()]
             out.append([WHERE[what], f"`{m}`", *cells])
     return out
 
 
-def _asked(r: dict[str, Any]) -> list[str]:
-    pairs, how = r["pairs"], r["settings"]
+def _asked(r: Figures) -> list[str]:
+    pairs, settings = r["pairs"], r["settings"]
     accuracy = {k: f"{v['test']:.4f} (validation {v['validation']:.4f})" for k, v in r["accuracy"].items()}
-    options = "; ".join(f"{MADE[key][0]} {_options(how[key], MADE[key][1])}" for key in MADE)
-    return [
+    options = "; ".join(f"{what} {_options(settings[key], cls)}" for key, (what, cls) in MADE.items())
+    return section(
         f"## {r['title']}: what was asked",
-        "",
         f"{pairs['sets']} sets of {pairs['images']} test images, each image to every other class: {pairs['all']} "
         "pairs. DeDUCE and JSMA answer all of them. VLK and REVISE, and the AnoGAN scores of all methods, are measured "
-        f"on {pairs['common']} of them: images {_listed(pairs['common images'])} to every other class.",
-        "",
+        f"on {pairs['common']} of them: images {', '.join(map(str, pairs['common images']))} to every other class.",
         f"Accuracy on test images: spectral network {accuracy['spectral']}, plain network {accuracy['plain']}. "
         f"Options, and in brackets the library's own where they differ: {options}; DeDUCE and JSMA, and every option "
         "not named, as in the library.",
-    ]
+    )
 
 
-def _findings(r: dict[str, Any]) -> list[str]:
-    rows = [(f["finding"], "yes" if f["holds"] else "**no**", f["statistic"]) for f in r["findings"]]
-    return [f"### {r['title']}: findings", "", *_table(("finding", "holds", "measured"), rows)]
+def _findings(r: Figures) -> list[str]:
+    rows = [(f["finding"], verdict(f["holds"]), f["statistic"]) for f in r["findings"]]
+    return section(f"### {r['title']}: findings", table(("finding", "holds", "measured"), rows))
 
 
-def _table_1(r: dict[str, Any]) -> list[str]:
-    lines = [
-        f"### {r['title']}: Table 1",
-        "",
-        "Mean over the test sets of the means over pairs, with the standard deviation over the sets in brackets. "
-        "Reported are pairs that all four methods solve, with networks as in the paper.",
-        "",
-    ]
+def _table_1(r: Figures) -> list[str]:
     columns = ("AGAN", "L0", LOOSE, "L1", "failure %")
+    tables = list[Any]()
     for pairs, methods in (("common pairs", METHODS), ("all pairs", tuple(GREEDY))):
-        rows = list[Sequence[str]]()
+        rows = list[Sequence[object]]()
         for what, where in WHERE.items():
             for way, which in WAYS.items():
                 for m in methods:
                     row = r["table 1"][what][pairs][way][m]
-                    cells = [_cell(row.get(name)) for name in columns]
-                    rows.append((where, which, m, *cells, str(row["pairs"])))
-        for m in methods if pairs == "common pairs" else ():
-            told = reported.TABLE_1[m]
-            rows.append(("*reported*", "", m, *(_cell(told.get(name)) for name in columns), str(sum(reported.COMMON))))
-        for m in methods if pairs == "all pairs" else ():
-            told = reported.BOTH[m]
-            cells = [_number(told.get(name)) for name in columns]
-            rows.append(("*reported*", WAYS["conditioned"], m, *cells, str(reported.BOTH_PAIRS)))
-        lines += [
-            f"**{pairs.capitalize()}**",
-            "",
-            *_table(("networks", "means over", "method", *columns, "pairs"), rows),
-        ]
-        lines.append("")
-    return lines[:-1]
+                    rows.append((where, which, m, *(cell(row.get(name)) for name in columns), row["pairs"]))
+        for m in methods:
+            if pairs == "common pairs":
+                paper, which, count = reported.TABLE_1[m], "", sum(reported.COMMON)
+            else:
+                paper, which, count = reported.BOTH[m], WAYS["conditioned"], reported.BOTH_PAIRS
+            rows.append(("*reported*", which, m, *(cell(paper.get(name)) for name in columns), count))
+        tables += [f"**{pairs.capitalize()}**", table(("networks", "means over", "method", *columns, "pairs"), rows)]
+    return section(
+        f"### {r['title']}: Table 1",
+        "Mean over the test sets of the means over pairs ± the standard deviation over the sets. "
+        "Reported are pairs that all four methods solve, with networks as in the paper.",
+        *tables,
+    )
 
 
-def _all_pairs(r: dict[str, Any]) -> list[str]:
-    lines = [f"### {r['title']}: all pairs, no condition", ""]
+def _all_pairs(r: Figures) -> list[str]:
     rows = list[Sequence[str]]()
     for name in ("L0", "L1", "iterations", "AGAN"):
-        for key, found in r["quantiles"].items():
-            rows.append((name, key, *map(_number, found[name])))
-        rows.append((name, "*reported, DeDUCE*", *map(_number, reported.ALL_PAIRS[name])))
-    lines += _table(("figure", "", "mean", "sd", *(f"{q:.0%}" for q in QUANTILES)), rows)
+        rows += [(name, key, *map(cell, found[name])) for key, found in r["quantiles"].items()]
+        rows.append((name, "*reported, DeDUCE*", *map(cell, reported.ALL_PAIRS[name])))
     most = "; ".join(f"{key} {found['most']}" for key, found in r["quantiles"].items())
-    lines += ["", f"Most iterations: {most}; reported {reported.MOST_ITERATIONS}. AGAN is of the common pairs.", ""]
-    rows = [(key, *map(_number, found)) for key, found in r["by target"].items()]
-    rows.append(("*reported, DeDUCE*", *map(_number, reported.BY_TARGET)))
-    return [*lines, "Mean L0 by wanted class:", "", *_table(("", *map(str, range(len(rows[0]) - 1))), rows)]
+    by_target = [(key, *map(cell, found)) for key, found in r["by target"].items()]
+    by_target.append(("*reported, DeDUCE*", *map(cell, reported.BY_TARGET)))
+    return section(
+        f"### {r['title']}: all pairs, no condition",
+        table(("figure", "", "mean", "sd", *(f"{q:.0%}" for q in QUANTILES)), rows),
+        f"Most iterations: {most}; reported {reported.MOST_ITERATIONS}. AGAN is of the common pairs.",
+        "Mean L0 by wanted class:",
+        table(("", *range(len(by_target[0]) - 1)), by_target),
+    )
 
 
-def _table_2(r: dict[str, Any]) -> list[str]:
-    rows = list[Sequence[str]]()
-    for key, found in r["table 2"].items():
-        told = reported.TABLE_2[key.split()[0]]
-        rows.append((key, _cell(found["alone"], 3), _number(found["in a batch"], 3), _cell(told)))
-    return [
-        f"### {r['title']}: Table 2",
-        "",
-        "Seconds of one core per counterfactual: for pairs searched one at a time (standard deviation over pairs in "
-        "brackets), and in the batches of the tables. Reported: one at a time, on a GPU, with networks four times as "
-        "wide and REVISE by plain descent.",
-        "",
-        *_table(("method, network", "alone", "in a batch", "reported"), rows),
+def _table_2(r: Figures) -> list[str]:
+    rows = [
+        (
+            key,
+            cell(found["alone"], digits=3),
+            cell(found["in a batch"], digits=3),
+            cell(reported.TABLE_2[key.split()[0]]),
+        )
+        for key, found in r["table 2"].items()
     ]
+    return section(
+        f"### {r['title']}: Table 2",
+        "Seconds of one core per counterfactual: for pairs searched one at a time (± the standard deviation over "
+        "pairs), and in the batches of the tables. Reported: one at a time, on a GPU, with networks four times as "
+        "wide and REVISE by plain descent.",
+        table(("method, network", "alone", "in a batch", "reported"), rows),
+    )
 
 
-def _table_3(r: dict[str, Any]) -> list[str]:
+def _table_3(r: Figures) -> list[str]:
     pairs = r["table 3"]["same"]["pairs"]
-    rows = list[Sequence[str]]()
-    for what, where in WHERE.items():
-        rows += [(where, m, *map(_triple, r["table 3"][what][m])) for m in METHODS]
+    rows = [(where, m, *map(_triple, r["table 3"][what][m])) for what, where in WHERE.items() for m in METHODS]
     if [(i, t) for i, _, t in pairs] == [*reported.PAIRS_3]:
         rows += [("*reported*", m, *map(_triple, reported.TABLE_3[m])) for m in METHODS]
     head = ("networks", "method", *(f"{own} to {t} (image {i})" for i, own, t in pairs))
-    return [f"### {r['title']}: Table 3", "", "AGAN / L0 / L1.", "", *_table(head, rows)]
+    return section(f"### {r['title']}: Table 3", "AGAN / L0 / L1.", table(head, rows))
 
 
-def _table_4(r: dict[str, Any]) -> list[str]:
-    rows = [
-        _against(label, r["table 4"], label, reported.TABLE_4[label]) for label in ABLATION
-    ]  # fmt: skip
+def _table_4(r: Figures) -> list[str]:
     many = r["table 4"]["conditioned"]["mu = 1"]["pairs"]
-    return [
+    rows = [_against(r["table 4"], label, reported.TABLE_4[label]) for label in ABLATION]
+    return section(
         f"### {r['title']}: Table 4",
-        "",
         f"DeDUCE on {r['settings']['ablation']} validation images, without momentum where none is named; means over "
         f"the {many} pairs that all settings solve.",
-        "",
-        *_table(("setting", "L0", "reported", "L1", "reported", "failure %", "reported"), rows),
-    ]
+        table(AGAINST, rows),
+    )
 
 
-def _table_5(r: dict[str, Any]) -> list[str]:
-    rows = [_against(tuned(*key), r["table 5"], tuned(*key), told, "unconditioned")
-            for key, told in reported.TABLE_5.items()]  # fmt: skip
+def _table_5(r: Figures) -> list[str]:
     limits = zip(reported.STEP_LIMITS.items(), r["settings"]["limits"], strict=True)
-    told = ", ".join(f"{limit} for step {step:g} (there {theirs})" for (step, theirs), limit in limits)
-    return [
+    budgets = ", ".join(f"{limit} for step {step:g} (there {paper})" for (step, paper), limit in limits)
+    rows = [_against(r["table 5"], tuned(*key), paper, "unconditioned") for key, paper in reported.TABLE_5.items()]
+    return section(
         f"### {r['title']}: Table 5",
-        "",
         f"REVISE by plain descent on the plain network, {r['settings']['tuning']} validation images; iterations at "
-        f"most {told}. Means over the pairs that each setting solves.",
-        "",
-        *_table(("setting", "L0", "reported", "L1", "reported", "failure %", "reported"), rows),
-    ]
+        f"most {budgets}. Means over the pairs that each setting solves.",
+        table(AGAINST, rows),
+    )
 
 
-def _realism(r: dict[str, Any]) -> list[str]:
+def _realism(r: Figures) -> list[str]:
     kinds = list(next(iter(r["auroc"].values())))
-    rows: list[Sequence[str]] = [
-        (score, *(_number(v, 3) for v in found.values())) for score, found in r["auroc"].items()
-    ]
-    rows.append(("*reported, AnoGAN*", *(_number(reported.AUROC.get(kind), 3) for kind in kinds)))
-    originals, again = (_cell(r["realism of images"][key]) for key in ("originals", "reconstructions"))
-    told = {key: _cell(value) for key, value in reported.ORIGINALS.items()}
-    return [
+    rows = [(score, *(cell(v, digits=3) for v in found.values())) for score, found in r["auroc"].items()]
+    rows.append(("*reported, AnoGAN*", *(cell(reported.AUROC.get(kind), digits=3) for kind in kinds)))
+    originals, again = (cell(r["realism of images"][key]) for key in ("originals", "reconstructions"))
+    paper = {key: cell(value) for key, value in reported.ORIGINALS.items()}
+    return section(
         f"### {r['title']}: how real images look",
-        "",
-        f"AnoGAN score of the originals {originals}, reported {told['printed']}, by the arrays {told['arrays']}; of "
-        f"their reconstructions by the VAE {again}, reported {told['reconstructions']}. The final losses of the "
-        f"restarts of an image are {_number(r['spread of AnoGAN'])} apart. Areas under the curve, test images against:",
-        "",
-        *_table(("score", *kinds), rows),
-    ]
+        f"AnoGAN score of the originals {originals}, reported {paper['printed']}, by the arrays {paper['arrays']}; of "
+        f"their reconstructions by the VAE {again}, reported {paper['reconstructions']}. The final losses of the "
+        f"restarts of an image are {cell(r['spread of AnoGAN'])} apart. Areas under the curve, test images against:",
+        table(("score", *kinds), rows),
+    )
 
 
-def _promises(r: dict[str, Any]) -> list[str]:
+def _promises(r: Figures) -> list[str]:
     total = dict[str, int]()
     for counts in r["promises"].values():
         for name, n in counts.items():
             total[name] = total.get(name, 0) + n
-    told = "; ".join(f"{name} {n}" for name, n in total.items())
-    return [f"### {r['title']}: promises", "", f"Violations in {len(r['promises'])} searches and repeats: {told}."]
+    listed = "; ".join(f"{name} {n}" for name, n in total.items())
+    return section(f"### {r['title']}: promises", f"Violations in {len(r['promises'])} searches and repeats: {listed}.")
 
 
 # ---- cells
 
 
-def _against(label: str, table: Any, key: str, told: Sequence[float], way: str = "conditioned") -> Sequence[str]:
+def _against(table: Figures, key: str, paper: Sequence[float], way: str = "conditioned") -> Sequence[str]:
     """L0, L1 and failures of a row, each beside what is reported."""
     row, failures = table[way][key], table["unconditioned"][key]["failure %"]
     values = (row["L0"][0], row["L1"][0], failures[0])
-    return (label, *(word for pair in zip(values, told, strict=True) for word in map(_number, pair)))
-
-
-def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    head = list(head)
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def _cell(value: Sequence[float | None] | None, digits: int = 2) -> str:
-    """Mean and, in brackets, standard deviation."""
-    if value is None or value[0] is None:
-        return "-"
-    return _number(value[0], digits) if value[1] is None else f"{value[0]:.{digits}f} ({value[1]:.{digits}f})"
+    return (key, *(cell(value) for pair in zip(values, paper, strict=True) for value in pair))
 
 
 def _triple(value: Sequence[float | None] | None) -> str:
     return "failed" if value is None else " / ".join(f"{v:g}" if v is not None else "-" for v in value)
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
 def _options(options: dict[str, Any], cls: type) -> str:
     """What was set, each beside what the class has by itself if that is something else."""
     own = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
-    words = [f"{key} {value}" + ("" if own[key] == value else f" ({_own(own[key])})") for key, value in options.items()]
+    words = list[str]()
+    for key, value in options.items():
+        default = "by the other options" if own[key] is None else f"{own[key]}"
+        words.append(f"{key} {value}" + ("" if own[key] == value else f" ({default})"))
     return ", ".join(words) or "as in the library"
-
-
-def _own(default: Any) -> str:
-    return "by the other options" if default is None else f"{default}"
-
-
-def _listed(images: list[int]) -> str:
-    return ", ".join(map(str, images))

@@ -1,12 +1,14 @@
-"""Pictures of `hoeltgen2021`, drawn from the results alone: boards of images with words above, beside and below."""
+"""Pictures of Höltgen et al. 2021, drawn from the results alone: boards of images with words around them."""
 
 import base64
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.experiment import Pictures, Results
 from holdfast.render.lettering import BOLD, cut, draw, width_of
 from holdfast.render.png import Png, encoded, enlarged, to_bytes
 
@@ -49,11 +51,6 @@ def board(kept: dict[str, Any]) -> Png:
     return encoded(canvas)
 
 
-def names(results: list[dict[str, Any]]) -> list[str]:
-    """Of the pictures that `charts` draws."""
-    return [f"{r['dataset']}-{name}" for r in results for name in r["pictured"]]
-
-
-def charts(results: list[dict[str, Any]]) -> dict[str, Png]:
+def pictures(results: Results) -> Pictures:
     """The pairs of Table 3 by all methods, on one network and on those of the paper; one image to all classes."""
-    return {f"{r['dataset']}-{name}": board(kept) for r in results for name, kept in r["pictured"].items()}
+    return {f"{r['dataset']}-{name}.png": partial(board, kept) for r in results for name, kept in r["pictured"].items()}

@@ -1,4 +1,4 @@
-"""The parts of `hoeltgen2021`: settings, images, networks, and what each cell searches or scores.
+"""Höltgen et al. 2021: settings, images, networks, and what each cell searches or scores.
 
 All settings are in `SETTINGS`. A network is a cell that holds the file which its `save` writes; every other cell is
 handed the files it needs, so that cells can be made in processes of their own.
@@ -80,45 +80,21 @@ class Setting:
 
 SETTINGS = {
     "mnist": Setting(
-        "MNIST",
-        train=50_000,
-        images=100,
-        spectral={"width": 16, "coefficient": 4.0, "epochs": 10},
-        plain={"width": 16, "epochs": 10},
-        autoencoder={"epochs": 4},
-        vae={"epochs": 12},
-        gan={"updates": 1600},
-        vlk={"steps": 1000, "bisections": 2},
+        "MNIST", train=50_000, images=100, ablation=50, tuning=3, limits=(1000, 2000, 4000), judged=60, compared=2000,
+        spectral={"width": 16, "coefficient": 4.0, "epochs": 10}, plain={"width": 16, "epochs": 10},
+        autoencoder={"epochs": 4}, vae={"epochs": 12}, gan={"updates": 1600}, vlk={"steps": 1000, "bisections": 2},
         revise={"lam": 0.1, "optimizer": "adam", "step": 0.05, "max_iter": 500},
-        anogan={"steps": 200, "lr": 0.3, "optimizer": "adam", "restarts": 5},
-        ablation=50,
-        tuning=3,
-        limits=(1000, 2000, 4000),
-        judged=60,
-        compared=2000,
-        shown=PAIRS_3,
+        anogan={"steps": 200, "lr": 0.3, "optimizer": "adam", "restarts": 5}, shown=PAIRS_3,
     ),
     "digits": Setting(
-        "8 x 8 digits",
-        train=1200,
-        images=20,
+        "8 x 8 digits", train=1200, images=20, ablation=10, tuning=3, limits=(200, 200, 200), judged=30, compared=200,
         spectral={"width": 8, "coefficient": 4.0, "epochs": 12, "batch_size": 64},
-        plain={"width": 8, "epochs": 12, "batch_size": 64},
-        autoencoder={"epochs": 20, "batch_size": 32},
-        vae={"epochs": 30, "latent": 8, "batch_size": 32},
-        gan={"updates": 300, "width": 16, "latent": 16},
-        vlk={"steps": 100, "bisections": 2},
-        revise={"lam": 1.0, "optimizer": "adam", "step": 0.05, "max_iter": 200},
-        anogan={"steps": 100, "lr": 0.1, "optimizer": "adam", "restarts": 3},
-        ablation=10,
-        tuning=3,
-        limits=(200, 200, 200),
-        judged=30,
-        compared=200,
-        common=(1, 3, 4),
-        again=6,
+        plain={"width": 8, "epochs": 12, "batch_size": 64}, autoencoder={"epochs": 20, "batch_size": 32},
+        vae={"epochs": 30, "latent": 8, "batch_size": 32}, gan={"updates": 300, "width": 16, "latent": 16},
+        vlk={"steps": 100, "bisections": 2}, revise={"lam": 1.0, "optimizer": "adam", "step": 0.05, "max_iter": 200},
+        anogan={"steps": 100, "lr": 0.1, "optimizer": "adam", "restarts": 3}, common=(1, 3, 4), again=6,
     ),
-}
+}  # fmt: skip
 
 
 # ---- images
@@ -181,8 +157,8 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
     else:
         made = {"autoencoder": ConvAutoencoder, "vae": ConvVAE, "gan": WGAN}[kind](**options, seed=seed)
         made.fit(task.train)
-    with tempfile.TemporaryDirectory() as room:
-        path = Path(room) / "network.safetensors"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.safetensors"
         made.save(path)
         return {"network": np.frombuffer(path.read_bytes(), np.uint8)}
 
@@ -200,8 +176,8 @@ class Kit:
         return self._load(kind, ImageModel)
 
     def _load(self, kind: str, cls: Any) -> Any:
-        with tempfile.TemporaryDirectory() as room:
-            path = Path(room) / "network.safetensors"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "network.safetensors"
             path.write_bytes(self.files[kind].tobytes())
             return cls.load(path)
 
@@ -259,7 +235,7 @@ ABLATION: dict[str, Options] = {  # Table 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What a cell asks: a method with its options, a network, and images by their numbers."""
 
     label: str
@@ -268,36 +244,36 @@ class Asked:
     part: str  # "test" or "validation"
     images: tuple[int, ...]
 
-    def questions(self, name: str) -> tuple[Tensor, Array]:
+    def images_and_labels(self, name: str) -> tuple[Tensor, Array]:
         """Images and their labels."""
-        task, at = prepare(name), list(self.images)
+        task, images = prepare(name), list(self.images)
         if self.part == "test":
-            return task.test[at], task.test_y[at]
-        return task.validation[at], task.validation_y[at]
+            return task.test[images], task.test_y[images]
+        return task.validation[images], task.validation_y[images]
 
     def pairs(self, name: str) -> Tensor:
         """The image of every pair."""
-        return self.questions(name)[0].repeat_interleave(prepare(name).classes - 1, 0)
+        return self.images_and_labels(name)[0].repeat_interleave(prepare(name).classes - 1, 0)
 
 
-def questions(setting: Setting, sets: int, images: int) -> dict[str, Asked]:
+def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
     """What is asked, by the names of the cells: so many images of so many test sets, and the tables of settings."""
-    out = dict[str, Asked]()
+    out = dict[str, Question]()
     for k in range(sets):
         first = k * setting.images
         common = tuple(first + i for i in setting.common if i < images)
         for label in SLOW:
             for kind in CLASSIFIERS:
-                out[f"{label} {kind} {k}"] = Asked(label, kind, getattr(setting, label.lower()), "test", common)
+                out[f"{label} {kind} {k}"] = Question(label, kind, getattr(setting, label.lower()), "test", common)
         for label, kinds in GREEDY.items():
             for kind in kinds:
-                out[f"{label} {kind} {k}"] = Asked(label, kind, {}, "test", tuple(range(first, first + images)))
+                out[f"{label} {kind} {k}"] = Question(label, kind, {}, "test", tuple(range(first, first + images)))
     for label, options in ABLATION.items():
-        out[label] = Asked("DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation)))
+        out[label] = Question("DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation)))
     limits = dict(zip(STEP_LIMITS, setting.limits, strict=True))
     for lam, step in TABLE_5:
         options = {"lam": lam, "step": step, "optimizer": "sgd", "max_iter": limits[step]}
-        out[tuned(lam, step)] = Asked("REVISE", "plain", options, "validation", tuple(range(setting.tuning)))
+        out[tuned(lam, step)] = Question("REVISE", "plain", options, "validation", tuple(range(setting.tuning)))
     return out
 
 
@@ -306,11 +282,11 @@ def tuned(lam: float, step: float) -> str:
     return f"lambda {lam:g}, step {step:g}"
 
 
-def search(kit: Kit, asked: Asked) -> Arrays:
+def search(kit: Kit, question: Question) -> Arrays:
     """Every image to every other class: answers (n, c, h, w) image by image, and what there is to know about them."""
-    model = kit.model(asked.kind)
-    method = kit.method(asked.label, model, asked.options)
-    x, y = asked.questions(kit.name)
+    model = kit.model(question.kind)
+    method = kit.method(question.label, model, question.options)
+    x, y = question.images_and_labels(kit.name)
     before, start = x.clone(), time.process_time()
     found = method.explain(model, x, "all", labels=y)
     return {
@@ -325,19 +301,19 @@ def search(kit: Kit, asked: Asked) -> Arrays:
     }
 
 
-def in_other_company(kit: Kit, asked: Asked, cell: Arrays, many: int) -> Arrays:
+def in_other_company(kit: Kit, question: Question, cell: Arrays, many: int) -> Arrays:
     """Some pairs once more, in other circumstances: how many differ, and how long each takes alone."""
-    model = kit.model(asked.kind)
-    method = kit.method(asked.label, model, asked.options)
-    x = asked.pairs(kit.name)
+    model = kit.model(question.kind)
+    method = kit.method(question.label, model, question.options)
+    x = question.pairs(kit.name)
     sample = np.unique(np.linspace(0, len(x) - 1, many).astype(np.int64))
     counts, took = again(method, model, x, cell, sample)
     return {"names": np.array(list(counts)), "counts": np.array(list(counts.values())), "took": took}
 
 
-def greedy(asked: Asked) -> GreedyPixels | None:
+def greedy(question: Question) -> GreedyPixels | None:
     """The settings of a search, if it is a greedy one."""
-    return {"DeDUCE": DeDUCE, "JSMA": JSMA}[asked.label](**asked.options) if asked.label in GREEDY else None
+    return {"DeDUCE": DeDUCE, "JSMA": JSMA}[question.label](**question.options) if question.label in GREEDY else None
 
 
 # ---- how real images look
@@ -359,14 +335,14 @@ def sanity(kit: Kit, seed: int) -> Arrays:
         ({"density": density}, kit.setting.compared),
     ]
     found = dict[str, list[float]]()
-    for given, count in models:
-        usual, *others = (realism(spread(x, count), **given) for x in (task.test, *task.strange.values()))
+    for options, count in models:
+        usual, *others = (realism(evenly(x, count), **options) for x in (task.test, *task.strange.values()))
         name = str(usual.columns[0])
         found[name] = [auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others]
     return {"auroc": np.array(list(found.values())), "scores": np.array(list(found)),
             "kinds": np.array(list(task.strange))}  # fmt: skip
 
 
-def spread(x: Tensor, count: int) -> Tensor:
+def evenly(x: Tensor, count: int) -> Tensor:
     """So many of the images, or all, evenly over their file."""
     return x[np.unique(np.linspace(0, len(x) - 1, count).astype(np.int64))]

@@ -1,10 +1,12 @@
-"""The eight claims of `krishna2024`: when each holds, and the words that say why."""
+"""The eight claims of Krishna et al. 2024: when each holds, and the words that say why."""
 
 from typing import Any
 
 import numpy as np
 
-from experiments.krishna2024.setup import DEPTHS, KINDS, SWEPT, WIDTHS
+from experiments.experiment import Figures, Results
+from experiments.krishna2024.curves import DEPTHS, SWEPT, WIDTHS
+from experiments.krishna2024.setup import KINDS
 from holdfast.errors import untyped
 from holdfast.training.adversarial import EPSILONS
 
@@ -12,7 +14,7 @@ PRINTED = 4  # methods of the paper; those after them are shown beside them
 TREND = 0.8  # a rank correlation beyond it is a trend
 CLAIMS = {
     1: "Validity falls with epsilon, and at 0.3 is less than half of what it was",
-    2: "Answers become dearer with epsilon; most steadily for SCFE",
+    2: "Answers become more expensive with epsilon; most steadily for SCFE",
     3: "The trends do not depend on depth and width",
     4: "Differences of costs lie within the bounds",
     5: "Theorem 4: its condition is met by more than 90 % of the rows, and by all of these its conclusion",
@@ -29,9 +31,9 @@ def numbers(value: Any) -> np.ndarray[Any, Any]:
     return np.array(value, dtype=np.float64)
 
 
-def verdicts(result: dict[str, Any]) -> list[dict[str, Any]]:
+def verdicts(result: Figures) -> list[Figures]:
     """Each claim for each kind of model: does it hold, and by which statistic."""
-    out = list[dict[str, Any]]()
+    out = list[Figures]()
     for kind in KINDS:
         curve = {key: numbers(value) for key, value in result["curves"][kind].items()}
         for number, check in CHECKS.items():
@@ -73,7 +75,7 @@ def trend(values: Any) -> str:
     return words
 
 
-def _claim1(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
     words, good = list[str](), list[bool]()
     for name, valid in zip(result["methods"], curve["validity"], strict=True):
         last = valid[np.isfinite(valid)][-1] if np.isfinite(valid).any() else np.nan
@@ -82,7 +84,7 @@ def _claim1(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
     return all(good[:PRINTED]), "; ".join(words)
 
 
-def _claim2(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
     words, good = list[str](), list[bool]()
     spread = dict[str, float]()
     for name, dearer, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
@@ -98,21 +100,21 @@ def _claim2(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
     return all(good[:PRINTED]) and steady == "SCFE", "; ".join([*words, f"least spread: {steady}"])
 
 
-def _claim3(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
-    words, good, told = list[str](), list[bool](), list[bool]()
+def _claim3(kind: str, curve: Curve, result: Figures) -> Verdict:
+    words, good, costs_known = list[str](), list[bool](), list[bool]()
     for what, shapes in (("depth", DEPTHS), ("width", WIDTHS)):
         values = numbers(result["sweep"][what])  # (shapes, methods, epsilons, figures)
         for i, name in enumerate(SWEPT):
             lost, dearer = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
             known = dearer[np.isfinite(dearer)]
             good.append(bool((lost > 0).all() and (known > 0).all()))
-            told.append(len(known) == len(dearer))
+            costs_known.append(len(known) == len(dearer))
             each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, dearer))
             words.append(
                 f"{what} {list(shapes)}: {name} loses {each} of its validity (rank correlation "
                 f"{rank_correlation(shapes, lost):.2f}), answers dearer by {more}{_mark(good[-1])}"
             )
-    if all(good) and not all(told):
+    if all(good) and not all(costs_known):
         return None, "; ".join(["no row is answered by both models in some networks: costs are not known", *words])
     return all(good), "; ".join(words)
 
@@ -121,31 +123,32 @@ def _mark(holds: bool) -> str:
     return "" if holds else " (no)"
 
 
-def _claim4(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim4(kind: str, curve: Curve, result: Figures) -> Verdict:
     pairs, violated, printed = curve["bounds"]
     words = [f"{int(violated)} of {int(pairs)} violate the corrected bound, {int(printed)} the printed one"]
     bad = violated
     if kind == "logistic regression":
         lines = result["linear bounds"]
         worst = max((line["B1 violated"] or 0) + (line["B1' violated"] or 0) for line in lines)
-        told = max(line["printed violated"] or 0 for line in lines)
+        printed_worst = max(line["printed violated"] or 0 for line in lines)
         empty = np.mean([line["printed vacuous"] for line in lines if line["printed vacuous"] is not None] or [np.nan])
         words.append(
             f"plain gradient descent: corrected violated by {worst:.0%}; printed Theorem 1 vacuous for {empty:.0%}, "
-            f"taken literally violated by up to {told:.0%}"
+            f"taken literally violated by up to {printed_worst:.0%}"
         )
         bad += worst
     else:
         worst = max(line["B2 violated"] or 0 for line in result["ntk bounds"])
-        told = max(line["printed violated"] or 0 for line in result["ntk bounds"])
-        words.append(f"NTK: corrected violated by {worst:.0%}, printed by up to {told:.0%}")
+        printed_worst = max(line["printed violated"] or 0 for line in result["ntk bounds"])
+        words.append(f"NTK: corrected violated by {worst:.0%}, printed by up to {printed_worst:.0%}")
         bad += worst
-    theirs = max((line["violated"] or 0) for line in result["vae bounds"] if line["kind"] == float(kind == "network"))
-    words.append(f"C-CHVAE: Theorem 3 violated by {theirs:.0%}")
-    return bool(bad + theirs == 0), "; ".join(words)
+    of_kind = [line for line in result["vae bounds"] if line["kind"] == float(kind == "network")]
+    latent = max(line["violated"] or 0 for line in of_kind)
+    words.append(f"C-CHVAE: Theorem 3 violated by {latent:.0%}")
+    return bool(bad + latent == 0), "; ".join(words)
 
 
-def _claim5(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim5(kind: str, curve: Curve, result: Figures) -> Verdict:
     name, lines = ("Theorem 4", result["linear bounds"]) if kind != "network" else ("Theorem 5", result["ntk bounds"])
     lines = [line for line in lines if line[f"{name} condition"] is not None]
     if not lines:
@@ -159,21 +162,21 @@ def _claim5(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
     return bool(met > 0.9 and least == 1), words
 
 
-def _claim6(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim6(kind: str, curve: Curve, result: Figures) -> Verdict:
     kept = curve["attacked"]
     least = "plain model" if kept.argmin() == 0 else f"epsilon {EPSILONS[int(kept.argmin())]:g}"
     words = f"{kept[0]:.3f} without, {kept.max():.3f} at best; lowest: {least}; {trend(kept)}"
     return bool(rises(kept) and kept.argmin() == 0), words
 
 
-def _claim7(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim7(kind: str, curve: Curve, result: Figures) -> Verdict:
     share, everyone = curve["nearby"], curve["nearby, all rows"]
     words = f"share {share[0]:.3f} to {share[-1]:.3f}, {trend(share)}"
-    told = f"over all rows {everyone[0]:.3f} to {everyone[-1]:.3f}, {trend(everyone)}"
-    return falls(share), f"{words}; {told}"
+    all_words = f"over all rows {everyone[0]:.3f} to {everyone[-1]:.3f}, {trend(everyone)}"
+    return falls(share), f"{words}; {all_words}"
 
 
-def _claim8(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
+def _claim8(kind: str, curve: Curve, result: Figures) -> Verdict:
     noise = curve["noise"][result["methods"].index("SCFE")]
     there = noise[np.isfinite(noise)]
     ends = f"{there[0]:.3f} to {there[-1]:.3f}" if len(there) else "no answers"
@@ -183,12 +186,12 @@ def _claim8(kind: str, curve: Curve, result: dict[str, Any]) -> Verdict:
 CHECKS = {1: _claim1, 2: _claim2, 3: _claim3, 4: _claim4, 5: _claim5, 6: _claim6, 7: _claim7, 8: _claim8}
 
 
-def tally(results: list[dict[str, Any]]) -> dict[str, str]:
+def tally(results: Results) -> dict[str, str]:
     """In how many cases, of a dataset and a kind of model, each claim holds."""
     out = dict[str, str]()
     for number, text in CLAIMS.items():
-        told = [line["holds"] for r in results for line in r["claims"] if line["claim"] == number]
-        is_open = told.count(None)
-        share = f"{told.count(True)} of {len(told)} cases"
+        verdicts = [line["holds"] for r in results for line in r["claims"] if line["claim"] == number]
+        is_open = verdicts.count(None)
+        share = f"{verdicts.count(True)} of {len(verdicts)} cases"
         out[f"{number}. {text}"] = f"{share}, {is_open} open" if is_open else share
     return out

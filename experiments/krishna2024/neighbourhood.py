@@ -40,7 +40,7 @@ def granted_nearby(
     if not (radius > 0 and samples >= 1):
         raise SettingError(f"need a positive radius and at least one sample, got {radius} and {samples}")
     names = np.array(hardened.bank.classes, dtype=object)
-    wish = torch.tensor((hardened.wishes(X, target)[..., None] == names).argmax(2))  # (seeds, n)
+    wanted = torch.tensor((hardened.wishes(X, target)[..., None] == names).argmax(2))  # (seeds, n)
     x = hardened.schema.encode(X)
     n, d = x.shape
     random, parts = RowRandom.of(seed, x), list[torch.Tensor]()
@@ -48,8 +48,8 @@ def granted_nearby(
         u = l2.ascent(random[rows].normal(samples, d).flatten(0, 1))
         r = radius * random[rows].uniform(samples, draw=1).reshape(-1, 1)
         z = x[rows].repeat_interleave(samples, 0) + r * u
-        said = hardened.bank.scores(z).argmax(2).view(-1, hardened.seeds, len(rows), samples)
-        parts.append((said == wish[:, rows, None]).double().mean(3))
+        given = hardened.bank.scores(z).argmax(2).view(-1, hardened.seeds, len(rows), samples)
+        parts.append((given == wanted[:, rows, None]).double().mean(3))
     return torch.cat(parts, 2).numpy()
 
 
@@ -59,22 +59,20 @@ def nearby_rows(
     """The nearest rows of a table to one of them, in the plane, and what the first model of each epsilon says of them.
 
     Returns:
-        Columns `a`, `b`, `epsilon`, `granted`, `asked`, as `plot_tradeoff.neighbourhood_chart` takes them.
+        Columns `a`, `b`, `epsilon`, `granted`, `asked`, as `neighbourhood_chart` takes them.
     """
     x = hardened.schema.encode(X, torch.float64)
     if not 0 <= row < len(x):
         raise SettingError(f"the table has {len(x)} rows, there is no row {row}")
-    wish = hardened.bank.classes.index(hardened.wishes(X.iloc[[row]], target)[0, 0])
+    wanted = hardened.bank.classes.index(hardened.wishes(X.iloc[[row]], target)[0, 0])
     near = (x - x[row]).square().sum(1).argsort(stable=True)[: neighbours + 1]
     if len(near) < 4:
         raise SettingError(f"a picture needs at least 3 neighbours, got {len(near) - 1}")
     tsne = untyped("sklearn.manifold").TSNE(perplexity=min(30, (len(near) - 1) / 3), random_state=seed, init="pca")
     plane: Any = tsne.fit_transform(x[near].numpy())
-    said = hardened.only(range(1)).scores(X.iloc[near.numpy()]).argmax(2).numpy() == wish  # (epsilons, rows)
+    granted = hardened.only(range(1)).scores(X.iloc[near.numpy()]).argmax(2).numpy() == wanted  # (epsilons, rows)
     parts = [
-        pd.DataFrame(
-            {"a": plane[:, 0], "b": plane[:, 1], "epsilon": e, "granted": granted, "asked": near.numpy() == row}
-        )
-        for e, granted in zip(hardened.epsilon, said, strict=True)
+        pd.DataFrame({"a": plane[:, 0], "b": plane[:, 1], "epsilon": e, "granted": given, "asked": near.numpy() == row})
+        for e, given in zip(hardened.epsilon, granted, strict=True)
     ]
     return pd.concat(parts, ignore_index=True)

@@ -25,6 +25,7 @@ from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget
 from holdfast.render.sentences import estimates
 from holdfast.schema.feature import a_kind
+from holdfast.schema.user_units import settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 
@@ -144,7 +145,7 @@ class Explainer(Settings, ABC):
             source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
             if self.n_counterfactuals > 1:
                 before, goal, x, mine = before.iloc[source.numpy()], goal[source], x[source], mine[source]
-            numbers, changed = schema.settle(found.flatten(0, 1), mine)
+            numbers, changed = settle(schema, found.flatten(0, 1), mine)
             after = schema.write(numbers, before, changed)
             theirs = schema.read(after)  # what the table really holds, not what was meant to be written
             x_cf = schema.encode_numbers(theirs, model.dtype)

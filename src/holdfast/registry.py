@@ -5,8 +5,9 @@ The command line, a service and configuration files all choose methods in these 
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 from holdfast.errors import HoldfastError, SettingError, did_you_mean
 
@@ -88,6 +89,27 @@ def list_methods(
 def list_image_methods() -> "dict[str, type[ImageExplainer]]":
     """All methods for images."""
     return {name: image_method_class(name) for name in IMAGE_METHODS}
+
+
+def describe(name: str, cls: "type[Explainer | ImageExplainer]", kind: str = "tables") -> dict[str, Any]:
+    """What there is to know about a method, as plain values."""
+    defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, cls))}
+    return {
+        "name": name,
+        "class": cls.__name__,
+        "for": kind,
+        "title": cls.title,
+        "needs_gradients": cls.needs_grad,
+        "needs_data": cls.needs_data,
+        "paper": cls.paper,
+        "settings": defaults,
+    }
+
+
+def describe_all() -> list[dict[str, Any]]:
+    """Of every method for tables, then of those for images."""
+    tables = [describe(name, cls) for name, cls in list_methods().items()]
+    return tables + [describe(name, cls, "images") for name, cls in list_image_methods().items()]
 
 
 def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import holdfast as hf
-from holdfast.cli import main as cli
 from holdfast.cli.audit import percent
+from holdfast.cli.main import main
 
 RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
 
@@ -38,7 +38,7 @@ def run(lender: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     monkeypatch.chdir(lender)
 
     def call(*words: str) -> SimpleNamespace:
-        code = cli.main(words)
+        code = main(words)
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
 

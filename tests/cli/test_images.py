@@ -18,14 +18,16 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.cli import images as cli_images
-from holdfast.cli import main as cli
-from holdfast.datasets import read_table, write_table
+from holdfast.cli.main import main
+from holdfast.cli.options import UNANSWERED
+from holdfast.datasets import held_out, read_table, write_table
+from holdfast.images.classifier import NETWORKS
 from holdfast.images.deduce import DeDUCE
-from holdfast.images.io import read_images, write_images
+from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
-from holdfast.registry import IMAGE_METHODS, METHODS, list_image_methods
+from holdfast.registry import IMAGE_METHODS, METHODS, configured_for_images, describe, list_image_methods
 from support.pages import pixels_of
 from support.tables import seeded
 from support.terminal import Ran, Stream, refused, run
@@ -116,7 +118,7 @@ def test_the_file_has_the_densities_of_the_images_it_learnt_from(place: Place, t
     assert model.density is not None
     data = read_images("train.npz")
     assert data.labels is not None
-    learn, _ = cli_images.split(300, 0.25, 0)
+    learn, _ = held_out(300, 0.25, 0)
     fresh = FeatureDensity(model).fit(data.images[learn], data.labels[learn])
     kept = model.density
     for name in ("mean", "whiten", "constant"):
@@ -181,7 +183,7 @@ def test_lines_per_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     # A terminal sees them without being asked.
     err = Stream(True)
     monkeypatch.setattr(sys, "stderr", err)
-    assert cli.main([str(word) for word in words]) == 0
+    assert main([str(word) for word in words]) == 0
     assert "epoch 2: loss" in err.text()
 
 
@@ -214,8 +216,8 @@ def test_a_class_with_one_image_gets_no_density_but_a_network(tmp_path: Path) ->
 
 @pytest.mark.data
 def test_datasets_go_by_name(data_dir: Path) -> None:
-    assert cli_images.images_of(Path("mnist"), "train").images.shape == (60000, 1, 28, 28)
-    assert len(cli_images.images_of(Path("fashion_mnist"), "train")) == 10000  # it has no such part
+    assert load_images(Path("mnist"), "train").images.shape == (60000, 1, 28, 28)
+    assert len(load_images(Path("fashion_mnist"), "train")) == 10000  # it has no such part
     refused(explain(images="mnist"), "expected images of 1 x 8 x 8, got 1 x 28 x 28")
 
 
@@ -321,7 +323,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
 def test_strict_tells_of_pairs_without_an_answer(tmp_path: Path) -> None:
     words = ("--set", "max_iter=1", "--set", "delta=0.01", "--out", tmp_path / "a.json")
     assert explain(*words).code == 0
-    assert explain(*words, "--strict").code == cli.UNANSWERED
+    assert explain(*words, "--strict").code == UNANSWERED
     lines = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     lost = [line for line in lines if line["status"] == "not found"]
     assert lost
@@ -333,7 +335,7 @@ def test_other_methods(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert any(line["status"] == "found" for line in json.loads(ran.out))
     with pytest.warns(UserWarning, match="method 'jsma' looks at no data"):
-        cli_images.learn(list_image_methods()["jsma"](), "jsma", Path("train.npz"), ImageModel.load("net.safetensors"))
+        cli_images.fit_on(Path("train.npz"), list_image_methods()["jsma"](), "jsma", ImageModel.load("net.safetensors"))
     # DeDUCE looks at other data if they are given, not at the densities in the file.
     x, y = digits()
     write_images(tmp_path / "other.npz", x[:60], y[:60])
@@ -345,16 +347,14 @@ def test_other_methods(tmp_path: Path) -> None:
 
 
 def test_settings_of_what_a_method_trains() -> None:
-    vlk: Any = cli_images.configured_for_images(
-        "prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"]
-    )
-    assert (vlk.autoencoder.epochs, vlk.autoencoder.lr, vlk.steps) == (2, 0.01, 5)
-    revise: Any = cli_images.configured_for_images("revise", ["vae__latent=4"])
+    prototype: Any = configured_for_images("prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"])
+    assert (prototype.autoencoder.epochs, prototype.autoencoder.lr, prototype.steps) == (2, 0.01, 5)
+    revise: Any = configured_for_images("revise", ["vae__latent=4"])
     assert revise.vae.latent == 4
-    with pytest.raises(hf.HoldfastError, match="vlk autoencoder has no setting 'epoch'; did you mean 'epochs'"):
-        cli_images.configured_for_images("prototype", ["autoencoder__epoch=2"])
-    with pytest.raises(hf.HoldfastError, match="vlk has no setting 'steps__x'"):
-        cli_images.configured_for_images("prototype", ["steps__x=2"])
+    with pytest.raises(hf.HoldfastError, match="prototype autoencoder has no setting 'epoch'; did you mean 'epochs'"):
+        configured_for_images("prototype", ["autoencoder__epoch=2"])
+    with pytest.raises(hf.HoldfastError, match="prototype has no setting 'steps__x'"):
+        configured_for_images("prototype", ["steps__x=2"])
 
 
 def test_methods_that_train_an_autoencoder_need_data() -> None:
@@ -440,11 +440,11 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     refused(explain("--schema", "s.toml"), "--schema is for models of tables")
     refused(explain("--trust-model-code"), "--trust-model-code is for models of tables")
     refused(explain("--first", "0"), "--first must be at least 1")
-    refused(explain("--batch-size", "0"), "chunk must be a whole number of at least 1")
+    refused(explain("--batch-size", "0"), "batch_size must be an integer of at least 1")
     refused(explain("--probability", "2"), "probability must lie between 0 and 1")
     refused(explain("--out", "a.txt"), "must end in one of '.parquet', '.npz', '.csv', '.json'")
     refused(explain("--report", "a.png"), "a report's name must end in")
-    refused(explain("--grid", "a.html"), "a picture's name must end in .png")
+    refused(explain("--grid", "a.html"), "a picture's name must end in one of '.png', '.svg'")
     refused(explain("--grid", "no/a.png"), "there is no directory 'no'")
     refused(explain("--out", "no/a.parquet"), "there is no directory 'no'")
     refused(explain("--locked", "asked.npz"), "expected an .npy file")
@@ -545,14 +545,14 @@ def test_methods_lists_those_for_images_and_says_so(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", IMAGE_METHODS)
 def test_every_default_can_be_written_as_a_setting(name: str) -> None:
     kind = list_image_methods()[name]
-    defaults = cli.describe_method(name, kind, "images")["settings"]
-    written = cli_images.configured_for_images(name, [f"{key}={value}" for key, value in defaults.items()])
+    defaults = describe(name, kind, "images")["settings"]
+    written = configured_for_images(name, [f"{key}={value}" for key, value in defaults.items()])
     assert written.get_params() == kind().get_params()
 
 
 def test_documents_name_the_methods_and_networks() -> None:
     text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-    for name in (*IMAGE_METHODS, *cli_images.NETWORKS):
+    for name in (*IMAGE_METHODS, *NETWORKS):
         assert f"`{name}`" in text
 
 

@@ -1,8 +1,6 @@
 import gzip
 import hashlib
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,11 +12,8 @@ import torch
 import holdfast as hf
 from holdfast.cli.main import main
 from holdfast.datasets import CATALOGUE, ImagesName, TableName
-from holdfast.datasets import published_formats as convert
-from holdfast.datasets.codes import COLUMNS, SOUTH_GERMAN, STATLOG
 from holdfast.datasets.sources import FILES
 from holdfast.errors import FileError, SettingError
-from holdfast.retraining.recipe import train_network
 
 
 def test_the_shipped_data_is_whole_and_has_its_notice() -> None:
@@ -27,7 +22,7 @@ def test_the_shipped_data_is_whole_and_has_its_notice() -> None:
     assert (data.y == "approved").sum() == 700
     assert data.X.notna().all().all()
     assert data.licence == "CC BY 4.0"
-    notice = Path(hf.__file__).parent / "bundled" / "ATTRIBUTION.md"
+    notice = Path(hf.datasets.__file__).parent / "bundled" / "ATTRIBUTION.md"
     assert "CC BY 4.0" in notice.read_text(encoding="utf-8")
     pd.testing.assert_frame_equal(data.schema.decode(data.schema.encode(data.X), data.X), data.X)
 
@@ -68,6 +63,10 @@ def test_missing_data_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monkey
         hf.datasets.load("helok")
     with pytest.raises(SettingError, match="seeds"):
         hf.datasets.load("moons", seeds=3)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 # ---- every dataset
@@ -208,99 +207,6 @@ def test_the_two_german_files_are_of_the_same_people(data_dir: Path) -> None:
     assert (old.X["duration"].to_numpy() == new.X["duration"].to_numpy()).all()
 
 
-# ---- generated tables
-
-
-@pytest.mark.parametrize("name", [n for n, about in CATALOGUE.items() if about.source == "generated"])
-def test_generated_tables_come_from_their_seed(name: str) -> None:
-    first, again, other = (hf.datasets.load(name, n=101, seed=s) for s in (1, 1, 2))
-    assert first.X.equals(again.X)
-    assert not first.X.equals(other.X)
-    assert len(first) == (202 if name.endswith("shift") else 101)
-    with pytest.raises(SettingError, match="n must be"):
-        hf.datasets.load(name, n=1)
-
-
-def test_blobs_and_circles_are_as_separable_as_they_should_be() -> None:
-    for name, low, high in (("linearly_separable", 1.0, 1.0), ("overlapping", 0.9, 0.94)):
-        data = hf.datasets.load(name)
-        right = ((data.X.sum(axis=1) > 0) == (data.y == "yes")).mean()
-        assert low <= right <= high
-    data = hf.datasets.load("circles")
-    radius = np.hypot(data.X["x1"], data.X["x2"])
-    assert ((radius < 0.5) == (data.y == "yes")).mean() > 0.98
-
-
-def test_the_shifts_move_what_they_say() -> None:
-    inputs = hf.datasets.load("covariate_shift", n=20000)
-    before, after = inputs.part("before"), inputs.part("after")
-    assert before.X.mean().tolist() == pytest.approx([0.5, 0], abs=0.02)
-    assert after.X.mean().tolist() == pytest.approx([0, 0.5], abs=0.02)
-    assert before.X.std().tolist() == pytest.approx([0.5, 0.3], abs=0.02)
-    outcomes = hf.datasets.load("label_shift", n=20000)
-    shares = [float((outcomes.part(side).y == "yes").mean()) for side in ("before", "after")]
-    assert shares == pytest.approx([0.6, 0.3], abs=0.02)
-
-
-# ---- conversions of what is published
-
-
-def digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def zipped(name: str, data: bytes) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w") as z:
-        z.writestr(name, data)
-    return archive.getvalue()
-
-
-@pytest.mark.data
-def test_german_credit_as_published_gives_the_stored_tables(data_dir: Path) -> None:
-    folder = data_dir / "german_credit"
-    published = gzip.decompress((folder / "german.data.gz").read_bytes())
-    assert digest(convert.statlog([published])) == FILES["german_credit/german_statlog.csv.gz"].content
-    corrected = gzip.decompress((folder / "SouthGermanCredit.asc.gz").read_bytes())
-    archive = zipped("SouthGermanCredit.asc", corrected)
-    assert digest(convert.south_german([archive])) == FILES["german_credit/south_german.csv.gz"].content
-    assert len(STATLOG) == 54
-    assert set(SOUTH_GERMAN) <= set(COLUMNS)
-
-
-@pytest.mark.data
-def test_adult_as_published_gives_the_stored_table(data_dir: Path) -> None:
-    """The two published files are known by their checksums; made from the stored table, they give it back."""
-    stored = gzip.decompress((data_dir / "adult" / "adult.csv.gz").read_bytes())
-    rows = [line.rpartition(",") for line in stored.decode().splitlines()[1:]]
-    train = "".join(f"{row.replace(',', ', ')}\n" for row, _, part in rows if part == "train") + "\n"
-    test = "".join(f"{row.replace(',', ', ')}.\n" for row, _, part in rows if part == "test")
-    published = [train.encode(), f"|1x3 Cross validator\n{test}\n".encode()]
-    assert [digest(part) for part in published] == [
-        "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-        "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-    ]
-    assert convert.adult(published) == stored
-
-
-def test_training_is_seeded_and_leaves_the_callers_generator_alone() -> None:
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
-    y = pd.Series(np.where(X["a"] + X["b"] > 0, "yes", "no"))
-    schema = hf.Schema.infer(X)
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    first, again, other = (train_network(X, y, schema, hidden=(8,), epochs=20, lr=0.01, seed=s) for s in (1, 1, 2))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert first.fingerprint() == again.fingerprint() != other.fingerprint()
-    assert first.classes == ("no", "yes")
-    assert (first.predict(X) == y).mean() > 0.95
-    with pytest.raises(hf.HoldfastError, match="as many outcomes as rows"):
-        train_network(X, y[:5], schema)
-    with pytest.raises(hf.HoldfastError, match="two known classes"):
-        train_network(X, pd.Series(["yes"] * 300), schema)
-
-
 def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     assert main(["datasets"]) == 0
@@ -311,27 +217,3 @@ def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], mon
     for entry in entries:
         for cell in (entry["name"], f"{entry['rows']:,}", entry["licence"], entry["source"], entry["at_hand"]):
             assert cell in shown
-
-
-@pytest.mark.parametrize("file", ["rows.csv", "rows.json", "rows.parquet"])
-def test_a_table_read_with_its_schema_has_the_types_it_had(file: str, tmp_path: Path) -> None:
-    table = pd.DataFrame(
-        {"a": [1.5, 2.5, 3.0], "whole": [1.0, 2.0, 3.0], "small": [1, 2, 3], "own": [True, False, True]}
-    )
-    table = table.astype({"a": "float32", "small": "int8"}).assign(
-        job=pd.Categorical(["x", "y", "x"], ["y", "z", "x"]),
-        size=pd.Categorical(["s", "l", "m"], ["s", "m", "l"], ordered=True),
-        floor=pd.Categorical([1, 10, 2]),
-        town=["01", "NA", "02"],
-        gone=pd.Categorical(["p", None, "q"]),
-        rooms=pd.array([1, None, 3], "Int64"),
-    )
-    schema = hf.Schema.infer(table)
-    hf.datasets.write_table(table, tmp_path / file)
-    pd.testing.assert_frame_equal(hf.datasets.read_table(tmp_path / file, schema), table[list(table.columns)])
-    assert list(hf.datasets.read_table(tmp_path / file, schema.change(job={"dtype": ""}))["job"]) == ["x", "y", "x"]
-    hf.datasets.write_table(table.assign(small=300, job="w", own=2), tmp_path / file)
-    read = hf.datasets.read_table(tmp_path / file, schema)  # none of these fits, so all stay to be named
-    assert (read["small"].tolist(), read["job"].tolist(), read["own"].tolist()) == ([300] * 3, ["w"] * 3, [2] * 3)
-    with pytest.raises(hf.HoldfastError, match="neither True nor False"):
-        schema.encode(read)

@@ -109,7 +109,7 @@ def test_energies_are_averaged_out_before_ratios_are_taken(study: Comparison) ->
 
 def drawn_rounds(said: dict[str, Any], **settings: int) -> Rounds:
     x = torch.tensor(TABLE.to_numpy())
-    base = {"repeats": 40, "rows": 9, "seed": 0} | settings
+    base = {"rounds": 40, "rows": 9, "seed": 0} | settings
     rng = np.random.default_rng(base.pop("seed"))
     return Rounds.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
 
@@ -229,8 +229,8 @@ def test_accuracy_under_attack_is_that_of_the_attacks(study: Comparison, models:
     for name, model in models.items():
         right = float((model.predict(TABLE) == Y).mean())
         assert curves[name, "none", 0.0] == curves[name, "FGSM", 0.0] == curves[name, "PGD", 0.0] == right
-        fgsm = hf.attacked_accuracy(model, TABLE, Y, epsilon=0.1, steps=1, size=1.0, start=False, box=False)
-        pgd = hf.attacked_accuracy(model, TABLE, Y, epsilon=0.1, steps=40, size=0.1, box=False)
+        fgsm = hf.attacked_accuracy(model, TABLE, Y, epsilon=0.1, steps=1, step_size=1.0, start=False, box=False)
+        pgd = hf.attacked_accuracy(model, TABLE, Y, epsilon=0.1, steps=40, step_size=0.1, box=False)
         assert curves[name, "FGSM", 0.1] == fgsm <= right
         assert curves[name, "PGD", 0.1] == pgd <= right
     table = study.table().set_index(["case", "model"])

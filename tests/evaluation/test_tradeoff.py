@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +9,9 @@ import pytest
 import torch
 
 import holdfast as hf
-from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
-from holdfast.cli.main import main
-from holdfast.cli.tradeoff import parsed_epsilon
 from holdfast.evaluation.tradeoff import Tradeoff, invalidated
 from holdfast.nn.stack import Stack
-from holdfast.render.charts.tradeoff import bounds_chart, neighbourhood_chart
+from holdfast.render.charts.tradeoff import bounds_chart
 from holdfast.target import Status
 from holdfast.training.adversarial import AdversarialModels
 
@@ -173,30 +168,9 @@ def test_the_recommendation_follows_its_limits(study: Tradeoff) -> None:
     assert content["accuracy measured on"] == "test"
 
 
-def test_pictures(study: Tradeoff, hardened: AdversarialModels) -> None:
+def test_pictures(study: Tradeoff) -> None:
     chart = study.plot().to_dict()
     assert len(chart["vconcat"]) == 3
-    points = nearby_rows(hardened, TABLE, 5, neighbours=40)
-    assert len(points) == 41 * len(EPS)
-    assert points.groupby("epsilon")["asked"].sum().tolist() == [1, 1, 1]
-    assert neighbourhood_chart(points).to_dict()["columns"] == 3
-
-
-def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: AdversarialModels) -> None:
-    share = granted_nearby(hardened, TABLE.iloc[:5], target="yes", radius=1e-6, samples=7)
-    for i, e in enumerate(EPS):
-        for s in range(2):
-            granted = (hardened.model(e, s).predict(TABLE.iloc[:5]) == "yes").to_numpy()
-            assert share[i, s].tolist() == granted.astype(float).tolist()
-    wide = granted_nearby(hardened, TABLE.iloc[:40], radius=3.0)
-    assert wide.shape == (3, 2, 40)
-    assert 0 < wide.mean() < 1
-    alone = granted_nearby(hardened, TABLE.iloc[[7]], radius=3.0)
-    assert alone[..., 0].tolist() == wide[..., 7].tolist()  # a row does not depend on others
-    with pytest.raises(hf.HoldfastError, match="positive radius"):
-        granted_nearby(hardened, TABLE, radius=0.0)
-    with pytest.raises(hf.HoldfastError, match="no row 999"):
-        nearby_rows(hardened, TABLE, 999)
 
 
 def test_wishes(hardened: AdversarialModels) -> None:
@@ -215,48 +189,8 @@ def test_errors_name_the_thing(hardened: AdversarialModels) -> None:
     for methods in ([], ["Descent"], {}):
         with pytest.raises(hf.HoldfastError, match="methods must be explainers"):
             hf.tradeoff(hardened, TABLE, methods)
-    with pytest.raises(hf.HoldfastError, match=r"takes what hf\.train\.adversarial"):
+    with pytest.raises(hf.HoldfastError, match=r"takes what hf\.train_adversarial"):
         hf.tradeoff(hardened.bank, TABLE, [hf.Descent()])
 
 
 # ---- the command
-
-
-@pytest.mark.parametrize(
-    ("text", "radii"), [("0:0.3:4", [0, 0.1, 0.2, 0.3]), ("0, 0.05,0.2", [0, 0.05, 0.2]), ("0.1:0.1:1", [0.1])]
-)
-def test_epsilons_are_read(text: str, radii: list[float]) -> None:
-    assert parsed_epsilon(text) == radii
-
-
-@pytest.mark.parametrize("text", ["", "0:1", "a:b:c", "0:1:0", "0:1:1", "0;1"])
-def test_wrong_epsilons_are_refused(text: str) -> None:
-    with pytest.raises(hf.HoldfastError, match="--epsilon takes FIRST:LAST:COUNT"):
-        parsed_epsilon(text)
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    TABLE.assign(outcome=Y).to_csv(tmp_path / "train.csv", index=False)
-    (tmp_path / "recipe.toml").write_text("hidden = [6]\nepochs = 4\nbatch_size = 32\nlr = 0.01\n")
-    common = ["tradeoff", "--data", str(tmp_path / "train.csv"), "--recipe", str(tmp_path / "recipe.toml")]
-    args: list[Any] = [*common, "--epsilon", "0:0.2:2", "--rows", "20", "--method", "nearest-neighbor"]
-    assert main([*args, "--plot", str(tmp_path / "curves.svg")]) == 0
-    said = capsys.readouterr()
-    content = json.loads(said.out)
-    assert [line["epsilon"] for line in content["table"]] == [0.0, 0.2]
-    assert "last column, 'outcome'" in said.err
-    assert "epsilon" in said.err
-    assert (tmp_path / "curves.svg").read_text().startswith("<svg")
-    assert main([*args, "--target", "outcome", "--wanted", "yes", "--out", str(tmp_path / "out.csv"), "--quiet"]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert len(pd.read_csv(tmp_path / "out.csv")) == 2
-    for wrong, words in (
-        (["--wanted", "maybe"], "--wanted 'maybe' is no outcome"),
-        (["--epsilon", "x"], "--epsilon takes"),
-        (["--test", "0"], "--test must be above 0"),
-        (["--plot", "x.pdf"], "the extension must be one of"),
-        (["--out", "x.pdf"], "x.pdf"),
-        (["--method", "Oracle"], "Oracle"),
-    ):
-        assert main([*args, *wrong]) == 2
-        assert words in capsys.readouterr().err

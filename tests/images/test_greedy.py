@@ -336,10 +336,10 @@ def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: An
     model, x, target = asked(7)
     settings = {"momentum": 0.0, "max_iter": 40} | settings
 
-    def run(rows: Any, chunk: int = 128, **more: Any) -> Any:
+    def run(rows: Any, batch_size: int = 128, **more: Any) -> Any:
         e = DeDUCE(**(settings | more))
         e.density_ = fitted[0].density_
-        return e.explain(model, x[rows], [target[i] for i in rows], batch_size=chunk)
+        return e.explain(model, x[rows], [target[i] for i in rows], batch_size=batch_size)
 
     rows = list(range(7))
     whole = run(rows)

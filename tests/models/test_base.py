@@ -69,7 +69,7 @@ class Odd(nn.Module):
 
 @pytest.mark.parametrize("make", [lambda k: mlp(SCHEMA.width, (7,), k), Odd])
 @pytest.mark.parametrize("outputs", [1, 2, 4])
-def test_search_and_judge_agree(make: object, outputs: int) -> None:
+def test_search_and_score_frame_agree(make: object, outputs: int) -> None:
     net = seeded(make(outputs))
     model = hf.Model.of(net, SCHEMA)
     with model.eval_mode():
@@ -162,7 +162,7 @@ def test_estimators_and_functions() -> None:
     with pytest.raises(ModelError, match="expected probabilities"):
         hf.Model.of(lambda frame: frame["income"].to_numpy(), schema)
     assert hf.Model.of(lambda frame: frame["income"].to_numpy() - 3000, schema, outputs="logits").outputs == "logits"
-    with pytest.raises(ModelError, match="no numbers"):
+    with pytest.raises(ModelError, match="16 non-finite scores"):
         hf.Model.of(lambda frame: np.full(len(frame), np.nan), schema)
     with pytest.raises(ModelError, match="shape"):
         hf.Model.of(lambda frame: np.zeros((3, 2)), schema)

@@ -282,7 +282,7 @@ def test_a_probability_below_one_half_is_what_is_asked_for(count: int) -> None:
     "inner", [RandomForestClassifier(9, max_depth=5, random_state=0), xgboost.XGBClassifier(n_estimators=9)]
 )
 @pytest.mark.parametrize("threshold", [0.25, 0.8])
-def test_trees_behind_a_threshold_keep_their_copy(inner: Any, threshold: float) -> None:
+def test_trees_behind_a_threshold_are_compiled(inner: Any, threshold: float) -> None:
     estimator, model, asked = thresholded(threshold, inner)
     assert model.conversion, model.conversion
     cfs = hf.TreeSearch().explain(model, asked, 1)
@@ -571,7 +571,7 @@ def test_boosters_with_an_objective_of_the_users() -> None:
     of_lightgbm = lightgbm.train(settings, lightgbm.Dataset(X, y), 8)
     with pytest.raises(ModelError, match=r"regression model has no classes.*outputs='logits'"):
         hf.Model.of(of_xgboost, schema, classes=names)
-    with pytest.raises(ModelError, match=r"'none' neither classifies.*outputs='logits'"):
+    with pytest.raises(ModelError, match=r"'none' is neither a classifier.*outputs='logits'"):
         hf.Model.of(of_lightgbm, schema, classes=names)
     margins = [of_xgboost.predict(xgboost.DMatrix(ROWS), output_margin=True), of_lightgbm.predict(ROWS)]
     for booster, margin in zip((of_xgboost, of_lightgbm), margins, strict=True):

@@ -1,4 +1,4 @@
-"""Stacked networks: their gradients, Adam, and training many at once against training each alone."""
+"""Stacked networks: their gradients, and training many at once against training each alone."""
 
 import copy
 from collections.abc import Iterator
@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
 from holdfast.errors import ModelError, SettingError
-from holdfast.nn import stack
 from holdfast.nn.architecture import mlp
 from holdfast.nn.relu_network import Engine
-from holdfast.nn.stack import Adam, ModelStack, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
+from holdfast.nn.stack import ModelStack, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
 from holdfast.retraining.loop import Orders, RobustLoop, Variation, fit_stack, glorot, redrawn
 from support.tables import seeded
 
@@ -147,26 +146,6 @@ def test_loss_of_one_logit_in_either_shape() -> None:
     assert torch.allclose(cross_entropy(raw, y), expected)
     assert torch.allclose(cross_entropy(raw[:, None], y), expected)
     assert torch.allclose(cross_entropy(torch.stack([0 * raw, raw], 1), y), expected)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_adam_equals_torch(fused: bool, decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    if fused and stack.FUSED_ADAM is None:
-        pytest.skip("this torch has no fused Adam")
-    if not fused:
-        monkeypatch.setattr(stack, "FUSED_ADAM", None)
-    ours, theirs = numbers(37), nn.Parameter(numbers(37))
-    adam = Adam(ours, lr=0.03, eps=1e-3, weight_decay=decay)
-    reference = torch.optim.Adam([theirs], lr=0.03, eps=1e-3, weight_decay=decay)
-    for step in range(20):
-        g = numbers(37, seed=step + 1) * 10 ** (step % 4 - 2)
-        theirs.grad = g.clone()
-        kept = g.clone()
-        adam.step(g)
-        reference.step()
-        assert torch.equal(g, kept)
-        assert torch.allclose(ours, theirs.detach(), rtol=0, atol=1e-12), step
 
 
 @pytest.mark.parametrize("kind", [Stack, ModuleStack])

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import FileError, ModelError, SettingError
+from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import describe, mlp
 from holdfast.retraining.loop import glorot
 from holdfast.retraining.recipe import Recipe, class_names
@@ -264,7 +265,7 @@ def test_fit_is_a_function_of_the_seed_and_touches_nothing(recipe: Recipe) -> No
     assert first.classes == ("no", "yes")
     if recipe.module is not None and before is not None:
         assert recipe.module.training
-        assert isinstance(first, hf.model.TorchModel)
+        assert isinstance(first, TorchModel)
         assert type(first.module) is type(recipe.module)
         assert first.module is not recipe.module
         assert not first.module.training
@@ -391,3 +392,21 @@ def test_widened() -> None:
     double = Recipe(module=tanh().double()).widened(2).module
     assert double is not None
     assert next(double.parameters()).dtype == torch.float64
+
+
+def test_training_is_seeded_and_leaves_the_callers_generator_alone() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
+    y = pd.Series(np.where(X["a"] + X["b"] > 0, "yes", "no"))
+    schema = hf.Schema.infer(X)
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    first, again, other = (hf.train_network(X, y, schema, hidden=(8,), epochs=20, lr=0.01, seed=s) for s in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert first.fingerprint() == again.fingerprint() != other.fingerprint()
+    assert first.classes == ("no", "yes")
+    assert (first.predict(X) == y).mean() > 0.95
+    with pytest.raises(hf.HoldfastError, match="as many outcomes as rows"):
+        hf.train_network(X, y[:5], schema)
+    with pytest.raises(hf.HoldfastError, match="two known classes"):
+        hf.train_network(X, pd.Series(["yes"] * 300), schema)

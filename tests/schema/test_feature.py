@@ -26,7 +26,7 @@ from holdfast.schema.feature import Feature, Rule, dtype_name
         ({"center": math.inf}, "center must be a number, got inf"),
         ({"weight": -1}, "weight must be >= 0, got -1"),
         ({"step": -0.5}, "step must be >= 0"),
-        ({"kind": "integer", "step": 2.5}, "2.5 is no step of whole numbers"),
+        ({"kind": "integer", "step": 2.5}, "2.5 is no step of integers"),
         ({"kind": "boolean", "step": 1.0}, "kind 'boolean' has no steps"),
         ({"kind": "integer", "bounds": (0.2, 0.8)}, "no value that the column can hold lies in (0.2, 0.8)"),
         ({"step": 5.0, "bounds": (1, 4)}, "no value that the column can hold lies in (1, 4)"),
@@ -123,9 +123,7 @@ def test_infinite_values() -> None:
 
 
 def test_values_of_the_wrong_kind() -> None:
-    assert "1 values that are not whole numbers (first at row 1); round them" in refused(
-        Feature("n", "integer"), [1, 2.5]
-    )
+    assert "1 values that are not integers (first at row 1); round them" in refused(Feature("n", "integer"), [1, 2.5])
     assert "1 values that are neither True nor False (first at row 2)" in refused(Feature("b", "boolean"), [0, 1, 2])
     message = refused(Feature("age"), ["12", None], object)
     assert message == (

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.__main__ import app
-from holdfast.cli import main as cli
+from holdfast.cli.main import main, run_app
+from holdfast.cli.options import BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def run(*argv: object, terminal: bool = False) -> Ran:
     """The command in this process, with streams of its own."""
     out, err = Stream(terminal), Stream(False)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main([str(word) for word in argv])
+        code = main([str(word) for word in argv])
     return Ran(code, out.text(), err.text())
 
 
@@ -43,7 +44,7 @@ def reproduce(*argv: object) -> Ran:
     """`python -m experiments` in this process."""
     out, err = Stream(False), Stream(False)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.run_app(app, "python -m experiments", [str(word) for word in argv])
+        code = run_app(app, "python -m experiments", [str(word) for word in argv])
     return Ran(code, out.text(), err.text())
 
 
@@ -56,7 +57,7 @@ def program(*argv: object, **settings: Any) -> subprocess.CompletedProcess[str]:
 def refused(ran: Ran, *words: str) -> None:
     """Exit code 2, nothing on stdout, and one line on stderr that has the words."""
     assert "Traceback" not in ran.err
-    assert (ran.code, ran.out) == (cli.BAD_INPUT, ""), ran.err
+    assert (ran.code, ran.out) == (BAD_INPUT, ""), ran.err
     assert ran.err.startswith("error: ")
     assert ran.err.count("\n") == 1
     assert len(ran.err) < 1100

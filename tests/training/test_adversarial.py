@@ -242,7 +242,7 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
 
 def test_a_bank_is_attacked_as_its_models_are() -> None:
     hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.2], seeds=2)
-    for settings in ({}, {"steps": 1, "size": 1.0, "start": False}, {"norm": "l2", "steps": 5}):
+    for settings in ({}, {"steps": 1, "step_size": 1.0, "start": False}, {"norm": "l2", "steps": 5}):
         all_rows = pgd_attack(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         kept = attacked_accuracy(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         for i in range(4):

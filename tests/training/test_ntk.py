@@ -181,7 +181,7 @@ def test_models_side_by_side() -> None:
     stack, x = stack_of(nets[0], 2), gaussian(5, 6, 3)
     stack.load({name: torch.stack([net.state_dict()[name] for net in nets]) for name in ("X", "w")})
     assert torch.allclose(stack.scores(x), torch.stack([net(x) for net in nets]), rtol=1e-12)
-    with pytest.raises(ModelError, match=r"solved for.*hf\.train\.ntk"):
+    with pytest.raises(ModelError, match=r"solved for.*hf\.train_ntk"):
         hf.Recipe.of(nets[0]).fit(pd.DataFrame(x.numpy(), columns=["x0", "x1", "x2"]), [0, 1] * 3, hf.Schema.box(3))
 
 

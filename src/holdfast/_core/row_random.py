@@ -54,28 +54,28 @@ class RowRandom:
         words = hashlib.blake2b(f"{self.seed} {draw}".encode(), digest_size=8).digest()
         return torch.Generator().manual_seed(int.from_bytes(words, "little"))
 
+    def _words(self, count: int, draw: int) -> Tensor:
+        """(n, count) random int64."""
+        counter = torch.arange(1, count + 1, device=self.keys.device)
+        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
+        return _scramble(start[:, None] + counter * _GOLDEN)
+
+    def _quarters(self, count: int, draw: int) -> Tensor:
+        """(n, count) random int16, four from each word."""
+        return self._words(-(-count // 4), draw).view(torch.int16)[:, :count]
+
     def uniform(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
         """`(n, *shape)` numbers in [0, 1)."""
-        count = torch.arange(math.prod(shape), device=self.keys.device)
-        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
-        bits = _scramble(start[:, None] + (count + 1) * _GOLDEN)
-        whole = (bits >> 40) & ((1 << 24) - 1)  # 24 bits are what a float32 can hold
-        return (whole.to(dtype) / (1 << 24)).reshape(-1, *shape)
+        top = (self._words(math.prod(shape), draw) >> 40) & ((1 << 24) - 1)  # 24 bits are what a float32 can hold
+        return (top.to(dtype) / (1 << 24)).reshape(-1, *shape)
 
     def bits16(self, *shape: int, draw: int = 0) -> Tensor:
-        """`(n, *shape)` whole numbers in [0, 65536), four from each word: for those who draw millions."""
-        size = math.prod(shape)
-        count = torch.arange(-(-size // 4), device=self.keys.device)
-        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
-        parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)
-        return (parts[:, :size].to(torch.int32) & 0xFFFF).reshape(-1, *shape)
+        """`(n, *shape)` integers in [0, 65536), four from each word: for those who draw millions."""
+        return (self._quarters(math.prod(shape), draw).to(torch.int32) & 0xFFFF).reshape(-1, *shape)
 
     def coins(self, p: float, *shape: int, draw: int = 0) -> Tensor:
         """`(n, *shape)` booleans, true with probability p (to the nearest 1/65536)."""
-        size = math.prod(shape)
-        count = torch.arange(-(-size // 4), device=self.keys.device)
-        start = _scramble(self.keys ^ _scramble(torch.tensor(draw + 1, device=self.keys.device)))
-        parts = _scramble(start[:, None] + (count + 1) * _GOLDEN).view(torch.int16)[:, :size]
+        parts = self._quarters(math.prod(shape), draw)
         below = round(p * 65536) - 32768
         coins = parts < below if below < 32768 else torch.ones_like(parts, dtype=torch.bool)  # 32768 is no int16
         return coins.reshape(-1, *shape)

@@ -5,63 +5,37 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.options import (
     MOST_ROWS,
     check_ending,
+    check_report,
     check_writable,
     echo,
     print_json,
     print_rich,
     printable,
     say,
-    split,
     wanted,
 )
-from holdfast.errors import FileError, HoldfastError, SettingError, did_you_mean, untyped
-from holdfast.registry import chosen, configured_for_images
+from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.registry import configured_for_images
 
 if TYPE_CHECKING:
     import holdfast as hf
     from holdfast._core.progress import Shown
-    from holdfast.images.classifier import ResNetClassifier
+    from holdfast.cli.explain import Question
     from holdfast.images.explainer import ImageExplainer
-    from holdfast.images.io import Labelled
     from holdfast.images.model import ImageModel
     from holdfast.images.result import ImageCounterfactuals
     from holdfast.models.density import FeatureDensity
 
-NETWORKS = ("spectral", "plain")
 ANSWERS = (".parquet", ".npz", ".csv", ".json")
 DEMO_NET: dict[str, Any] = {"width": 12, "stages": 3, "depth": 1, "epochs": 6, "batch_size": 32}
 DEMO_DIGITS = 397  # held out, as many as make a round number to learn from
-DEMO_ASKED = 10  # of them, to be explained: one of each class
-
-
-# ---- images that are given
-
-
-def images_of(place: Path, part: str, size: Any = None) -> "Labelled":
-    """An .npz file, or the part of a dataset by its name."""
-    import numpy as np
-
-    import holdfast as hf
-    from holdfast.images.io import Labelled, read_images
-    from holdfast.images.model import as_images
-
-    if place.suffix or place.exists():
-        return read_images(place, size)
-    name, known = str(place), get_args(hf.datasets.ImagesName)
-    if name not in known:
-        hint = f"an .npz file, or one of the datasets of images; {did_you_mean(name, known)}"
-        raise FileError(f"there are no images {name!r}: expected {hint}")
-    data = hf.datasets.load(name)
-    if data.parts is not None and part in set(data.parts):
-        data = data.part(part)
-    return Labelled(as_images(data.X, size), np.array(data.y.tolist()))
+DEMO_CLASSES = 10  # one digit of each is explained
 
 
 # ---- train
@@ -82,11 +56,15 @@ def train(
     out = out or Path("images.safetensors")
     check_ending(out, (".safetensors",), "a model's")
     check_writable(out)
-    net = network(kind, assignments, seed)
-    data = images_of(place, "train")
+    from holdfast.datasets import held_out
+    from holdfast.images.classifier import network_by_name
+    from holdfast.images.io import load_images
+
+    net = network_by_name(kind, assignments, seed)
+    data = load_images(place, "train")
     if data.labels is None:
         raise FileError(f"{str(place)!r} has no array 'labels'; a network learns from images and their labels")
-    learn, held = split(len(data), test, seed, "images")
+    learn, held = held_out(len(data), test, seed, "images")
     rest = data[held]
     start = time.perf_counter()
     shown: Shown = "lines" if progress and not quiet else not quiet
@@ -105,17 +83,6 @@ def train(
         print_json(report)
     if not quiet:
         say(f"next: {explain_command(Path('images.npz'), out)}")
-
-
-def network(kind: str, assignments: Sequence[str], seed: int) -> "ResNetClassifier":
-    """The network to be trained, with its settings."""
-    from holdfast.images.classifier import PlainResNet, SpectralResNet
-
-    if kind not in NETWORKS:
-        raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
-    cls = SpectralResNet if kind == "spectral" else PlainResNet
-    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is --seed
-    return cls(**chosen(cls, f"a {kind} network", known, assignments), seed=seed)
 
 
 def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity | None":
@@ -160,59 +127,42 @@ def wants_images(place: Path, model: Path) -> bool:
     return False
 
 
-def explain(
-    place: Path,
-    model: Path,
-    *,
-    method: str,
-    settings: Sequence[str],
-    target: str | None,
-    any_other: bool,
-    probability: float | None,
-    data: Path | None,
-    locked: Path | None,
-    first: int | None,
-    out: Path | None,
-    report: Path | None,
-    grid: Path | None,
-    seed: int,
-    time_budget: float | None,
-    chunk: int | None,
-    quiet: bool,
-) -> int:
+def explain(question: "Question", *, locked: Path | None, first: int | None, grid: Path | None) -> int:
     """Find counterfactual images, write and print them; returns how many pairs have no answer."""
     import holdfast as hf
-    from holdfast.images.io import read_mask
+    from holdfast.images.io import load_images, read_mask
     from holdfast.images.model import ImageModel
 
-    check_ending(out, ANSWERS, "an answer's")
-    check_ending(report, (".html", ".htm"), "a report's")
-    check_ending(grid, (".png",), "a picture's")
-    check_writable(out, report, grid)
+    q, method = question, question.method or "deduce"
+    check_ending(q.out, ANSWERS, "an answer's")
+    check_report(q.report)
+    check_ending(grid, (".png", ".svg"), "a picture's")
+    check_writable(q.out, q.report, grid)
     if first is not None and first < 1:
         raise SettingError(f"--first must be at least 1, got {first}")
-    explainer = configured_for_images(method, settings)
-    judge = ImageModel.load(model)
-    wish = wish_of(judge.classes, target, any_other, probability)
-    asked = images_of(place, "test", judge.size)[: first if first is not None else None]
-    learn(explainer, method, data, judge)
+    explainer = configured_for_images(method, q.settings)
+    model = ImageModel.load(q.model)
+    target = target_of(model.classes, q.target, q.any_other, q.probability)
+    given = load_images(q.table, "test", model.size)[:first]
+    fit_on(q.data, explainer, method, model)
     cfs = explainer.explain(
-        judge, asked.images, wish, labels=asked.labels, locked=None if locked is None else read_mask(locked), seed=seed,
-        batch_size=128 if chunk is None else chunk, time_budget=time_budget, progress=not quiet,
+        model, given.images, target, labels=given.labels, locked=None if locked is None else read_mask(locked),
+        seed=q.seed, batch_size=128 if q.batch_size is None else q.batch_size, time_budget=q.time_budget,
+        progress=not q.quiet,
     )  # fmt: skip
-    deliver(cfs, out)
-    if report:
-        cfs.report(report)
+    deliver(cfs, q.out)
+    if q.report:
+        cfs.report(q.report)
     if grid and len(cfs):
         cfs.grid(grid)
     elif grid:
         warnings.warn(f"there are no images, so there is no {str(grid)!r}", stacklevel=2)
-    if not quiet:
+    if not q.quiet:
         say(cfs.summary())
     return int((cfs.status_codes == hf.Status.NOT_FOUND).sum())
 
 
-def wish_of(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+def target_of(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
     """As for tables, and "all" for every class but an image's own."""
     import holdfast as hf
 
@@ -224,15 +174,16 @@ def wish_of(classes: Sequence[Any], name: str | None, any_other: bool, probabili
     return wanted(classes, name, any_other, probability)
 
 
-def learn(explainer: "ImageExplainer", method: str, data: Path | None, model: "ImageModel") -> None:
+def fit_on(data: Path | None, explainer: "ImageExplainer", method: str, model: "ImageModel") -> None:
     """Give a method that looks at data its data: those in a file, or for DeDUCE the densities in the model's file."""
     from holdfast.images.deduce import DeDUCE
+    from holdfast.images.io import load_images
 
     if not explainer.needs_data:
         if data:
             warnings.warn(f"method {method!r} looks at no data, so --data is not used", stacklevel=2)
     elif data:
-        known = images_of(data, "train", model.size)
+        known = load_images(data, "train", model.size)
         explainer.fit(model, known.images, known.labels)
     elif isinstance(explainer, DeDUCE) and model.density is not None:
         explainer.fit(model)
@@ -261,9 +212,9 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
 
     table = Table("image", "classes", "status", "pixels", "l1", "steps", "probability")
     for line in cfs.table().head(most).to_dict("records"):
-        lost = line["status"] == "not found"
-        cells = [line["row"], f"{line['label']} → {line['target']}", line["status"], "-" if lost else line["pixels"]]
-        cells += ["-" if lost else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"]
+        missing = line["status"] == "not found"
+        cells = [line["row"], f"{line['label']} → {line['target']}", line["status"], "-" if missing else line["pixels"]]
+        cells += ["-" if missing else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"]
         table.add_row(*(Text(printable(str(cell))) for cell in cells))  # as Text: a class "[red]" is no markup
     print_rich(table)
     if len(cfs) > most:
@@ -292,10 +243,10 @@ def demo(out: Path, method: str) -> None:
     model.save(out / "model.safetensors", density=densities(model, x[known], y[known]))
     explainer.fit(model, x[known], y[known])
     right = net.predict(x[test]) == y[test]
-    asked = np.array([np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_ASKED)])
-    write_images(out / "digits.npz", x[asked], y[asked])
+    first = np.array([np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_CLASSES)])
+    write_images(out / "digits.npz", x[first], y[first])
     write_images(out / "training.npz", x[known], y[known])
-    cfs = explainer.explain(model, x[asked], "all", labels=y[asked], progress=True)
+    cfs = explainer.explain(model, x[first], "all", labels=y[first], progress=True)
     cfs.save(out / "answers.parquet")
     cfs.grid(out / "grid.png")
     cfs.report(out / "report.html")

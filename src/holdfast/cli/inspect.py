@@ -1,17 +1,18 @@
 """`holdfast inspect`: what a model file is, whether loading it is safe, what it expects, and what can explain it."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+
+from holdfast.cli.options import AsJson, echo, print_json, printable
 
 MOST = 12  # names in a line
 
 
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A model file of any kind.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a model FILE is and what it expects. Nothing of the file is run."""
     from holdfast.models.formats.inspect import inspect as look
@@ -19,10 +20,10 @@ def inspect(
     found = look(file)
     found["methods"] = explaining(found)
     if as_json:
-        typer.echo(json.dumps(found, indent=1, default=str))
+        print_json(found)
         return
     for line in lines(found):
-        typer.echo("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line))
+        echo(printable(line.replace("\n", "\N{REPLACEMENT CHARACTER}")))
 
 
 def lines(found: dict[str, Any]) -> list[str]:

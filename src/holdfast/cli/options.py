@@ -1,4 +1,4 @@
-"""What the commands share: how they print, which outcome is wanted, and where files may go.
+"""What the commands share: exit codes, options, how they print, which outcome is wanted, and where files may go.
 
 What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr.
 """
@@ -10,17 +10,48 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.errors import FileError, SettingError, TargetError, listed
+from holdfast.errors import FileError, SettingError, TargetError, listed, optional
 
 if TYPE_CHECKING:
     import holdfast as hf
 
+BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
 LONGEST = 1000  # letters of an error: some quote a value from a file
 MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
+
+# ---- options that several commands have
+
+# Headings of the help.
+ASKED, TABLE, METHOD, RETRAINING, MEASURE, OUTPUT = (
+    "What is asked", "Table", "Method and settings", "Retrained models", "Measurement", "Output"
+)  # fmt: skip
+IMAGES, COUNTERFACTUAL = "Only for images", "Only for counterfactual"
+
+
+def option(panel: str, name: str, value: str | None, about: str, **more: Any) -> Any:
+    """An option under a heading of the help; a flag has no value."""
+    return typer.Option(name, metavar=value, help=about, rich_help_panel=panel, **more)
+
+
+SchemaFile = Annotated[
+    Path | None, option(TABLE, "--schema", "FILE", "What may change (TOML); left out: read off the table.")
+]
+Fixed = Annotated[
+    list[str] | None,
+    option(TABLE, "--fixed", "LIST", "Columns that nobody can change, with commas between them; may be repeated."),
+]
+Settings = Annotated[
+    list[str] | None,
+    option(METHOD, "--set", "KEY=VALUE", "A setting, such as steps=200 or epochs=20; may be repeated."),
+]
+Seed = Annotated[int, option(METHOD, "--seed", "N", "Where all random numbers come from.")]
+TableOut = Annotated[Path | None, option(OUTPUT, "--out", "FILE", "Where the table goes: .csv, .json or .parquet.")]
+Quiet = Annotated[bool, option(OUTPUT, "--quiet", None, "Nothing on stderr but errors.")]
+AsJson = Annotated[bool, option(OUTPUT, "--json", None, "Print JSON instead of a table.")]
 
 
 # ---- printing
@@ -105,17 +136,6 @@ def refuse(options: dict[str, Any], why: str) -> None:
             raise SettingError(f"{name} {why}; leave it out")
 
 
-def split(n: int, share: float, seed: int, what: str = "rows") -> tuple[list[int], list[int]]:
-    """Places of the rows to learn from, and of those held out, in the order of the table."""
-    import numpy as np
-
-    if n < 2:
-        raise SettingError(f"need at least two {what} to train on, got {n}")
-    order = np.random.default_rng(abs(seed)).permutation(n)
-    held = min(round(n * share), n - 1)
-    return sorted(order[held:].tolist()), sorted(order[:held].tolist())
-
-
 # ---- where files go
 
 
@@ -124,6 +144,32 @@ def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
     if path and path.suffix.lower() not in endings:
         ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
         raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
+
+
+def check_report(path: Path | None) -> None:
+    """A page is an HTML file."""
+    if path and path.suffix.lower() not in (".html", ".htm"):
+        raise FileError(f"cannot write {str(path)!r}: a report's name must end in .html")
+
+
+def check_table(path: Path | None) -> None:
+    """A table has one of the extensions that we know."""
+    from holdfast.datasets import known_extension
+
+    if path:
+        known_extension(path, "write")
+
+
+def check_chart(path: Path | None) -> None:
+    """A chart has one of the extensions that we know, and what draws it is installed."""
+    from holdfast.render.charts.theme import EXTENSIONS
+
+    if path is None:
+        return
+    if path.suffix.lower() not in EXTENSIONS:
+        raise FileError(f"cannot write {str(path)!r}: the extension must be one of {', '.join(EXTENSIONS)}")
+    for module in ("altair", "vl_convert"):
+        optional(module, "plot")
 
 
 def check_writable(*paths: Path | None) -> None:

@@ -1,15 +1,29 @@
 """`holdfast tradeoff`: what hardening a model costs in recourse, and where to stop."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import split
+from holdfast.cli.options import (
+    ASKED,
+    MEASURE,
+    METHOD,
+    OUTPUT,
+    TABLE,
+    Fixed,
+    Quiet,
+    SchemaFile,
+    Seed,
+    TableOut,
+    check_chart,
+    check_table,
+    echo,
+    option,
+)
 from holdfast.cli.train import labelled
-from holdfast.errors import FileError, SettingError
+from holdfast.errors import SettingError
 from holdfast.registry import configured, listed_names
 
 if TYPE_CHECKING:
@@ -20,60 +34,60 @@ EPSILON = "0:0.3:7"
 
 
 def tradeoff(
-    data: Annotated[Path, typer.Option("--data", help="Rows with their outcome: a CSV, JSON or Parquet file.")],
+    data: Annotated[Path, option(TABLE, "--data", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.")],
     target: Annotated[
-        str | None, typer.Option("--target", help="The column that holds the outcome; left out: the last one.")
+        str | None, option(TABLE, "--target", "COLUMN", "The column that holds the outcome; left out: the last one.")
     ] = None,
-    recipe: Annotated[
-        Path | None, typer.Option("--recipe", help="How the network is made (TOML); left out: two small layers.")
-    ] = None,
+    schema: SchemaFile = None,
+    fixed: Fixed = None,
     wanted: Annotated[
-        str | None, typer.Option("--wanted", help="The outcome people want; left out: the one each does not get now.")
+        str | None,
+        option(ASKED, "--wanted", "NAME", "The outcome people want; left out: the one each does not get now."),
     ] = None,
-    epsilon: Annotated[
-        str, typer.Option("--epsilon", help="Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.")
-    ] = EPSILON,
+    rows: Annotated[int, option(ASKED, "--rows", "N", "Test rows to ask about at most.", min=1)] = 500,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", help=f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}."),
+        option(
+            METHOD, "--method", "NAME",
+            f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.",
+        ),
     ] = None,
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="What may change (TOML); left out: read off the table.")
+    recipe: Annotated[
+        Path | None, option(METHOD, "--recipe", "FILE", "How the network is made (TOML); left out: two small layers.")
     ] = None,
-    fixed: Annotated[
-        list[str] | None,
-        typer.Option("--fixed", help="Columns that nobody can change, with commas between them; may be repeated."),
-    ] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Networks for each epsilon.")] = 2,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Test rows to ask about at most.")] = 500,
-    test: Annotated[float, typer.Option("--test", help="The share of rows held out to measure and ask about.")] = 0.25,
+    epsilon: Annotated[
+        str, option(METHOD, "--epsilon", "LIST", "Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.")
+    ] = EPSILON,
+    seeds: Annotated[int, option(METHOD, "--seeds", "N", "Networks for each epsilon.", min=1)] = 2,
+    seed: Seed = 0,
+    test: Annotated[
+        float, option(MEASURE, "--test", "SHARE", "The share of rows held out to measure and ask about.")
+    ] = 0.25,
     attack: Annotated[
-        float, typer.Option("--attack", help="Size of the attack that accuracy is measured under.")
+        float, option(MEASURE, "--attack", "RADIUS", "Size of the attack that accuracy is measured under.")
     ] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", help="Where all random numbers come from.")] = 0,
-    out: Annotated[Path | None, typer.Option("--out", help="Where the table goes: .csv, .json or .parquet.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves: .png, .svg or .html.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
-) -> None:
-    """Train a network against attacks of growing size and see how much dearer and rarer recourse becomes."""
+    out: TableOut = None,
+    plot: Annotated[
+        Path | None, option(OUTPUT, "--plot", "FILE", "Also draw the curves: .png, .svg or .html.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Train a network against attacks of growing size and see how much more expensive and rarer recourse becomes."""
     import holdfast as hf
-    from holdfast.render.charts.theme import EXTENSIONS
     from holdfast.render.charts.theme import save as save_chart
 
     radii = parsed_epsilon(epsilon)
     chosen = {name: configured(name, ()) for name in methods or METHODS}
     if not 0 < test < 1:
         raise SettingError(f"--test must be above 0 and below 1, got {test}")
-    if plot and plot.suffix.lower() not in EXTENSIONS:
-        raise FileError(f"cannot write {str(plot)!r}: the extension must be one of {', '.join(EXTENSIONS)}")
-    if out:
-        hf.datasets.known_extension(out, "write")
+    check_chart(plot)
+    check_table(out)
     how = hf.Recipe() if recipe is None else hf.Recipe.load(recipe)
     name = target or str(hf.datasets.read_table(data).columns[-1])
     if not (target or quiet):
         typer.echo(f"the outcome is taken to be the last column, {name!r}", err=True)
     X, y, known = labelled(data, name, schema, listed_names(fixed))
-    learn, held = split(len(X), test, seed)
+    learn, held = hf.datasets.held_out(len(X), test, seed)
     hardened = hf.train_adversarial(
         how, X.iloc[learn], y.iloc[learn], known, epsilon=radii, seeds=seeds, seed=seed, progress=not quiet
     )
@@ -84,9 +98,9 @@ def tradeoff(
     if out:
         hf.datasets.write_table(study.table(), out)
     elif sys.stdout.isatty():
-        typer.echo(repr(study))
+        echo(repr(study))
     else:
-        typer.echo(study.to_json())
+        echo(study.to_json())
     if plot:
         save_chart(study.plot(), plot)
     if not quiet and (out or not sys.stdout.isatty()):
@@ -111,10 +125,9 @@ def parsed_epsilon(text: str) -> list[float]:
 
 def outcome(text: str | None, hardened: "hf.AdversarialModels") -> object:
     """The outcome that is wanted, as the models spell it."""
-    classes: Sequence[object] = hardened.bank.classes
+    known = {str(c): c for c in hardened.bank.classes}
     if text is None:
         return None
-    known = {str(c): c for c in classes}
     if text not in known:
-        raise SettingError(f"--wanted {text!r} is no outcome of the table; there are {list(classes)}")
+        raise SettingError(f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}")
     return known[text]

@@ -21,6 +21,9 @@ from holdfast.datasets.health import warfarin as warfarin
 from holdfast.datasets.images import fashion_mnist as fashion_mnist
 from holdfast.datasets.images import letters as letters
 from holdfast.datasets.images import mnist as mnist
+from holdfast.datasets.labelled import LabelledTable as LabelledTable
+from holdfast.datasets.labelled import held_out as held_out
+from holdfast.datasets.labelled import read_labelled as read_labelled
 from holdfast.datasets.loans import give_me_some_credit as give_me_some_credit
 from holdfast.datasets.loans import heloc as heloc
 from holdfast.datasets.loans import heloc_full as heloc_full

@@ -1,11 +1,14 @@
-"""What is known about each dataset before it is loaded: a decorator over the function that loads it."""
+"""What is known about each dataset before it is loaded (`catalogue.toml`), and a decorator over the functions that load
+them."""
 
 import io
 import math
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, get_args
+from importlib.resources import files
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,11 +17,13 @@ from numpy.typing import NDArray
 from holdfast.datasets.dataset import Dataset, Images
 from holdfast.datasets.fetch import Place, content, place
 from holdfast.datasets.sources import FILES
+from holdfast.schema.infer import Settings
 from holdfast.schema.schema import Schema
 
 P = ParamSpec("P")
 R = TypeVar("R", Dataset, Images)
 AtHand = Place | Literal["bundled", "generated"]
+LISTED = ("name", "rows", "columns", "classes", "licence", "citation", "source")
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,22 @@ class About:
         furthest: list[AtHand] = [there for there in reversed(get_args(Place)) if there in places]
         return furthest[0] if furthest else self.without_files
 
+    def table(self, **settings: Any) -> pd.DataFrame:
+        """The first file, read by pandas with these settings."""
+        return stored_table(self.files[0], **settings)
+
     def dataset(
         self,
         X: pd.DataFrame,
         y: "pd.Series[Any]",
-        schema: Schema,
         *,
         groups: "pd.Series[Any] | None" = None,
         parts: "pd.Series[Any] | None" = None,
+        inferred_from: pd.DataFrame | None = None,
+        **settings: Unpack[Settings],
     ) -> Dataset:
+        """The table with its outcome; its schema is inferred from it, or from another table of the same columns."""
+        schema = Schema.infer(X if inferred_from is None else inferred_from, **settings)
         known = self.licence, self.citation, self.source, self.favourable
         return Dataset(self.name, X, y, schema, *known, groups, parts, self.papers)
 
@@ -59,38 +71,25 @@ class About:
         return Images(self.name, X, y, self.licence, self.citation, self.source, parts)
 
 
-CATALOGUE: dict[str, About] = {}
+def _read_catalogue() -> dict[str, About]:
+    entries = tomllib.loads((files("holdfast.datasets") / "catalogue.toml").read_text(encoding="utf-8"))
+    return {name: About(name, **entry | {"files": tuple(entry.get("files", ()))}) for name, entry in entries.items()}
+
+
+CATALOGUE = _read_catalogue()
 DATASETS: dict[str, Callable[..., Dataset | Images]] = {}
 
 
-def dataset(
-    rows: int,
-    columns: int,
-    classes: int,
-    *,
-    licence: str,
-    citation: str,
-    source: str,
-    files: tuple[str, ...] = (),
-    favourable: Any = None,
-    papers: Mapping[str, float] | None = None,
-    without_files: Literal["bundled", "generated"] = "generated",
-) -> Callable[[Callable[Concatenate[About, P], R]], Callable[P, R]]:
+def dataset(function: Callable[Concatenate[About, P], R]) -> Callable[P, R]:
     """Register a function under its own name; it gets what is known about the dataset as its first argument."""
+    about = CATALOGUE[function.__name__]
 
-    def register(function: Callable[Concatenate[About, P], R]) -> Callable[P, R]:
-        name = function.__name__
-        facts = licence, citation, source, files, favourable, papers or {}, without_files
-        about = About(name, rows, columns, classes, *facts)
+    @wraps(function)
+    def loader(*args: P.args, **settings: P.kwargs) -> R:
+        return function(about, *args, **settings)
 
-        @wraps(function)
-        def loader(*args: P.args, **settings: P.kwargs) -> R:
-            return function(about, *args, **settings)
-
-        CATALOGUE[name], DATASETS[name] = about, loader
-        return loader
-
-    return register
+    DATASETS[about.name] = loader
+    return loader
 
 
 def stored_table(path: str, **settings: Any) -> pd.DataFrame:
@@ -108,15 +107,6 @@ def from_zero(X: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def describe() -> list[dict[str, Any]]:
     """The datasets as plain values, in alphabetical order; nothing is loaded."""
     return [
-        {
-            "name": about.name,
-            "rows": about.rows,
-            "columns": about.columns,
-            "classes": about.classes,
-            "licence": about.licence,
-            "citation": about.citation,
-            "source": about.source,
-            "at_hand": about.at_hand(),
-        }
+        {fact: getattr(about, fact) for fact in LISTED} | {"at_hand": about.at_hand()}
         for _, about in sorted(CATALOGUE.items())
     ]

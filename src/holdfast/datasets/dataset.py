@@ -1,5 +1,6 @@
 """A table or a set of images with all there is to know about it, and the ways to divide it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
@@ -15,8 +16,32 @@ from holdfast.schema.schema import Schema
 LAST_ROWS = {"rocoursenet", "counterfactual-training"}
 
 
+class _Parts(ABC):
+    """Rows or images, each in one part of the whole."""
+
+    name: str
+    X: Any
+    parts: "pd.Series[Any] | None"
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @abstractmethod
+    def take(self, rows: Any) -> Self:
+        """Some of them, by position."""
+
+    def part(self, name: object) -> Self:
+        """Those of one part: a year, a school, 'train' or 'test'."""
+        if self.parts is None:
+            raise SettingError(f"{self.name} has no parts")
+        chosen = (self.parts == name).to_numpy()
+        if not chosen.any():
+            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist(), 20)}")
+        return self.take(np.flatnonzero(chosen))
+
+
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(_Parts):
     """A table, its outcome, and what may change in it."""
 
     name: str
@@ -31,9 +56,6 @@ class Dataset:
     parts: "pd.Series[Any] | None" = None  # the part (year, school, ...) that each row is in
     papers: Mapping[str, float] = field(default_factory=dict[str, float])  # test rows of a paper, or their share
 
-    def __len__(self) -> int:
-        return len(self.X)
-
     def split(self, test: float = 0.25, seed: int = 0, *, by_group: bool = False) -> tuple["Dataset", "Dataset"]:
         """A random split into a part to learn from and a part to ask about.
 
@@ -45,8 +67,8 @@ class Dataset:
         n = len(self.X)
         cut = _cut(n, test, self.name)
         if by_group:
-            asked = self._whole_groups(n - cut, seed)
-            return self.take(np.flatnonzero(~asked)), self.take(np.flatnonzero(asked))
+            tested = self._whole_groups(n - cut, seed)
+            return self.take(np.flatnonzero(~tested)), self.take(np.flatnonzero(tested))
         order = np.random.default_rng(seed).permutation(n)
         return self.take(order[:cut]), self.take(order[cut:])
 
@@ -70,15 +92,6 @@ class Dataset:
         cut = _cut(len(rows), test, self.name)
         return self.take(rows[:cut]), self.take(rows[cut:])
 
-    def part(self, name: object) -> "Dataset":
-        """The rows of one part: a year, a school, 'train' or 'test'."""
-        if self.parts is None:
-            raise SettingError(f"{self.name} has no parts")
-        chosen = (self.parts == name).to_numpy()
-        if not chosen.any():
-            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist(), 20)}")
-        return self.take(np.flatnonzero(chosen))
-
     def balanced(self, seed: int = 0) -> "Dataset":
         """As many random rows of every outcome as the rarest one has, in the order of the table."""
         rng = np.random.default_rng(seed)
@@ -101,7 +114,7 @@ def _cut(n: int, test: float, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Images:
+class Images(_Parts):
     """Grey images (n, height, width) from 0 to 255 and what they show."""
 
     name: str
@@ -112,19 +125,7 @@ class Images:
     source: str = ""
     parts: "pd.Series[Any] | None" = None  # 'train' or 'test'
 
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def part(self, name: object) -> "Images":
-        """The images of one part."""
-        if self.parts is None:
-            raise SettingError(f"{self.name} has no parts")
-        chosen = (self.parts == name).to_numpy()
-        if not chosen.any():
-            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist())}")
-        return self.take(np.flatnonzero(chosen))
-
-    def take(self, rows: Any) -> "Images":
+    def take(self, rows: Any) -> Self:
         """Some images, by position."""
         parts = None if self.parts is None else self.parts.iloc[rows]
         return replace(self, X=self.X[rows], y=self.y.iloc[rows], parts=parts)

@@ -31,15 +31,7 @@ def _parts(about: About, parts: dict[str, str]) -> Images:
     return about.images(np.concatenate(X), pd.Series(np.concatenate(y).astype(int)), pd.Series(where))
 
 
-@dataset(
-    70000,
-    784,
-    10,
-    licence="CC BY-SA 3.0",
-    citation="Y. LeCun, C. Cortes and C. Burges, The MNIST Database of Handwritten Digits, 1998",
-    source="yann.lecun.com, IDX files",
-    files=tuple(f"mnist/{p}-{f}-ubyte.gz" for p in ("train", "t10k") for f in ("images-idx3", "labels-idx1")),
-)
+@dataset
 def mnist(about: About) -> Images:
     """Handwritten digits; the parts are train (60,000) and test (10,000)."""
     return _parts(about, {"train": "train", "test": "t10k"})
@@ -48,30 +40,14 @@ def mnist(about: About) -> Images:
 GARMENTS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 
 
-@dataset(
-    10000,
-    784,
-    10,
-    licence="MIT",
-    citation="H. Xiao, K. Rasul and R. Vollgraf, Fashion-MNIST, 2017",
-    source="GitHub zalandoresearch/fashion-mnist, test part",
-    files=tuple(f"fashion_mnist/t10k-{f}-ubyte.gz" for f in ("images-idx3", "labels-idx1")),
-)
+@dataset
 def fashion_mnist(about: About) -> Images:
     """Garments, the test part only: as papers use it to see what a model of digits makes of something else."""
     images = _parts(about, {"test": "t10k"})
     return about.images(images.X, images.y.map(dict(enumerate(GARMENTS))), images.parts)
 
 
-@dataset(
-    2720,
-    784,
-    136,
-    licence="MIT",
-    citation="B. Lake, R. Salakhutdinov and J. Tenenbaum, Human-level concept learning, Science, 2015",
-    source="GitHub brendenlake/omniglot, images_background_small1.zip",
-    files=("omniglot_letters/images-idx3-ubyte.gz", "omniglot_letters/labels.csv.gz"),
-)
+@dataset
 def letters(about: About) -> Images:
     """Handwritten letters: Omniglot scaled like MNIST, in place of EMNIST. The parts are its five alphabets."""
     labels = stored_table(about.files[1], dtype=str)

@@ -1,25 +1,16 @@
 """People and places: students, income, reoffending, law school, bank marketing, housing."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from holdfast.datasets.catalogue import About, dataset, from_zero, stored_table
+from holdfast.datasets.catalogue import About, dataset, from_zero
 from holdfast.datasets.dataset import Dataset
 from holdfast.schema.infer import Settings
-from holdfast.schema.schema import Schema
 
-_STUDENT: dict[str, Any] = {
-    "licence": "CC BY 4.0",
-    "citation": "P. Cortez and A. Silva, Using Data Mining to Predict Secondary School Student Performance, 2008",
-    "favourable": "high",
-    "papers": {"rocoursenet": 0.25},
-}
 GRADES = ["F", "D", "C", "B", "A"]
 
 
-@dataset(649, 15, 2, **_STUDENT, source="UCI 320, student-por.csv", files=("student/student-por.csv.gz",))
+@dataset
 def student(about: About, *, rocoursenet: bool = False) -> Dataset:
     """Pupils and their final grade in Portuguese: high from 14 of 20; the parts are the schools GP and MS.
 
@@ -29,14 +20,14 @@ def student(about: About, *, rocoursenet: bool = False) -> Dataset:
     return _pupils(about, rocoursenet)
 
 
-@dataset(395, 15, 2, **_STUDENT, source="UCI 320, student-mat.csv", files=("student/student-mat.csv.gz",))
+@dataset
 def student_math(about: About, *, rocoursenet: bool = False) -> Dataset:
     """The same of mathematics; many of the pupils are in both tables."""
     return _pupils(about, rocoursenet)
 
 
 def _pupils(about: About, rocoursenet: bool) -> Dataset:
-    table = stored_table(about.files[0], sep=";")
+    table = about.table(sep=";")
     numbers = ["failures", "age"]
     named = ["G2", "G1", "higher", "goout", "Mjob", "Fjob", "health", "freetime", "absences", "Walc", "famrel"]
     X = table[[*numbers, *named, "Medu", "Fedu"]].copy()
@@ -50,59 +41,40 @@ def _pupils(about: About, rocoursenet: bool) -> Dataset:
     else:
         scale = dict.fromkeys(["goout", "health", "freetime", "Walc", "famrel"], (1.0, 5.0))
         settings |= {"bounds": scale | {"absences": (0.0, 93.0)}, "ordered": dict.fromkeys(("G1", "G2"), GRADES)}
-    return about.dataset(X, y, Schema.infer(X, **settings), parts=table["school"])
+    return about.dataset(X, y, parts=table["school"], **settings)
 
 
-@dataset(
-    48842,
-    12,
-    2,
-    licence="CC BY 4.0",
-    citation="B. Becker and R. Kohavi, Adult, UCI, 1996",
-    source="UCI 2, adult.data and adult.test",
-    files=("adult/adult.csv.gz",),
-    favourable=">50K",
-    papers={"counterfactual-training": 0.2},
-)
+@dataset
 def adult(about: About) -> Dataset:
     """Income in the US census of 1994, above 50,000 dollars or not; the parts are UCI's train and test.
 
     The census weight is left out, and so is the number of years in school, which repeats the education. "?" is a
     level for what is not known; no answer moves there. The counterfactual training paper uses `part("train")`.
     """
-    table = stored_table(about.files[0], keep_default_na=False)
+    table = about.table(keep_default_na=False)
     years = table.pop("education-num")
-    levels = table["education"].groupby(years).first().tolist()
     y, parts = table.pop("income"), table.pop("split")
     X = table.drop(columns="fnlwgt")
-    schema = Schema.infer(
+    return about.dataset(
         X,
+        y,
+        parts=parts,
         fixed=["age", "sex", "race", "native-country", "relationship", "marital-status"],
         up=["education"],
-        ordered={"education": levels},
+        ordered={"education": table["education"].groupby(years).first().tolist()},
         allowed={name: sorted(set(X[name]) - {"?"}) for name in ("workclass", "occupation")},
         bounds={"capital-gain": (0, 99999), "capital-loss": (0, 4356), "hours-per-week": (1, 99)},
     )
-    return about.dataset(X, y, schema, parts=parts)
 
 
-@dataset(
-    6172,
-    9,
-    2,
-    licence="public court records, no licence stated",
-    citation="J. Larson, S. Mattu, L. Kirchner and J. Angwin, How We Analyzed the COMPAS Algorithm, ProPublica, 2016",
-    source="GitHub propublica/compas-analysis, compas-scores-two-years.csv",
-    files=("compas/compas-scores-two-years.csv.gz",),
-    favourable="stayed free",
-)
+@dataset
 def compas(about: About) -> Dataset:
     """Defendants in Broward County and whether they reoffended within two years.
 
     ProPublica's filter: charged within 30 days of the screening, a known outcome, no ordinary traffic offence, a
     score. `days_in_jail` is counted from the dates. All that is past is fixed.
     """
-    table = stored_table(about.files[0], keep_default_na=True)
+    table = about.table(keep_default_na=True)
     near = table["days_b_screening_arrest"].between(-30, 30)
     kept = near & (table["is_recid"] != -1) & (table["c_charge_degree"] != "O") & table["score_text"].notna()
     table = table[kept].reset_index(drop=True)
@@ -111,27 +83,17 @@ def compas(about: About) -> Dataset:
     stay = pd.to_datetime(table["c_jail_out"]) - pd.to_datetime(table["c_jail_in"])
     X["days_in_jail"] = stay.dt.days.clip(lower=0)
     y = table["two_year_recid"].map({0: "stayed free", 1: "reoffended"})
-    schema = Schema.infer(X, fixed=["sex", "age", "race", *counts], bounds={"days_in_jail": (0, 800)})
-    return about.dataset(X, y, schema)
+    return about.dataset(X, y, fixed=["sex", "age", "race", *counts], bounds={"days_in_jail": (0, 800)})
 
 
-@dataset(
-    10357,
-    15,
-    2,
-    licence="ICPSR terms",
-    citation="P. Schmidt and A. Witte, Predicting Recidivism in North Carolina, 1978 and 1980, ICPSR 8987",
-    source="ICPSR 8987, the table of NIFTY",
-    files=("bail/bail.csv.gz",),
-    favourable="stayed free",
-)
+@dataset
 def bail(about: About) -> Dataset:
     """People released from prison in North Carolina and whether they reoffended; the parts are '1978' and '1980'.
 
     Papers call it the bail data. The 8,519 rows with missing covariates (FILE = 3), where missing is written as 0,
     are left out, and so are the columns of the follow-up. Age and time served are in months.
     """
-    table = stored_table(about.files[0])
+    table = about.table()
     table = table[table["FILE"] < 3].reset_index(drop=True)
     parts = pd.Series(np.where(table["FOLLOW"] >= 70, "1978", "1980"), index=table.index)
     y = table["RECID"].map({0: "stayed free", 1: "reoffended"})
@@ -139,74 +101,40 @@ def bail(about: About) -> Dataset:
     flags = [name for name in table.columns if name not in ("PRIORS", "SCHOOL", "RULE", "AGE", "TSERVD")]
     X = table.astype(dict.fromkeys(flags, "bool"))
     past = ["WHITE", "MALE", "AGE", "PRIORS", "TSERVD", "RULE", "FELON", "PROPTY", "PERSON"]
-    return about.dataset(X, y, Schema.infer(X, fixed=past, up=["SCHOOL"], bounds={"SCHOOL": (0, 20)}), parts=parts)
+    return about.dataset(X, y, parts=parts, fixed=past, up=["SCHOOL"], bounds={"SCHOOL": (0, 20)})
 
 
-@dataset(
-    21791,
-    6,
-    2,
-    licence="no licence stated",
-    citation="L. Wightman, LSAC National Longitudinal Bar Passage Study, 1998; table of Kusner et al. 2017",
-    source="GitHub mkusner/counterfactual-fairness, law_data.csv",
-    files=("law_school/law_data.csv.gz",),
-    favourable="passed",
-)
+@dataset
 def law_school(about: About) -> Dataset:
     """Law students and whether they passed the bar the first time. The index made of LSAT and UGPA is left out."""
-    table = stored_table(about.files[0], keep_default_na=False).drop(columns="sander_index")
+    table = about.table(keep_default_na=False).drop(columns="sander_index")
     y = table.pop("first_pf").map({0.0: "failed", 1.0: "passed"})
     bounds = {"LSAT": (10, 48), "UGPA": (0, 4.2)}
-    schema = Schema.infer(table, fixed=["race", "sex", "region_first"], categories=["sex"], bounds=bounds)
-    return about.dataset(table, y, schema)
+    return about.dataset(table, y, fixed=["race", "sex", "region_first"], categories=["sex"], bounds=bounds)
 
 
-@dataset(
-    41188,
-    19,
-    2,
-    licence="CC BY 4.0",
-    citation="S. Moro, P. Cortez and P. Rita, Predicting the Success of Bank Telemarketing, 2014",
-    source="UCI 222, bank-additional-full.csv",
-    files=("bank_marketing/bank-additional-full.csv.gz",),
-    favourable="subscribed",
-)
+@dataset
 def bank_marketing(about: About) -> Dataset:
     """Calls of a Portuguese bank and whether the client subscribed.
 
     The duration of the call is left out: it is known only when the outcome is. "unknown" is a level; no answer moves
     there.
     """
-    table = stored_table(about.files[0], sep=";", keep_default_na=False).drop(columns="duration")
+    table = about.table(sep=";", keep_default_na=False).drop(columns="duration")
     y = table.pop("y").map({"no": "declined", "yes": "subscribed"})
     economy = ["emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed"]
     past = ["age", "marital", "education", "pdays", "previous", "poutcome"]
     levels = {name: sorted(set(table[name]) - {"unknown"}) for name in ("job", "default", "housing", "loan")}
-    return about.dataset(
-        table, y, Schema.infer(table, fixed=[*past, *economy], allowed=levels, bounds=from_zero(table))
-    )
+    return about.dataset(table, y, fixed=[*past, *economy], allowed=levels, bounds=from_zero(table))
 
 
-@dataset(
-    20433,
-    9,
-    2,
-    licence="public, StatLib",
-    citation="R. Pace and R. Barry, Sparse Spatial Autoregressions, Statistics and Probability Letters, 1997",
-    source="housing.csv of GitHub ageron/handson-ml2",
-    files=("california_housing/california_housing.csv.gz",),
-    favourable="above",
-    papers={"counterfactual-training": 0.2},
-)
+@dataset
 def california_housing(about: About) -> Dataset:
     """Blocks of houses in California: is their value above the median? The 207 rows without bedrooms are left out."""
-    table = stored_table(about.files[0])
+    table = about.table()
     value = table.pop("median_house_value")
     y = pd.Series(np.where(value > value.median(), "above", "below"), index=table.index)
     known = table["total_bedrooms"].notna()
-    X = table[known].astype({"total_bedrooms": "int64"}).reset_index(drop=True)
+    X, y = table[known].astype({"total_bedrooms": "int64"}).reset_index(drop=True), y[known].reset_index(drop=True)
     place = ["latitude", "longitude", "ocean_proximity", "housing_median_age"]
-    rules = ["total_bedrooms <= total_rooms"]
-    return about.dataset(
-        X, y[known].reset_index(drop=True), Schema.infer(X, fixed=place, rules=rules, bounds=from_zero(X))
-    )
+    return about.dataset(X, y, fixed=place, rules=["total_bedrooms <= total_rooms"], bounds=from_zero(X))

@@ -83,7 +83,7 @@ def compas(parts: Sequence[bytes]) -> bytes:
 
 
 def california(parts: Sequence[bytes]) -> bytes:
-    """`housing.csv` with the value of the house last and whole numbers written as such."""
+    """`housing.csv` with the value of the house last and integers written as such."""
     header, *rows = csv.reader(io.StringIO(parts[0].decode(), newline=""))
     order = [*(name for name in header if name != "median_house_value"), "median_house_value"]
     whole = {"housing_median_age", "total_rooms", "population", "households", "median_house_value"}

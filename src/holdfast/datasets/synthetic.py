@@ -14,24 +14,14 @@ from numpy.typing import NDArray
 from holdfast.datasets.catalogue import About, dataset
 from holdfast.datasets.dataset import Dataset
 from holdfast.errors import SettingError
-from holdfast.schema.schema import Schema
 
 Array = NDArray[np.float64]
-_MADE: dict[str, Any] = {"licence": "none needed", "source": "generated", "favourable": "yes"}
-_PLANE: dict[str, Any] = _MADE | {
-    "citation": "P. Altmeyer et al., Counterfactual Training, 2025",
-    "papers": {"counterfactual-training": 600},
-}
-_SHIFT: dict[str, Any] = _MADE | {
-    "citation": "H. Guo et al., RoCourseNet, CIKM 2023",
-    "papers": {"rocoursenet": 0.25},
-}
 
 
 def _table(about: About, x: Array, y: NDArray[Any], parts: "pd.Series[Any] | None" = None) -> Dataset:
     X = pd.DataFrame(x, columns=["x1", "x2"])
     outcome = pd.Series(np.where(y, "yes", "no"))
-    return about.dataset(X, outcome, Schema.infer(X), parts=parts)
+    return about.dataset(X, outcome, parts=parts)
 
 
 def _shuffled(about: About, no: Array, yes: Array, rng: np.random.Generator) -> Dataset:
@@ -51,19 +41,19 @@ def _blobs(about: About, n: int, seed: int, spread: float) -> Dataset:
     return _shuffled(about, no, yes, rng)
 
 
-@dataset(4200, 2, 2, **_PLANE)
+@dataset
 def linearly_separable(about: About, n: int = 4200, seed: int = 0) -> Dataset:
     """Two Gaussian blobs far apart: standard deviation 0.5."""
     return _blobs(about, n, seed, 0.5)
 
 
-@dataset(4200, 2, 2, **_PLANE)
+@dataset
 def overlapping(about: About, n: int = 4200, seed: int = 0) -> Dataset:
     """Two Gaussian blobs that overlap: standard deviation 2."""
     return _blobs(about, n, seed, 2.0)
 
 
-@dataset(4200, 2, 2, **_PLANE)
+@dataset
 def moons(about: About, n: int = 4200, seed: int = 0, noise: float = 0.1) -> Dataset:
     """Two half circles that reach into each other."""
     rng = np.random.default_rng(seed)
@@ -74,7 +64,7 @@ def moons(about: About, n: int = 4200, seed: int = 0, noise: float = 0.1) -> Dat
     return _shuffled(about, no, yes, rng)
 
 
-@dataset(4200, 2, 2, **_PLANE)
+@dataset
 def circles(about: About, n: int = 4200, seed: int = 0, noise: float = 0.15, factor: float = 0.01) -> Dataset:
     """A circle of radius `factor` within one of radius 1."""
     rng = np.random.default_rng(seed)
@@ -88,7 +78,7 @@ def _before_and_after(n: int) -> "pd.Series[Any]":
     return pd.Series(np.repeat(np.array(["before", "after"], dtype=object), n))
 
 
-@dataset(2000, 2, 2, **_SHIFT)
+@dataset
 def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     """n rows before and n after the inputs move: y = 1[x1^3 - x2 + e > 0], e from N(-0.1, 0.1)."""
     _halves(n)
@@ -102,7 +92,7 @@ def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     return _table(about, x, y, _before_and_after(n))
 
 
-@dataset(2000, 2, 2, **_SHIFT)
+@dataset
 def label_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     """n rows before and n after the outcomes move: y from Bern(0.6), then from Bern(0.3), and x made from y."""
     _halves(n)

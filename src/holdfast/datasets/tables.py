@@ -35,7 +35,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
         table = reader(path, schema)
     except Exception as error:  # parsers raise whatever they like about a file that is not what it claims to be
         raise FileError(f"cannot read {str(path)!r}: {error}") from None
-    table.columns = pd.Index([str(name) for name in table.columns])  # Parquet keeps names that are no texts
+    table.columns = pd.Index([str(name) for name in table.columns])  # Parquet keeps names that are no strings
     return table if schema is None else _typed(table, schema)
 
 
@@ -48,15 +48,15 @@ def known_extension(path: Path, doing: str) -> str:
 
 
 def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
-    """CSV has no types: without a schema they are guessed, with one the columns of texts are known."""
+    """CSV has no types: without a schema they are guessed, with one the columns of strings are known."""
     features = schema.features if schema else ()
-    texts = {f.name: f for f in features if any(isinstance(v, str) for v in f.levels)}
+    strings = {f.name: f for f in features if any(isinstance(v, str) for v in f.levels)}
     settings = dict(EXACT)
     if schema is not None:
         # A level that looks like a missing value ("NA", "None") is one only if it is no level.
-        levels = {f.name: {str(v) for v in f.levels} if f.name in texts else set[str]() for f in features}
+        levels = {f.name: {str(v) for v in f.levels} if f.name in strings else set[str]() for f in features}
         settings["na_values"] = {name: sorted(MISSING_WORDS - known) for name, known in levels.items()}
-        settings |= {"keep_default_na": False, "dtype": dict.fromkeys(texts, str)}
+        settings |= {"keep_default_na": False, "dtype": dict.fromkeys(strings, str)}
     read = cast(Any, pd).read_csv
     # The names as they are: pandas would make a second "age" an "age.1", and a column without a name "Unnamed: 0".
     names: list[str] = read(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0].tolist()
@@ -69,14 +69,14 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
             table: pd.DataFrame = read(path, header=0, names=names, index_col=False, low_memory=False, **settings)
         except pd.errors.ParserWarning:  # cells would be lost, or shift by one column
             raise ValueError("the first row has more cells than the header") from None
-    for name, feature in texts.items():
+    for name, feature in strings.items():
         if name in table and not all(isinstance(v, str) for v in feature.levels):
             table[name] = _as_levels(table[name], feature)
     return table
 
 
 def _as_levels(column: "pd.Series[Any]", feature: Feature) -> "pd.Series[Any]":
-    """Texts as the levels they stand for, where a column has both texts and numbers."""
+    """Strings as the levels they stand for, where a column has both strings and numbers."""
     meant: dict[Any, Any] = {str(v): v for v in reversed(feature.levels)}
     values = [meant.get(v, v) for v in column.astype(object)]
     return pd.Series(values, index=column.index, dtype=object)
@@ -91,7 +91,7 @@ def _read_json(path: Path, schema: Schema | None) -> pd.DataFrame:
     for row in rows:
         nested = [name for name, value in row.items() if isinstance(value, dict | list)]
         if nested:
-            raise ValueError(f"{nested[0]!r} holds a list or a record; a cell is a number, a text, true, false or null")
+            raise ValueError(f"{nested[0]!r} holds a list or a record; a cell is a number, string, true, false or null")
     return pd.DataFrame(rows)
 
 
@@ -139,11 +139,15 @@ def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as plain values for JSON, which knows neither missing nor infinite numbers: both become null."""
+    """Rows as plain values for JSON, which knows neither missing nor infinite numbers: both become null. Dates become
+    strings such as '2024-03-01T00:00:00'."""
     columns = {str(name): _plain_values(table[name]) for name in table.columns}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _plain_values(column: "pd.Series[Any]") -> list[Any]:
-    gone = column.isna() | column.isin([np.inf, -np.inf])
-    return [None if lost else value for value, lost in zip(column.tolist(), gone.tolist(), strict=True)]
+    unknown = column.isna() | column.isin([np.inf, -np.inf])
+    values: list[Any] = column.tolist()
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        values = [date.isoformat() for date in values]
+    return [None if empty else value for value, empty in zip(values, unknown.tolist(), strict=True)]

@@ -344,9 +344,7 @@ def _said(model: Model, X: pd.DataFrame) -> Array:
 
 def _holding(model: Model, features: Sequence[str]) -> Model:
     """The same model for people who cannot change these features."""
-    out = copy.copy(model)
-    out.schema = model.schema.change(**{name: {"change": "fixed"} for name in features})
-    return out
+    return model.with_schema(model.schema.change(**{name: {"change": "fixed"} for name in features}))
 
 
 def _fitted(method: Explainer, X: pd.DataFrame, y: "pd.Series[Any]", model: Model) -> Explainer:

@@ -8,7 +8,8 @@
 trains for 50 epochs (`SpectralResNet.paper()`), which asks for a GPU; 16 channels are about 16 times cheaper.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from holdfast.images.loop import Epoch, Schedule, fit_images
 from holdfast.images.model import ImageModel, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
+from holdfast.registry import chosen
 
 Labelled = tuple[Any, Any]  # images and their labels
 
@@ -152,6 +154,18 @@ class PlainResNet(ResNetClassifier):
         drops: shares of the training after which the step is divided by 10.
         seed: weights and the order of the images are drawn from it.
     """
+
+
+NETWORKS: dict[str, type[ResNetClassifier]] = {"spectral": SpectralResNet, "plain": PlainResNet}
+
+
+def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> ResNetClassifier:
+    """A network to be trained, "spectral" or "plain", with settings such as 'epochs=20'."""
+    if kind not in NETWORKS:
+        raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    cls = NETWORKS[kind]
+    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
+    return cls(**chosen(cls, f"a {kind} network", known, assignments), seed=seed)
 
 
 def encoded(labels: Any, n: int) -> tuple[list[Any], Tensor]:

@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast import datasets
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError, did_you_mean, listed, untyped
 from holdfast.images.model import Size, as_images
@@ -67,6 +68,21 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     if labels is not None and labels.dtype.kind not in "iubU":
         raise FileError(f"labels in {str(path)!r} must be whole numbers or texts, got {labels.dtype}")
     return Labelled(x, labels)
+
+
+def load_images(source: str | Path, part: str, size: Size | None = None) -> Labelled:
+    """Images of an .npz file, or the `part` ("train" or "test") of a dataset by its name, such as "mnist"."""
+    place = Path(source)
+    if place.suffix or place.exists():
+        return read_images(place, size)
+    name, known = str(place), get_args(datasets.ImagesName)
+    if name not in known:
+        hint = f"an .npz file, or one of the datasets of images; {did_you_mean(name, known)}"
+        raise FileError(f"there are no images {name!r}: expected {hint}")
+    data = datasets.load(name)
+    if data.parts is not None and part in set(data.parts):
+        data = data.part(part)
+    return Labelled(as_images(data.X, size), np.array(data.y.tolist()))
 
 
 def _arrays(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from holdfast._core.adam import FUSED_ADAM
+from holdfast._core.adam import adam_step
 from holdfast._core.rows import ROW_BLOCK
 from holdfast.distances import least_squares_step, penalty_of
 from holdfast.errors import untyped
@@ -78,22 +78,15 @@ class Walk:
     def _move(self, grad: Tensor, t: int, lo: Tensor, hi: Tensor) -> None:
         """One step of the optimiser, and back between the limits."""
         how, lr = self.how, self._rate(t)
-        if how.optimizer == "adam" and FUSED_ADAM and not how.compile:
-            self.z = torch.clamp(self._adam(grad, lr, self.counts[t]), lo, hi)
+        if how.optimizer == "adam" and not how.compile:
+            z = self.z.clone()
+            adam_step([z], [grad], [self.m], [self.v], [self.counts[t]], lr=lr)
+            self.z = torch.clamp(z, lo, hi)
             return
         if how.optimizer == "adam":
             lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
         rate: Any = torch.tensor(lr) if how.compile else lr  # a compiled step must not depend on a number
         self.z = self.update(self.z, grad, rate, self.m, self.v, lo, hi, how.optimizer)
-
-    def _adam(self, grad: Tensor, lr: float, count: Tensor) -> Tensor:
-        """One step of Adam by torch's own kernel, a sixth of the calls that spelling it out would take."""
-        z = self.z.clone()
-        FUSED_ADAM(
-            [z], [grad], [self.m], [self.v], [], [count], lr=lr, beta1=0.9, beta2=0.999,
-            weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
-        )  # fmt: skip
-        return z
 
     def _tangent_optimum(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
         """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""

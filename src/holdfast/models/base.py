@@ -5,7 +5,7 @@ one-column output f becomes (0, f); probabilities become their logarithms. A reg
 one score is the number that it estimates. What a model returns is decided once, in `Model.of`.
 
 The largest score is the class that the model gives. Of an estimator that is for its own `predict` to say, and where
-its scores say otherwise, as behind a threshold, they are put right (see `convert.decision`).
+its scores say otherwise, as behind a threshold, they are put right (see `compiled.decision_rule`).
 
 A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
 possible. `model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
@@ -13,56 +13,93 @@ that decides whether an answer counts.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, listed
 from holdfast.models.scores import Conversion
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
+    from holdfast.models.compiled.tree_leaves import TreeIndex
     from holdfast.target import BoundTarget
 
 Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
 PROBE_ROWS = 16
+NOT_NEEDED = Conversion(True, "none needed: searches use the model itself")
 
 
+class HasPredict(Protocol):
+    """A fitted estimator in the manner of scikit-learn, or a Booster of XGBoost or LightGBM."""
+
+    def predict(self, X: Any, /) -> Any: ...
+
+
+class HasPredictProba(Protocol):
+    """A fitted classifier that gives probabilities, (n, k) of n rows."""
+
+    def predict_proba(self, X: Any, /) -> Any: ...
+
+
+class HasDecisionFunction(Protocol):
+    """A fitted classifier that gives scores, (n,) or (n, k) of n rows."""
+
+    def decision_function(self, X: Any, /) -> Any: ...
+
+
+ModelFunction = Callable[[pd.DataFrame], npt.ArrayLike] | Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
+ModelLike = nn.Module | HasPredict | HasPredictProba | HasDecisionFunction | ModelFunction  # what `Model.of` wraps
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model(ABC):
-    """A classifier with its schema and the names of its classes, or a regression model, which has none. Build it with
-    `Model.of(...)`."""
+    """A classifier with its schema and the names of its classes, or a regression model, which has none.
+
+    Build it with `Model.of(...)` or `Model.load(...)`. It is built once: no attribute can be set later, and
+    `with_schema` gives the same model under other constraints.
+
+    Example:
+        >>> import holdfast as hf
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> data = hf.datasets.moons()
+        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+        >>> model
+        Model(LogisticRegression, 2 features, classes ..., gradients, compiled: the linear model as ...)
+        >>> bool((model.predict(data.X) == data.y).mean() > 0.8)
+        True
+    """
 
     schema: Schema
     classes: tuple[Any, ...]
-    has_grad: bool
     dtype: torch.dtype
     output_scale: float = 1.0  # of the numbers that a regression model estimates
-    rejects_missing: Mapping[str, str] = MappingProxyType(
-        {}
-    )  # columns that may be missing by the schema, not here, and why
-    conversion = Conversion(True, "none needed: searches use the model itself")
-    labels_only = False  # does it give classes and no scores?
+    # Columns that may be missing by the schema that was given, not in this model, and why.
+    rejects_missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    conversion: Conversion = NOT_NEEDED
+    labels_only: bool = False  # does it give classes and no scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
-    defers_to_predict = (
-        False  # do searches ask `predict` too? Scores are then log p, with the predicted class put ahead
-    )
+    # Do searches ask `predict` too? Scores are then log p, with the predicted class put ahead.
+    defers_to_predict: bool = False
 
     @staticmethod
     def of(
-        model: Any,
+        model: ModelLike,
         schema: Schema,
         *,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Hashable] | None = None,
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
         convert: bool = True,
@@ -76,20 +113,23 @@ class Model(ABC):
             schema: the columns of the table the model was trained on.
             classes: names of the classes in the order of the scores; an estimator knows its own, which can be renamed
                 here, not reordered.
-            outputs: "logits", "probabilities", or "value" for a number that is estimated. Left out: what the last layer
-                of a module says, else logits; `predict_proba` or `decision_function` of an estimator, or `predict` of
-                one that says it is a regressor, or has nothing else (its classes then have the probabilities 0 and 1);
-                probabilities for a function. An output that contradicts this is an error, not a guess. A Booster with
-                an objective of your own needs "logits": XGBoost takes it for a regression otherwise.
+            outputs: "logits", "probabilities", or "value" for the estimate of a regression model. Left out: what the
+                last layer of a module implies, else logits; `predict_proba` or `decision_function` of an estimator, or
+                `predict` of a regressor, or of a model that has nothing else (its classes then have the probabilities 0
+                and 1); probabilities for a function. An output that contradicts this is an error, not a guess. A
+                Booster with an objective of your own needs "logits": XGBoost takes it for a regression otherwise.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
-            convert: look for an exact copy of an estimator over encoded rows, which searches use: differentiable for
-                linear models and networks, fast for trees. Whether there is one, and if not, why, is in
+            convert: compile an estimator into an equivalent scorer of encoded rows, which searches use: differentiable
+                for linear models and networks, fast for trees. Whether it was compiled, and if not, why, is in
                 `model.conversion`. What counts is always decided by the estimator itself, by its `predict` if it has
                 one. Where that contradicts its own scores, as that of SVC(probability=True) does near the boundary, the
-                predicted class counts, and its probability stays what the estimator says, which may be below one half.
+                predicted class counts, and its probability stays what the estimator gives, which may be below one half.
             missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
-                is asked, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
-                sees a number in their place and a column that says so.
+                is tried, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
+                sees a number in their place and a column that marks them as missing.
+
+        Returns:
+            The model, which searches, metrics and audits take.
         """
         if isinstance(model, Model):
             raise ModelError("this is a Holdfast model already; use it as it is")
@@ -99,21 +139,17 @@ class Model(ABC):
             raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
         if inputs not in (None, "frame", "encoded"):
             raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
-        own = getattr(model, "classes", getattr(model, "classes_", None))
-        classes = names_of(classes, own)
+        names = names_of(classes, getattr(model, "classes", getattr(model, "classes_", None)))
         if isinstance(model, nn.Module):
             if inputs == "frame":
                 raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
-            from holdfast.models.torch_model import TorchModel
+            from holdfast.models.torch_model import wrap_module
 
-            return TorchModel(model, schema, classes, outputs)
-        # Which are models themselves, and need all of `convert`.
-        from holdfast.models.black_box import BlackBox, checked, converted
-        from holdfast.models.compiled.from_boosters import boosted, is_booster
+            return wrap_module(model, schema, names, outputs)
+        # These are models themselves, and need all of `compiled`.
+        from holdfast.models.black_box import wrap_estimator
 
-        model = boosted(model, outputs) if is_booster(model) else model
-        box = BlackBox(model, schema, classes, outputs, inputs or "frame", missing)
-        return checked(converted(box) if convert else box, box)
+        return wrap_estimator(model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing)
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -129,14 +165,53 @@ class Model(ABC):
         raise ModelError("this model has no gradients")
 
     @property
+    @abstractmethod
+    def has_grad(self) -> bool:
+        """Has it gradients by encoded rows?"""
+
+    @property
     def is_regression(self) -> bool:
         """Does it estimate a number? Then it has no classes."""
         return not self.classes
 
     @property
     def engine(self) -> Engine | None:
-        """While eval_mode: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
+        """In `eval_mode`: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
         return None
+
+    @property
+    def thresholds(self) -> "TreeIndex | None":
+        """Where the scores of a compiled tree model can change, column by column; None for all other models."""
+        return None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What messages call the wrapped model: 'SVC in a Pipeline'."""
+
+    def __repr__(self) -> str:
+        kind = "regression" if self.is_regression else f"classes {listed(self.classes)}"
+        gradients = "gradients" if self.has_grad else "no gradients"
+        parts = [self.name, f"{len(self.schema.names)} features", kind, gradients, *self._compiled()]
+        return f"Model({', '.join(parts)})"
+
+    def _compiled(self) -> list[str]:
+        """For `repr`: was it compiled, and if not, why?"""
+        return []
+
+    def with_schema(self, schema: Schema) -> "Model":
+        """The same model for people who can change other things: the schema's bounds, rules and what may change are
+        new, and rows are encoded as before.
+
+        Args:
+            schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
+        """
+        if _encoding_of(schema) != _encoding_of(self.schema):
+            raise ModelError(
+                "with_schema takes a schema that encodes rows as the model's own does; make it with "
+                "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
+            )
+        return replace(self, schema=schema)
 
     def shortfall(
         self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
@@ -169,6 +244,7 @@ class Model(ABC):
         return pd.Series(np.array(self.classes, dtype=object)[best], index=frame.index).infer_objects()
 
     def save(self, path: str | Path) -> None:
+        """Write a torch model of listed layers to a safetensors file, with its schema; others cannot be saved."""
         raise ModelError("only torch models made of listed layers can be saved; see `Model.of`")
 
     @staticmethod
@@ -177,46 +253,59 @@ class Model(ABC):
         schema: Schema | None = None,
         *,
         trust: bool = False,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Hashable] | None = None,
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
     ) -> "Model":
         """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
-        or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`.
+        or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`; what is checked
+        of the others is in SECURITY.md.
 
         Args:
             path: the file.
             schema: the columns of the table the model was trained on; a file written by `save` has its own.
             trust: also load pickles, joblib and torch files, which can run any code: only for files of your own.
             classes: names of the classes in the order of the scores, if the file does not know them.
-            outputs: "value" if an ONNX model estimates a number, which its graph does not tell from the score of a
-                class; "logits" or "probabilities" if what is taken for granted is wrong.
+            outputs: "value" for a regression model in ONNX, which its graph does not tell from the score of a class;
+                "logits" or "probabilities" if what is taken for granted is wrong.
             inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
+
+        Returns:
+            The model, as `Model.of` makes it.
         """
         from holdfast.models.io import load_model
 
         return load_model(Path(path), schema, trust=trust, classes=classes, outputs=outputs, inputs=inputs)
 
-    def _set_classes(self, classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> None:
-        if outputs == "value":
-            if columns != 1:
-                raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
-            if classes:
-                raise ModelError(
-                    f"a regression model has no classes, got {list(classes)}; leave classes out, or pass "
-                    "outputs='logits' if what it gives is the score of a class"
-                )
-            self.classes = ()
-            return
-        k = max(columns, 2)
-        names = _plain_names(range(k) if classes is None else classes)
-        if len(names) == 1:
-            raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
-        if len(names) != k:
-            raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
-        if len(set(names)) != k:
-            raise ModelError(f"class names must differ, got {names}")
-        self.classes = tuple(names)
+
+def _encoding_of(schema: Schema) -> object:
+    """All by which rows become numbers, and numbers rows."""
+    return schema.encoding_key, [(f.dtype, f.stand_in if f.has_gaps else None) for f in schema.features]
+
+
+# ---- classes
+
+
+def checked_classes(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> tuple[Any, ...]:
+    """The names of the classes of a model with so many columns of outputs; none of a regression model."""
+    if outputs == "value":
+        if columns != 1:
+            raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
+        if classes:
+            raise ModelError(
+                f"a regression model has no classes, got {list(classes)}; leave classes out, or pass "
+                "outputs='logits' if what it gives is the score of a class"
+            )
+        return ()
+    k = max(columns, 2)
+    names = _plain_names(range(k) if classes is None else classes)
+    if len(names) == 1:
+        raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
+    if len(names) != k:
+        raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
+    if len(set(names)) != k:
+        raise ModelError(f"class names must differ, got {names}")
+    return tuple(names)
 
 
 def _plain_names(classes: Iterable[Any]) -> list[Any]:
@@ -235,6 +324,9 @@ def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any
             "out"
         )
     return names
+
+
+# ---- scores
 
 
 def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
@@ -257,7 +349,15 @@ def looks_like_probabilities(raw: Tensor) -> bool:
     return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
 
 
-def spread_of(values: Tensor) -> float:
+def probe_rows(schema: Schema, dtype: torch.dtype) -> Tensor:
+    """A few encoded rows (16, d) spread evenly over the data's range."""
+    at = schema.encoding(dtype)
+    low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+    t = torch.linspace(0, 1, PROBE_ROWS, dtype=dtype)[:, None]
+    return at.whole(low + t * (high - low))
+
+
+def output_scale_of(values: Tensor) -> float:
     """How far apart the numbers are that a model estimates for a few rows; of a constant, its own size."""
     v = values.double()
     spread = float(v.std()) if bool(v.isfinite().all()) else 0.0

@@ -1,13 +1,14 @@
-"""Models that are not torch modules: estimators and functions of the table, and exact copies of them to search on.
+"""Models that are not torch modules: estimators and functions of the table, and their compiled forms.
 
-`BlackBox` asks the model itself, about rows as they would be handed in. `Converted` judges likewise, and searches on a
-copy over encoded rows (see `holdfast.models.compiled`), which has gradients or is fast.
+`BlackBox` scores rows by the wrapped model itself, as they would be handed in. `CompiledModel` scores tables likewise,
+and encoded rows, for searches, by a compiled scorer (see `holdfast.models.compiled`), which has gradients or is fast.
 """
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,202 +17,207 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, listed
-from holdfast.models.base import PROBE_ROWS, Inputs, Model, Outputs, spread_of, to_scores
-from holdfast.models.compiled.build import CompiledScorer, copy_of, difference, handed_in, probes
+from holdfast.models.base import Inputs, Model, Outputs, checked_classes, output_scale_of, probe_rows, to_scores
+from holdfast.models.compiled.build import CompiledScorer, compile_scorer, difference, probes, table_probes
 from holdfast.models.compiled.column_names import handed, lacking
-from holdfast.models.compiled.decision_rule import core, decision, name_of, threshold_of, voice
-from holdfast.models.compiled.from_boosters import has_margins
+from holdfast.models.compiled.decision_rule import (
+    DecisionRule,
+    ScoreSource,
+    core,
+    decision_rule,
+    name_of,
+    score_source,
+    threshold_of,
+)
+from holdfast.models.compiled.from_boosters import boosted, has_margins, is_booster
 from holdfast.models.compiled.preprocessing import RefusedError
+from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_program import TreeProgram
 from holdfast.models.scores import CLEARLY, Conversion, decided, lead
-from holdfast.models.torch_model import TorchModel
+from holdfast.models.torch_model import TorchModel, wrap_module
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
     from holdfast.target import BoundTarget
 
+DTYPE = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 # Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is brought closer.
-ASKED_ROWS, ASKED_PAIRS, HALVINGS = 256, 64, 8
+PREDICTED_ROWS, PREDICTED_PAIRS, HALVINGS = 256, 64, 8
 
 
-class BlackBox(Model):
-    """An estimator or a function: scores and nothing else."""
+@dataclass(frozen=True, eq=False)
+class WrappedModel:
+    """An estimator or a function as the user made it, called with encoded rows, which it gets as it takes them."""
 
-    has_grad = False
-    conversion = Conversion(False, "not asked for")
-    dtype = torch.float64  # encoded rows are decoded back into the table, so keep every digit
+    model: Any
+    schema: Schema
+    inputs: Inputs
+    source: ScoreSource
+    columns: list[str]  # of the table, as it is handed them: it may have been trained on some, in an order of its own
 
-    def __init__(
-        self,
-        model: Any,
-        schema: Schema,
-        classes: Sequence[Any] | None,
-        outputs: Outputs | None,
-        inputs: Inputs,
-        missing: bool | None = None,
-    ) -> None:
-        self.schema, self.wrapped, self.inputs = schema, model, inputs
-        said = voice(model, classes, outputs)
-        self.call, self.offset, self.labels_only = said.call, said.offset, said.labels_only
-        self.outputs: Outputs = said.outputs
-        self.decision = None if said.labels_only else decision(model)
-        self.columns = handed(model, schema.names)
-        estimator = any(hasattr(model, name) for name in ("predict", "predict_proba", "decision_function"))
-        self.rejects_missing = self._refused(missing, estimator) if inputs == "frame" else {}
-        if self.rejects_missing:
-            schema = self.schema = schema.without_gaps(self.rejects_missing)
-        self._probe = self._spread_rows()
-        self._probe_table = None if inputs == "encoded" else schema.decode(self._probe)
-        raw = self._raw(self._probe, self._probe_table)
-        self._set_classes(classes, raw.shape[1], self.outputs)
-        if self.is_regression:
-            self.output_scale = spread_of(self._raw(schema.probe))
+    @cached_property
+    def probe(self) -> tuple[Tensor, pd.DataFrame | None]:
+        """A few encoded rows spread over the data's range, and the same as a table, if it takes one."""
+        rows = self._spread_rows()
+        return rows, None if self.inputs == "encoded" else self.schema.decode(rows)
 
     def _spread_rows(self) -> Tensor:
-        """A few encoded rows spread over the data's range."""
-        at = self.schema.encoding(self.dtype)
-        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
-        rows = at.whole(low + t * (high - low))
+        rows = probe_rows(self.schema, DTYPE)
         return self.schema.feasible(rows).project(rows)
 
-    def _refused(self, missing: bool | None, estimator: bool) -> dict[str, str]:
-        """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
-        gaps = [(i, f.name) for i, f in enumerate(self.schema.features) if f.has_gaps]
-        if missing is False or (missing is None and not estimator):
-            why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
-            return {name: why for _, name in gaps}
-        out: dict[str, str] = {}
-        known = self._spread_rows()
-        known[:, self.schema.encoding(self.dtype).gaps[1]] = 0.0
-        full = self.schema.decode_numbers(known)
-        for i, name in gaps:
-            numbers = full.copy()
-            numbers[:, i] = np.nan
-            try:
-                self._raw(self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers))
-            except ModelError as error:
-                if missing:
-                    raise ModelError(f"missing=True, but with missing numbers in column {name!r} {error}") from error
-                out[name] = str(error).partition("\n")[0].rstrip(".")
-        return out
-
-    def _rows(self, x: Tensor, frame: pd.DataFrame | None) -> Any:
-        """The rows as the model takes them: it may have been trained on some of the columns, in an order of its own."""
-        if self.inputs == "encoded":
-            return x.numpy()
-        table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
-        return table if self.columns == list(table.columns) else table[self.columns]
-
-    def _asked(self, call: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
-        """What a function of the model says of encoded rows, which it gets as it wants them."""
+    def call(self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
+        """What one of its functions returns for encoded rows; `frame`: the same rows as they were handed in."""
         try:
-            return call(self._rows(x, frame))
+            return function(self._rows(x, frame))
         except ModelError:
             raise
         except Exception as error:
             raise ModelError(self._why_it_failed(error)) from error
 
+    def _rows(self, x: Tensor, frame: pd.DataFrame | None) -> Any:
+        if self.inputs == "encoded":
+            return x.numpy()
+        table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+        return table if self.columns == list(table.columns) else table[self.columns]
+
     def _why_it_failed(self, error: Exception) -> str:
-        name, gone = name_of(self.wrapped), lacking(self.wrapped, self.schema.names)
-        if self.inputs == "encoded" or not gone:
+        name, missing = name_of(self.model), lacking(self.model, self.schema.names)
+        if self.inputs == "encoded" or not missing:
             return f"the model ({name}) failed on the table: {type(error).__name__}: {error}"
         return (
-            f"the model ({name}) needs {len(gone)} column(s) that the schema lacks: {listed(gone)}; infer the schema "
-            "from the table that the model was trained on, or train it without them"
+            f"the model ({name}) needs {len(missing)} column(s) that the schema lacks: {listed(missing)}; infer the "
+            "schema from the table that the model was trained on, or train it without them"
         )
 
-    def _raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
-        raw = np.asarray(self._asked(self.call, x, frame), dtype=np.float64)
+    def raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+        """(n, k) what it returns, checked."""
+        raw = np.asarray(self.call(self.source.call, x, frame), dtype=np.float64)
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
             raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
         if not np.isfinite(raw).all():
-            raise ModelError(f"the model returned {int((~np.isfinite(raw)).sum())} scores that are no numbers")
-        if self.outputs == "probabilities":
+            raise ModelError(f"the model returned {int((~np.isfinite(raw)).sum())} non-finite scores")
+        if self.source.outputs == "probabilities":
             inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
                 raise ModelError(
-                    f"expected probabilities (between 0 and 1, rows adding up to 1), {self._other_values()}"
+                    f"expected probabilities (between 0 and 1, rows adding up to 1), got other values{self._fix()}"
                 )
         return torch.tensor(raw)
 
-    def _other_values(self) -> str:
+    def _fix(self) -> str:
         """What to do about probabilities that are none."""
-        if self.call is self.wrapped:
-            fix = "pass outputs='logits' if these are scores, outputs='value' if they are estimates"
-            return f"got other values; {fix}"
-        got = f"got other values from {name_of(self.wrapped)}"
-        if has_margins(core(self.wrapped)) or hasattr(self.wrapped, "decision_function"):
-            return f"{got}; pass outputs='logits' to go by its scores"
-        return f"{got}; wrap a function of the table that returns such ones"
+        if self.source.call is self.model:
+            return "; pass outputs='logits' if these are scores, outputs='value' if they are estimates"
+        if has_margins(core(self.model)) or hasattr(self.model, "decision_function"):
+            return f" from {name_of(self.model)}; pass outputs='logits' to go by its scores"
+        return f" from {name_of(self.model)}; wrap a function of the table that returns such ones"
+
+    def scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
+        """(n, k) its scores, with the offset of a threshold."""
+        scores, offset = to_scores(self.raw(x, frame), self.source.outputs), self.source.offset
+        return scores + torch.tensor(offset, dtype=scores.dtype) if any(offset) else scores
+
+    def rejects_missing(self, missing: bool | None) -> dict[str, str]:
+        """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
+        gaps = [(i, f.name) for i, f in enumerate(self.schema.features) if f.has_gaps]
+        estimator = any(hasattr(self.model, name) for name in ("predict", "predict_proba", "decision_function"))
+        if missing is False or (missing is None and not estimator):
+            why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
+            return {name: why for _, name in gaps}
+        rejected: dict[str, str] = {}
+        known = self._spread_rows()
+        known[:, self.schema.encoding(DTYPE).gaps[1]] = 0.0
+        full = self.schema.decode_numbers(known)
+        for i, name in gaps:
+            numbers = full.copy()
+            numbers[:, i] = np.nan
+            try:
+                self.raw(self.schema.encode_numbers(numbers, DTYPE), self.schema.table(numbers))
+            except ModelError as error:
+                if missing:
+                    raise ModelError(f"missing=True, but with missing numbers in column {name!r} {error}") from error
+                rejected[name] = str(error).partition("\n")[0].rstrip(".")
+        return rejected
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BlackBox(Model):
+    """An estimator or a function: scores and nothing else."""
+
+    original: WrappedModel
+    rule: DecisionRule | None  # its own `predict`, where that decides
+
+    @property
+    def wrapped(self) -> Any:
+        """The estimator or function that was wrapped."""
+        return self.original.model
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.original.inputs
+
+    @property
+    def outputs(self) -> Outputs:
+        return self.original.source.outputs
+
+    @property
+    def name(self) -> str:
+        return name_of(self.wrapped)
+
+    @property
+    def has_grad(self) -> bool:
+        return False
+
+    def _compiled(self) -> list[str]:
+        return [f"{'compiled' if self.conversion else 'not compiled'}: {self.conversion}"]
 
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
-        scores = to_scores(self._raw(x, frame), self.outputs)
         if self.defers_to_predict:
-            return torch.log_softmax(scores, 1)
-        return scores + torch.tensor(self.offset, dtype=scores.dtype) if any(self.offset) else scores
+            return torch.log_softmax(to_scores(self.original.raw(x, frame), self.outputs), 1)
+        return self.original.scores(x, frame)
 
     def __call__(self, x: Tensor) -> Tensor:
         scores = self._scores(x)
-        return (
-            decided(scores, self._asked(self.decision, x), CLEARLY)
-            if self.decision and self.defers_to_predict
-            else scores
-        )
+        if self.rule and self.defers_to_predict:
+            return decided(scores, self.original.call(self.rule, x), CLEARLY)
+        return scores
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
         scores = self._scores(x, frame)
-        return decided(scores, self._asked(self.decision, x, frame)) if self.decision else scores
-
-    def contradicts_itself(self) -> bool:
-        """Does `predict` give other classes than the scores do? Rows all over the data's range are looked at, and pairs
-        of rows on either side of where the predicted class changes, found by bisection."""
-        assert self.decision is not None
-        rows = probes(self.schema, [], ASKED_ROWS)
-        try:
-            said = self._asked(self.decision, rows)
-            pairs = (said != said.roll(1)).nonzero().squeeze(1)[:ASKED_PAIRS]
-            a, b = rows[pairs], rows.roll(1, 0)[pairs]
-            for _ in range(HALVINGS if len(pairs) else 0):
-                middle = (a + b) / 2
-                same = (self._asked(self.decision, middle) == said[pairs])[:, None]
-                a, b = torch.where(same, middle, a), torch.where(same, b, middle)
-            rows = torch.cat([rows, a, b])
-            scores = self._scores(rows)
-            behind = lead(scores, self._asked(self.decision, rows)) < -1e-6 * scores.abs().amax(1).clamp_min(1.0)
-        except ModelError:  # rows that nobody has: only what it says of the caller's own counts
-            return False
-        return bool(behind.any())
+        return decided(scores, self.original.call(self.rule, x, frame)) if self.rule else scores
 
     def fingerprint(self) -> str:
-        scores = self._raw(self._probe, self._probe_table).numpy().round(10)
+        scores = self.original.raw(*self.original.probe).numpy().round(10)
         what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
         if self.defers_to_predict:  # what it predicts is not in its scores
-            assert self.decision is not None
-            said = self._asked(self.decision, probes(self.schema, [], ASKED_ROWS))
-            what += f" {threshold_of(core(self.wrapped))} {said.tolist()}"
+            assert self.rule is not None
+            predicted = self.original.call(self.rule, probes(self.schema, [], PREDICTED_ROWS))
+            what += f" {threshold_of(core(self.wrapped))} {predicted.tolist()}"
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CompiledModel(BlackBox):
-    """An estimator that judges, and its exact copy over encoded rows that searches."""
+    """An estimator, which decides what counts, and its compiled form over encoded rows, which searches use."""
 
-    def __init__(self, box: BlackBox, copy: CompiledScorer) -> None:
-        vars(self).update(vars(box))
-        self.conversion = Conversion(True, copy.text)
-        self.copy = copy
-        module = copy.run if isinstance(copy.run, nn.Module) else None
-        self.has_grad = module is not None
-        outputs: Outputs = "value" if self.is_regression else "logits"
-        self.program = TorchModel(module, self.schema, self.classes, outputs) if module else None
+    scorer: CompiledScorer
+    program: TorchModel | None  # the scorer as a torch model, if it is differentiable
+
+    @property
+    def has_grad(self) -> bool:
+        return self.program is not None
+
+    @property
+    def thresholds(self) -> TreeIndex | None:
+        return self.scorer.trees
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.program(x) if self.program else to_scores(cast(Any, self.copy.run)(x), self.copy.outputs)
+        return _compiled_scores(self.scorer, self.program, x)
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         return self.program.vjp(x) if self.program else super().vjp(x)
@@ -227,47 +233,102 @@ class CompiledModel(BlackBox):
 
     @contextmanager
     def eval_mode(self) -> Generator[None]:
-        with self.program.eval_mode() if self.program else super().eval_mode():
+        with self.program.eval_mode() if self.program else nullcontext():
             yield
 
-    def differs(self) -> str:
-        """Why the copy is not exact, or nothing: on rows of a table at thresholds and beside them, to the last digit,
-        where it has codes for them; else on encoded rows as they are decoded."""
-        rows, frame = probes(self.schema, self.copy.cuts), None
-        if self.inputs == "frame" and self.copy.grown and isinstance(self.copy.run, TreeProgram):
-            numbers = handed_in(self.schema, self.copy.grown.ends)
-            rows, frame = self.schema.encode_numbers(numbers, self.dtype), self.schema.table(numbers)
-        return difference(self(rows), self._scores(rows, frame), self.outputs, self.output_scale)
+
+def _compiled_scores(scorer: CompiledScorer, program: TorchModel | None, x: Tensor) -> Tensor:
+    return program(x) if program else to_scores(cast(Any, scorer.run)(x), scorer.outputs)
 
 
-def converted(box: BlackBox) -> BlackBox:
-    """The same model with an exact copy to search on, or as it is, with the reason why there is none."""
+# ---- wrapping a model
+
+
+def wrap_estimator(
+    model: Any,
+    schema: Schema,
+    classes: Sequence[Any] | None,
+    outputs: Outputs | None,
+    inputs: Inputs,
+    *,
+    convert: bool = True,
+    missing: bool | None = None,
+) -> BlackBox:
+    """An estimator or a function with what is to be known of it, compiled if it can be and is to be; see `Model.of`."""
+    model = boosted(model, outputs) if is_booster(model) else model
+    source = score_source(model, classes, outputs)
+    original = WrappedModel(model, schema, inputs, source, handed(model, schema.names))
+    rejected = original.rejects_missing(missing) if inputs == "frame" else {}
+    if rejected:
+        original = replace(original, schema=schema.without_gaps(rejected))
+    names = checked_classes(classes, original.raw(*original.probe).shape[1], source.outputs)
+    scale = 1.0 if names else output_scale_of(original.raw(original.schema.probe))
+    rule = None if source.labels_only else decision_rule(model)
+    known: dict[str, Any] = {
+        "schema": original.schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
+        "rule": rule, "rejects_missing": rejected, "labels_only": source.labels_only,
+    }  # fmt: skip
+    conversion, compiled = Conversion(False, "not asked for"), None
+    if convert:
+        conversion, compiled = _compile(original, names, scale)
+    # Models that can be compiled predict by the largest score, unless there is a threshold.
+    if rule and (compiled is None or any(source.offset)) and _contradicts_itself(original, rule):
+        why = "its predict does not go by the largest of its scores, so searches ask both"
+        conversion = Conversion(False, why if compiled else f"{conversion}; {why}")
+        return BlackBox(**known, conversion=conversion, defers_to_predict=True)
+    known |= {"conversion": conversion, "offset": source.offset}
+    return CompiledModel(**known, scorer=compiled[0], program=compiled[1]) if compiled else BlackBox(**known)
+
+
+def _compile(
+    original: WrappedModel, classes: tuple[Any, ...], scale: float
+) -> tuple[Conversion, tuple[CompiledScorer, TorchModel | None] | None]:
+    """The compiled form of a model, as a torch model too if it is differentiable; or none, and why."""
+    outputs: Outputs = "logits" if classes else "value"
     try:
-        copy = copy_of(box.wrapped, box.schema, encoded=box.inputs == "encoded", offset=box.offset)
-        if box.is_regression:  # trees of a graph do not know that their sum is the estimate
-            copy = replace(copy, outputs="value")
-        made = CompiledModel(box, copy)
-        with made.eval_mode():
-            why = made.differs()
+        encoded, offset = original.inputs == "encoded", original.source.offset
+        scorer = compile_scorer(original.model, original.schema, encoded=encoded, offset=offset)
+        if not classes:  # trees of a graph do not know that their sum is the estimate
+            scorer = scorer.as_regression()
+        module = scorer.run if isinstance(scorer.run, nn.Module) else None
+        program = wrap_module(module, original.schema, classes, outputs) if module else None
+        with program.eval_mode() if program else nullcontext():
+            why = _differs(original, scorer, program, scale)
         if not why:
-            return made
+            return Conversion(True, scorer.text), (scorer, program)
     except RefusedError as refused:
         why = str(refused)
     except Exception as error:  # an estimator of another version, or taught new tricks, is still a black box
         why = f"{type(error).__name__}: {error}"
-    box.conversion = Conversion(False, why)
-    return box
+    return Conversion(False, why), None
 
 
-def checked(model: BlackBox, box: BlackBox) -> BlackBox:
-    """The model, if its largest score is the class that it predicts; else the bare one, whose searches ask `predict`.
+def _differs(original: WrappedModel, scorer: CompiledScorer, program: TorchModel | None, scale: float) -> str:
+    """Why the compiled scores are not the model's own, or nothing: on rows of a table at thresholds and beside them, to
+    the last digit, where it has codes for them; else on encoded rows as they are decoded."""
+    rows, frame = probes(original.schema, scorer.cuts), None
+    if original.inputs == "frame" and scorer.trees and isinstance(scorer.run, TreeProgram):
+        numbers = table_probes(original.schema, scorer.trees.ends)
+        rows, frame = original.schema.encode_numbers(numbers, DTYPE), original.schema.table(numbers)
+    compiled = _compiled_scores(scorer, program, rows)
+    return difference(compiled, original.scores(rows, frame), original.source.outputs, scale)
 
-    Models of which exact copies are known predict by the largest score, unless there is a threshold.
-    """
-    known = model.decision is None or (model.conversion and not any(model.offset))
-    if known or not model.contradicts_itself():
-        return model
-    why = "its predict does not go by the largest of its scores, so searches ask both"
-    box.defers_to_predict, box.offset = True, ()
-    box.conversion = Conversion(False, why if model.conversion else f"{model.conversion}; {why}")
-    return box
+
+def _contradicts_itself(original: WrappedModel, rule: DecisionRule) -> bool:
+    """Does `predict` give other classes than the scores do? Rows all over the data's range are looked at, and pairs
+    of rows on either side of where the predicted class changes, found by bisection."""
+    rows = probes(original.schema, [], PREDICTED_ROWS)
+    try:
+        predicted = original.call(rule, rows)
+        pairs = (predicted != predicted.roll(1)).nonzero().squeeze(1)[:PREDICTED_PAIRS]
+        a, b = rows[pairs], rows.roll(1, 0)[pairs]
+        for _ in range(HALVINGS if len(pairs) else 0):
+            middle = (a + b) / 2
+            same = (original.call(rule, middle) == predicted[pairs])[:, None]
+            a, b = torch.where(same, middle, a), torch.where(same, b, middle)
+        rows = torch.cat([rows, a, b])
+        scores = original.scores(rows)
+        behind = lead(scores, original.call(rule, rows)) < -1e-6 * scores.abs().amax(1).clamp_min(1.0)
+    except ModelError:  # rows that nobody has: only what it gives for the caller's own counts
+        return False
+    return bool(behind.any())

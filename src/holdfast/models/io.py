@@ -2,22 +2,21 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, HoldfastError, untyped
+from holdfast.errors import FileError, HoldfastError
+from holdfast.models.base import OUTPUTS, Inputs, Model, Outputs, names_of
+from holdfast.models.formats import safetensors
+from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.read import read
+from holdfast.models.torch_model import wrap_module
 from holdfast.nn.architecture import build
 from holdfast.schema.schema import Schema
-
-if TYPE_CHECKING:
-    pass
-from holdfast.models.base import OUTPUTS, Inputs, Model, Outputs, names_of
-from holdfast.models.torch_model import TorchModel
-
-# ---- files
 
 _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safetensors')`"
 
@@ -31,28 +30,27 @@ def load_model(
     outputs: Outputs | None = None,
     inputs: Inputs | None = None,
 ) -> Model:
-    """A model from a file; see `Model.load`. All kinds but safetensors are read in `holdfast.models.formats`."""
-    from holdfast.models.formats.detect import kind_of
-    from holdfast.models.formats.read import read
-
+    """A model from a file; see `Model.load`. The formats are read in `holdfast.models.formats`."""
     kind = kind_of(path)
-    if kind.name != "safetensors":
-        found = read(path, kind, schema, trust=trust, inputs=inputs)
-        if isinstance(found.model, Model):
-            return found.model
-        assert schema is not None  # `read` asks for one
-        names, schema = names_of(classes, found.classes), schema.without_gaps(found.refused)
-        model = Model.of(found.model, schema, classes=names, outputs=outputs or found.outputs, inputs=found.inputs)
-        model.rejects_missing = {**model.rejects_missing, **found.refused}
-        return model
-    safetensors = untyped("safetensors")
+    if kind.name == "safetensors":
+        return _load_safetensors(path, schema, classes)
+    found = read(path, kind, schema, trust=trust, inputs=inputs)
+    if isinstance(found.model, Model):
+        return found.model
+    assert schema is not None  # `read` asks for one
+    rejected = found.rejects_missing
+    model = Model.of(
+        found.model, schema.without_gaps(rejected), classes=names_of(classes, found.classes),
+        outputs=outputs or found.outputs, inputs=found.inputs,
+    )  # fmt: skip
+    return replace(model, rejects_missing={**model.rejects_missing, **rejected}) if rejected else model
+
+
+def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] | None) -> Model:
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = cast(dict[str, str], file.metadata() or {})
-            # A recourse network that was trained with the model may be in the same file.
-            names = [name for name in list(file.keys()) if not name.startswith("generator.")]
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in names}
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        # A recourse network that was trained with the model may be in the same file.
+        metadata, tensors = safetensors.read(path, lambda name: not name.startswith("generator."))
+    except FileError as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
     if "holdfast" not in metadata:
         raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
@@ -69,15 +67,15 @@ def load_model(
 
 
 def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
-    gone = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
-    if gone:
-        raise FileError(f"{str(path)!r} lacks {gone[0]!r}; {_SAFETENSORS_FIX}")
+    lacking = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
+    if lacking:
+        raise FileError(f"{str(path)!r} lacks {lacking[0]!r}; {_SAFETENSORS_FIX}")
     if content["outputs"] not in OUTPUTS:
         raise FileError(
             f"{str(path)!r}: outputs must be 'logits', 'probabilities' or 'value', got {content['outputs']!r}"
         )
     if not _are_names(content["classes"]):
-        raise FileError(f"{str(path)!r}: classes must be a list of texts or numbers, got {content['classes']!r}")
+        raise FileError(f"{str(path)!r}: classes must be a list of strings or numbers, got {content['classes']!r}")
     # Without memory of its own until the tensors are in place: the sizes are only a claim of the file.
     with torch.device("meta"):
         module = build(content["architecture"])
@@ -88,7 +86,7 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
     if len({t.dtype for t in tensors.values() if t.is_floating_point()}) > 1:
         module = module.float()
     own = Schema.from_dict(content["schema"])
-    return TorchModel(module.eval(), schema or own, content["classes"], content["outputs"])
+    return wrap_module(module.eval(), schema or own, content["classes"], content["outputs"])
 
 
 def _are_names(classes: Any) -> bool:

@@ -1,6 +1,6 @@
 """Scores and the predicted class: which is ahead, by how much, and what the probabilities were before it was put there.
 
-Light on purpose, like `Conversion`: every use of the library needs them, few need the rest of this folder.
+Light on purpose, like `Conversion`: every use of the library needs them, few need `models.compiled`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HARDLY, CLEARLY = 1e-9, 1e-4
 
 @dataclass(frozen=True)
 class Conversion:
-    """What became of a model: an exact copy over encoded rows, or, if `exact` is False, none, and why."""
+    """Was a model compiled into an equivalent scorer of encoded rows? `text` says into which, or why not."""
 
     exact: bool
     text: str
@@ -49,6 +49,6 @@ def undecided(scores: Tensor) -> Tensor:
 
 
 def probabilities(scores: Tensor, offset: Sequence[float], *, defers_to_predict: bool = False) -> Tensor:
-    """(n, k) what the model itself takes for the probabilities of the classes; `asks`: see `Model`."""
+    """(n, k) what the model itself takes for the probabilities of the classes; see `Model`."""
     own = undecided(scores.double()) if defers_to_predict else scores.double()
     return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

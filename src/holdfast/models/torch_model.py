@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,96 +13,74 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.rows import ROW_BLOCK, pad_rows
-from holdfast.errors import FileError, ModelError, untyped
+from holdfast.errors import ModelError
+from holdfast.models.base import (
+    PROBE_ROWS,
+    Model,
+    Outputs,
+    checked_classes,
+    looks_like_probabilities,
+    output_scale_of,
+    probe_rows,
+    to_scores,
+)
+from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import describe, flat_layers
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
     from holdfast.target import BoundTarget
-from holdfast.models.base import PROBE_ROWS, Model, Outputs, looks_like_probabilities, spread_of, to_scores
 
 
+@dataclass(eq=False)
+class _Evaluation:
+    """What a model holds while `eval_mode` lasts; nothing else of it ever changes."""
+
+    engine: Engine | None = None  # the network by hand
+    shortfalls: dict[tuple[float, float], Engine] = field(default_factory=dict[tuple[float, float], Engine])
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TorchModel(Model):
     """A torch module over encoded rows: differentiable, by hand where it is Linear and ReLU layers."""
 
-    has_grad = True
+    module: nn.Module
+    outputs: Outputs
+    _evaluation: _Evaluation = field(default_factory=_Evaluation, init=False)
 
-    def __init__(
-        self, module: nn.Module, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None
-    ) -> None:
-        self.module, self.schema = module, schema
-        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
-        self.dtype = dtypes[0] if dtypes else torch.float32
-        self._engine: Engine | None = None
-        last = flat_layers(module)[-1]
-        said = "probabilities" if isinstance(last, nn.Sigmoid | nn.Softmax) and outputs != "value" else None
-        if outputs and said and outputs != said:
-            raise ModelError(f"the module ends in {type(last).__name__}, so its outputs are {said}, not {outputs}")
-        self.outputs: Outputs = outputs or said or "logits"
-        raw = self._probe()
-        if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
-            raise ModelError(
-                f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)"
-            )
-        if not bool(raw.isfinite().all()):
-            raise ModelError("the module returned scores that are no numbers; look for NaN or inf in its weights")
-        if outputs is None and said is None and looks_like_probabilities(raw):
-            raise ModelError(
-                "the module's outputs look like probabilities; pass outputs='probabilities' (or 'logits' if they are)"
-            )
-        if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
-            raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
-        self._set_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], self.outputs)
-        if self.is_regression:
-            with self.eval_mode():
-                self.output_scale = spread_of(self(schema.probe.to(self.dtype)))
+    @property
+    def has_grad(self) -> bool:
+        return True
 
-    def _probe(self) -> Tensor:
-        """The module's bare outputs on a few rows spread over the data's range."""
-        at = self.schema.encoding(self.dtype)
-        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-        t = torch.linspace(0, 1, PROBE_ROWS, dtype=self.dtype)[:, None]
-        with self.eval_mode(), torch.no_grad():
-            try:
-                return self.module(at.whole(low + t * (high - low)))
-            except RuntimeError as error:
-                raise ModelError(
-                    f"the module cannot take encoded rows of {self.schema.width} columns: {error}"
-                ) from None
+    @property
+    def name(self) -> str:
+        return type(self.module).__name__
 
     @contextmanager
     def eval_mode(self) -> Generator[None]:
-        training = {m: m.training for m in self.module.modules()}
-        wanted = [p for p in self.module.parameters() if p.requires_grad]
-        try:
-            self.module.eval()
-            for p in wanted:
-                p.requires_grad_(False)
-            self._engine = Engine.of(self.module) if self.outputs != "probabilities" else None
-            self._lines: dict[tuple[float, float], Engine] = {}
-            with torch.inference_mode(False), torch.no_grad():
+        now = self._evaluation
+        with _evaluating(self.module), torch.inference_mode(False), torch.no_grad():
+            try:
+                now.engine = Engine.of(self.module) if self.outputs != "probabilities" else None
+                now.shortfalls = {}
                 yield
-        finally:
-            self._engine, self._lines = None, {}
-            for p in wanted:
-                p.requires_grad_(True)
-            for m, mode in training.items():
-                m.training = mode
+            finally:
+                now.engine, now.shortfalls = None, {}
 
     @property
     def engine(self) -> Engine | None:
-        return self._engine
+        return self._evaluation.engine
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows = pad_rows(x)
-        raw = self._engine.scores(rows) if self._engine else self.module(rows)
+        rows, engine = pad_rows(x), self._evaluation.engine
+        raw = engine.scores(rows) if engine else self.module(rows)
         return to_scores(raw, self.outputs)[: len(x)]
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
-        n, rows = len(x), pad_rows(x)
-        if self._engine:
-            scores, by_hand = self._engine.vjp(rows)
+        n, rows, engine = len(x), pad_rows(x), self._evaluation.engine
+        if engine:
+            scores, by_hand = engine.vjp(rows)
             one = scores.shape[1] == 1 and self.outputs == "logits"
             pad = len(rows) - n
 
@@ -118,14 +97,14 @@ class TorchModel(Model):
     def shortfall(
         self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
     ) -> tuple[Tensor, Tensor, Pullback]:
-        way = goal.direction if self._engine else 0.0
-        if not way:
+        now = self._evaluation
+        way = goal.direction if now.engine else 0.0
+        if now.engine is None or not way:
             return super().shortfall(x, goal, level, soft)
-        # Two classes and the same wish for all: the shortfall is itself a network with one output.
-        line = self._lines.get((way, level))
+        # Two classes and the same target for all: the shortfall is itself a network with one output.
+        line = now.shortfalls.get((way, level))
         if line is None:
-            assert self._engine
-            line = self._lines[way, level] = self._engine.against(way, level)
+            line = now.shortfalls[way, level] = now.engine.against(way, level)
         n = x.shape[0]
         if n % ROW_BLOCK == 0:
             v, pull = line.vjp(x)
@@ -164,8 +143,68 @@ class TorchModel(Model):
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
-        tensors, metadata = self.contents()
+        safetensors.write(path, *self.contents())
+
+
+# ---- wrapping a module
+
+
+def wrap_module(
+    module: nn.Module, schema: Schema, classes: Sequence[Any] | None = None, outputs: Outputs | None = None
+) -> TorchModel:
+    """A module with what is to be known of it: what it returns, its classes, in which precision, in which units."""
+    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    by_layer, raw = _outputs_by_last_layer(module, outputs), _probe(module, schema, dtype)
+    if outputs is None and by_layer is None and looks_like_probabilities(raw):
+        raise ModelError(
+            "the module's outputs look like probabilities; pass outputs='probabilities' (or 'logits' if they are)"
+        )
+    returned = outputs or by_layer or "logits"
+    if returned == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
+        raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
+    names = checked_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], returned)
+    model = TorchModel(schema=schema, classes=names, dtype=dtype, module=module, outputs=returned)
+    if not model.is_regression:
+        return model
+    with model.eval_mode():
+        return replace(model, output_scale=output_scale_of(model(schema.probe.to(dtype))))
+
+
+def _outputs_by_last_layer(module: nn.Module, given: Outputs | None) -> Outputs | None:
+    last = flat_layers(module)[-1]
+    if not isinstance(last, nn.Sigmoid | nn.Softmax) or given == "value":
+        return None
+    if given == "logits":
+        raise ModelError(f"the module ends in {type(last).__name__}, so its outputs are probabilities, not logits")
+    return "probabilities"
+
+
+def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
+    """The module's bare outputs on a few rows spread over the data's range."""
+    with _evaluating(module), torch.inference_mode(False), torch.no_grad():
         try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata=metadata)
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+            raw: Tensor = module(probe_rows(schema, dtype))
+        except RuntimeError as error:
+            raise ModelError(f"the module cannot take encoded rows of {schema.width} columns: {error}") from None
+    if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
+        raise ModelError(f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)")
+    if not bool(raw.isfinite().all()):
+        raise ModelError("the module returned non-finite scores; look for NaN or inf in its weights")
+    return raw
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Generator[None]:
+    """The module in evaluation mode, without gradients by its parameters; then exactly as it was."""
+    training = {m: m.training for m in module.modules()}
+    wanted = [p for p in module.parameters() if p.requires_grad]
+    try:
+        module.eval()
+        for p in wanted:
+            p.requires_grad_(False)
+        yield
+    finally:
+        for p in wanted:
+            p.requires_grad_(True)
+        for m, mode in training.items():
+            m.training = mode

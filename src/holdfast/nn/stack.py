@@ -22,12 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 
-from holdfast._core.adam import FUSED_ADAM
 from holdfast.errors import ModelError
 from holdfast.nn.architecture import flat_layers, mlp
 from holdfast.nn.relu_network import Engine
 
-BETAS = (0.9, 0.999)
 Named = dict[str, Tensor]
 WIDE = 64  # columns of rows that are better not copied
 SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
@@ -118,53 +116,6 @@ class ModelStack(ABC):
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """A module's own tensors under the names used here."""
         return tensors
-
-
-class Adam:
-    """Adam on one flat vector; a step is a few passes over it, whatever the number of models."""
-
-    def __init__(self, theta: Tensor, *, lr: float, eps: float, weight_decay: float) -> None:
-        self.theta, self.settings = theta, (lr, eps, weight_decay)
-        self.m, self.v = torch.zeros_like(theta), torch.zeros_like(theta)
-        self.count = 0
-
-    @property
-    def held(self) -> list[Tensor]:
-        """All that a step changes, number by number."""
-        return [self.theta, self.m, self.v]
-
-    def step(self, g: Tensor) -> None:
-        lr, eps, decay = self.settings
-        (b1, b2), self.count = BETAS, self.count + 1
-        if FUSED_ADAM is not None:
-            FUSED_ADAM(
-                [self.theta], [g], [self.m], [self.v], [], [torch.tensor(float(self.count))],
-                lr=lr, beta1=b1, beta2=b2, weight_decay=decay, eps=eps, amsgrad=False, maximize=False,
-            )  # fmt: skip
-            return
-        if decay:
-            g = g + decay * self.theta
-        self.m.lerp_(g, 1 - b1)
-        self.v.mul_(b2).addcmul_(g, g, value=1 - b2)
-        size = lr / (1 - b1**self.count)
-        root = (self.v / (1 - b2**self.count)).sqrt_().add_(eps)
-        self.theta.addcdiv_(self.m, root, value=-size)
-
-
-class Sgd:
-    """Plain gradient descent, with the manners of `Adam`."""
-
-    def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
-        self.theta, self.lr, self.decay = theta, lr, weight_decay
-
-    @property
-    def held(self) -> list[Tensor]:
-        return [self.theta]
-
-    def step(self, g: Tensor) -> None:
-        if self.decay:
-            g = g + self.decay * self.theta
-        self.theta.sub_(g, alpha=self.lr)
 
 
 class Stack(ModelStack):

@@ -140,3 +140,16 @@ def family(name: str) -> Family:
     if name not in FAMILIES:
         raise SettingError(f"unknown family {name!r}; {did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
+
+
+def parsed_families(text: str, what: str = "families") -> dict[str, int]:
+    """'seed=100,leave_one_out=20' -> how many models of each family; `what` names the setting in errors."""
+    out = dict[str, int]()
+    for part in text.split(","):
+        name, equals, count = (word.strip() for word in part.partition("="))
+        if not equals or not count.isdigit():
+            raise SettingError(f"{what} takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
+        if name in out:
+            raise SettingError(f"{what} names {name!r} twice; give each family one count")
+        out[name] = int(count)
+    return out

@@ -21,11 +21,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.adam import Adam
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
-from holdfast.nn.stack import Adam, ModelStack, ModuleStack, Sgd, Stack, lent_generator, stack_of
+from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
 from holdfast.retraining.attacks import Adversary
 
 CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
@@ -79,6 +80,10 @@ class Loop:
             if not isinstance(value, Real) or not math.isfinite(value) or value < 0 or (value == 0 and least[0] == "p"):
                 raise SettingError(f"{name} must be a number and {least}, got {value!r}")
 
+    def adam(self, theta: Tensor) -> Adam:
+        """Adam on the parameters of models, (M, P) or all in one vector."""
+        return Adam(theta, lr=self.lr, eps=self.adam_eps, weight_decay=self.weight_decay)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RobustLoop(Loop):
@@ -112,6 +117,9 @@ class RobustLoop(Loop):
         if not isinstance(self.attack_box, bool):
             raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
         self.adversary()
+
+    def optimizer_for(self, theta: Tensor) -> "Adam | Sgd":
+        return Sgd(theta, lr=self.lr, weight_decay=self.weight_decay) if self.optimizer == "sgd" else self.adam(theta)
 
     def adversary(self) -> Adversary:
         if self.attack == "fgsm":
@@ -193,7 +201,7 @@ def _fit(
     models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
     epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
     done = {name: value.clone() for name, value in models.state().items()}
-    optimizer = optimizer_of(models.theta, loop)
+    optimizer = loop.optimizer_for(models.theta)
     orders, harder = Orders(plan, len(x)), Harder.of(models, x, plan, loop)
     # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
     with lent_generator(plan.weights[0]):
@@ -210,10 +218,20 @@ def _fit(
     return done
 
 
-def optimizer_of(theta: Tensor, loop: RobustLoop) -> Adam | Sgd:
-    if loop.optimizer == "sgd":
-        return Sgd(theta, lr=loop.lr, weight_decay=loop.weight_decay)
-    return Adam(theta, lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
+class Sgd:
+    """Plain gradient descent, with the manners of `Adam`."""
+
+    def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
+        self.theta, self.lr, self.decay = theta, lr, weight_decay
+
+    @property
+    def held(self) -> list[Tensor]:
+        return [self.theta]
+
+    def step(self, g: Tensor) -> None:
+        if self.decay:
+            g = g + self.decay * self.theta
+        self.theta.sub_(g, alpha=self.lr)
 
 
 class Harder:

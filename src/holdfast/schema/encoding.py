@@ -32,7 +32,7 @@ class Encoding:
     missing: Tensor  # (d,) bool, says that a category or a number is missing: it may stay, never be asked for
     stand_in: Tensor  # (d,) what the column of a number holds while it is missing
     grid: Tensor  # (d,) distance between allowed values, encoded; 0 for any number
-    origin: Tensor  # (d,) grid values are whole multiples of `grid` minus this
+    origin: Tensor  # (d,) grid values are integer multiples of `grid` minus this
     weight: Tensor  # (d,) cost of one unit of change
     groups: Tensor  # (categories, most levels) column numbers, padded with d
     owner: Tensor  # (d,) which feature a column belongs to
@@ -152,9 +152,9 @@ class Encoding:
         value, says = self.gaps
         if not says.numel():
             return z
-        gone = z[:, says] > 0.5
-        z = z.index_copy(1, value, torch.where(gone, self.stand_in[value], z[:, value]))
-        return z.index_copy(1, says, gone.to(z.dtype))
+        missing = z[:, says] > 0.5
+        z = z.index_copy(1, value, torch.where(missing, self.stand_in[value], z[:, value]))
+        return z.index_copy(1, says, missing.to(z.dtype))
 
     def known(self, x: Tensor, flag: Tensor) -> Tensor:
         """(n, d) the columns with a flag (d,), but not those of numbers that are missing in x."""

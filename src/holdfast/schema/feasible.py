@@ -1,7 +1,7 @@
 """What each person can reach: the set of encoded rows that keep to the schema, and the way back into it.
 
     feasible(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
-                         z on the grid            whole numbers, booleans, ranks, steps
+                         z on the grid            integers, booleans, ranks, steps
                          one level per category
                          a missing number stays, or is filled in
                          at most max_changes features differ from x
@@ -72,8 +72,8 @@ class FeasibleSet:
     @cached_property
     def is_box(self) -> bool:
         """Nothing but an interval per column: projecting is clamping."""
-        at = self.encoding
-        return not (at.has_grid or at.groups.numel() or at.max_changes or len(at.rules))
+        encoding = self.encoding
+        return not (encoding.has_grid or encoding.groups.numel() or encoding.max_changes or len(encoding.rules))
 
     @cached_property
     def movable(self) -> Tensor:
@@ -106,11 +106,11 @@ class FeasibleSet:
 
     def contains(self, z: Tensor) -> Tensor:
         """(n,) do rows `z` keep to the intervals, the rules and max_changes?"""
-        at = self.encoding
+        encoding = self.encoding
         kept = ((z >= self.lo) & (z <= self.hi)).all(1)
-        if len(at.rules):
-            kept &= (at.excess(z) <= 0).all(1)
-        return kept & (self._changes(z).sum(1) <= at.max_changes) if at.max_changes else kept
+        if len(encoding.rules):
+            kept &= (encoding.excess(z) <= 0).all(1)
+        return kept & (self._changes(z).sum(1) <= encoding.max_changes) if encoding.max_changes else kept
 
     def project(self, z: Tensor) -> Tensor:
         """Nearest reachable point to each row of `z` (n, d)."""
@@ -126,10 +126,10 @@ class FeasibleSet:
 
     def _snap(self, y: Tensor) -> Tensor:
         """To the grid, or to the person's own value where that is nearer."""
-        at = self.encoding
-        if not at.has_grid:
+        encoding = self.encoding
+        if not encoding.has_grid:
             return y
-        columns, tick, origin = at.gridded
+        columns, tick, origin = encoding.gridded
         all_ = len(columns) == y.shape[1]
         part, lo, hi, x = (v if all_ else v.index_select(1, columns) for v in (y, self.lo, self.hi, self.x))
         near = torch.round((part + origin) / tick) * tick - origin
@@ -170,11 +170,11 @@ class FeasibleSet:
     def _most_moved(self, y: Tensor, z: Tensor, must: Tensor) -> Tensor:
         """(n, d) columns of the max_changes features whose change to `y` brings the row nearest to `z`; features
         that `must` change (n, features) go first."""
-        at = self.encoding
+        encoding = self.encoding
         # (z - x)^2 - (z - y)^2, written so that it neither cancels nor overflows
-        gain = at.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
-        best = torch.where(must, torch.inf, gain).topk(min(at.max_changes, at.features), 1).indices
-        return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, at.owner]
+        gain = encoding.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
+        best = torch.where(must, torch.inf, gain).topk(min(encoding.max_changes, encoding.features), 1).indices
+        return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, encoding.owner]
 
     # ---- rules
 
@@ -184,10 +184,10 @@ class FeasibleSet:
         With a limit on changes it matters which features move. Those are tried that move most without the limit, and
         then each feature of a rule in turn with the next ones.
         """
-        at, fallback = self.encoding, self.project(self.x)
-        if not at.max_changes:
+        encoding, fallback = self.encoding, self.project(self.x)
+        if not encoding.max_changes:
             return fallback
-        ruled = sorted({int(feature) for feature in at.owner[at.in_rule]})
+        ruled = sorted({int(feature) for feature in encoding.owner[encoding.in_rule]})
         for first in (None, *ruled):
             lost = (~self.contains(fallback)).nonzero().squeeze(1)
             if not len(lost):
@@ -197,14 +197,14 @@ class FeasibleSet:
 
     def _with_features(self, first: int | None) -> Tensor:
         """The person's own row, or, where rules do not hold, that with as many features moved as may be."""
-        at = self.encoding
-        loose = replace(self, encoding=replace(at, max_changes=0))
-        size = at.per_feature((loose.project(self.x) - self.x).abs())
+        encoding = self.encoding
+        loose = replace(self, encoding=replace(encoding, max_changes=0))
+        size = encoding.per_feature((loose.project(self.x) - self.x).abs())
         if first is not None:
             size[:, first] = torch.finfo(size.dtype).max
-        must = at.per_feature(self.outside.to(size.dtype)) > 0
-        best = torch.where(must, torch.inf, size).topk(min(at.max_changes, at.features), 1).indices
-        free = (torch.zeros_like(size).scatter_(1, best, 1.0) > 0)[:, at.owner]
+        must = encoding.per_feature(self.outside.to(size.dtype)) > 0
+        best = torch.where(must, torch.inf, size).topk(min(encoding.max_changes, encoding.features), 1).indices
+        free = (torch.zeros_like(size).scatter_(1, best, 1.0) > 0)[:, encoding.owner]
         own = self._one_level(self._fill_in(self._snap(self.clamp(self.x)), self.x), self.x)
         return self._keep_rules(torch.where(free, own, self.x), self.x, free)
 
@@ -219,41 +219,42 @@ class FeasibleSet:
         return out
 
     def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
-        at, (value, says) = self.encoding, self.encoding.gaps
+        encoding, (value, says) = self.encoding, self.encoding.gaps
         free = free.index_copy(
             1, value, free[:, value] & (y[:, says] <= 0.5)
         )  # what stays missing has no value to move
         lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
-        z = into_rules(torch.where(at.in_rule, aim, y), lo, hi, at.parts)
-        on_grid = at.in_rule & (at.grid > 0)
+        z = into_rules(torch.where(encoding.in_rule, aim, y), lo, hi, encoding.parts)
+        on_grid = encoding.in_rule & (encoding.grid > 0)
         if on_grid.any():
             z = torch.where(on_grid, self._snap(z), z)
             # Numbers off the grid make up for what rounding did.
-            z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), at.parts)
+            z = into_rules(z, torch.where(on_grid, z, lo), torch.where(on_grid, z, hi), encoding.parts)
             z = torch.where(on_grid, self._snap(self._step_into_rules(z, lo, hi)), z)
-        lost = (at.excess(z) > 0).any(1, keepdim=True)
+        lost = (encoding.excess(z) > 0).any(1, keepdim=True)
         return torch.where(lost, self.to_fallback(y), z)
 
     def _step_into_rules(self, z: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-        """Where rounding broke a rule, take whole steps along the grid until it holds."""
-        at = self.encoding
-        for r, (columns, weights, _) in [*enumerate(at.parts)] * 2:  # twice: mending one rule may break another
+        """Where rounding broke a rule, take steps along the grid until it holds."""
+        encoding = self.encoding
+        for r, (columns, weights, _) in [*enumerate(encoding.parts)] * 2:  # twice: mending one rule may break another
             for j, a in zip(columns, weights, strict=True):
-                over = at.excess(z)[:, r]
-                if at.grid[j] == 0 or not (over > 0).any():
+                over = encoding.excess(z)[:, r]
+                if encoding.grid[j] == 0 or not (over > 0).any():
                     continue
-                ticks = (z[:, j] - over / a + at.origin[j]) / at.grid[j]
+                ticks = (z[:, j] - over / a + encoding.origin[j]) / encoding.grid[j]
                 whole = torch.floor(ticks + 1e-4) if a > 0 else torch.ceil(ticks - 1e-4)
-                moved = torch.minimum(torch.maximum(whole * at.grid[j] - at.origin[j], lo[:, j]), hi[:, j])
+                moved = torch.minimum(torch.maximum(whole * encoding.grid[j] - encoding.origin[j], lo[:, j]), hi[:, j])
                 z = z.index_copy(1, j[None], torch.where(over > 0, moved, z[:, j])[:, None])
         return z
 
     def to_fallback(self, y: Tensor) -> Tensor:
         """`y` with the columns of all rules as they are at the fallback."""
-        at = self.encoding
-        ruled = at.in_rule.index_copy(0, at.gaps[1], at.in_rule[at.gaps[0]])  # with what says that a number is missing
+        encoding = self.encoding
+        value, says = encoding.gaps
+        ruled = encoding.in_rule.index_copy(0, says, encoding.in_rule[value])  # and what says that a number is missing
         z = torch.where(ruled, self.fallback, y)
-        if not at.max_changes:
+        if not encoding.max_changes:
             return z
         must = self._changes(torch.where(ruled | self.outside, z, self.x))
         return torch.where(self._most_moved(z, y, must), z, self.x)

@@ -6,15 +6,17 @@ level (one-hot); a missing value is one more level, which an answer keeps but ne
 
 A number that may be missing takes a second column, 1 where it is missing; the first then holds a number to stand in for
 it, so that no arithmetic ever sees a NaN. An answer may keep it missing or fill it in, never the other way round.
+
+A date is a number too, the seconds since 1970, for models that look at it; it is always fixed.
 """
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +24,14 @@ import pandas as pd
 
 from holdfast.errors import SchemaError, did_you_mean, listed
 
-Kind = Literal["real", "integer", "boolean", "ordered", "category"]
+Kind = Literal["real", "integer", "boolean", "ordered", "category", "date"]
 Change = Literal["free", "fixed", "up", "down"]
 Level = str | int | float | bool
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-KINDS: tuple[Kind, ...] = ("real", "integer", "boolean", "ordered", "category")
-CHANGES: tuple[Change, ...] = ("free", "fixed", "up", "down")
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CHANGES: tuple[Change, ...] = get_args(Change)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,28 @@ class Feature:
 
     `bounds` and `allowed` are promises about answers: no answer lies outside them. `seen` is the range of
     the data; a search stays inside it, stretched to the person's own value where that lies outside.
+
+    Args:
+        name: of the column.
+        kind: "real", "integer", "boolean", "ordered" (levels with ranks), "category", or "date", which is always fixed.
+        change: "free", "fixed", "up" (may only rise) or "down" (may only fall).
+        bounds: the lowest and the highest value of an answer.
+        levels: of a category, or of an ordered one from the lowest to the highest.
+        allowed: the levels that an answer may have; none: all of them.
+        missing: may a value be missing? An answer may leave it so or fill it in.
+        step: answers are multiples of it; 0: any number.
+        seen: the range of the data.
+        center, scale: the encoded value is (value - center) / scale.
+        weight: the cost of one encoded unit of change.
+        dtype: how the table held the column.
+        label, unit, verbs: words for sentences: "the loan", "months", ("lengthen", "shorten").
+
+    >>> import holdfast as hf
+    >>> age = hf.Feature("age", "integer", "fixed", seen=(19, 75))
+    >>> age
+    Feature(name='age', kind='integer', change='fixed', seen=(19, 75))
+    >>> age.grid  # distance between the values that an answer may take
+    1.0
     """
 
     name: str
@@ -68,7 +92,11 @@ class Feature:
         self._need(self.weight >= 0 and math.isfinite(self.weight), f"weight must be >= 0, got {self.weight}")
         self._need(self.step >= 0 and math.isfinite(self.step), f"step must be >= 0, got {self.step}")
         self._need(self.step == 0 or self.kind in ("real", "integer"), f"kind {self.kind!r} has no steps")
-        self._need(self.kind == "real" or self.step == round(self.step), f"{self.step} is no step of whole numbers")
+        self._need(self.kind == "real" or self.step == round(self.step), f"{self.step} is no step of integers")
+        if self.kind == "date":
+            fix = "keep it 'fixed' and without bounds, or make a number of it, such as the days since then"
+            unchanged = self.change == "fixed" and self.bounds == (-math.inf, math.inf)
+            self._need(unchanged, f"no answer changes a date; {fix}")
         if self.kind in ("ordered", "category"):
             self._need(len(self.levels) > 0, f"kind {self.kind!r} needs its levels")
             self._need(not any(_is_missing(v) for v in self.levels), "a missing value is no level; set missing = true")
@@ -94,8 +122,13 @@ class Feature:
         if not holds:
             raise SchemaError(f"feature {self.name!r}: {message}")
 
+    def __repr__(self) -> str:
+        given = [f"{s.name}={getattr(self, s.name)!r}" for s in fields(self) if getattr(self, s.name) != s.default]
+        return f"Feature({', '.join(given)})"
+
     @property
     def is_category(self) -> bool:
+        """Is it a category without order, with a column for each level?"""
         return self.kind == "category"
 
     @property
@@ -197,6 +230,8 @@ class Feature:
         """The column as one number per row, checked: values (NaN where missing), ranks, or level positions."""
         if self.kind in ("ordered", "category"):
             return self._positions(column)
+        if self.kind == "date":
+            return self._seconds(column)
         wanted = "True/False" if self.kind == "boolean" else "numbers"
         dtype, types = column.dtype, pd.api.types
         if not (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)) or types.is_complex_dtype(dtype):
@@ -207,36 +242,49 @@ class Feature:
             )
         values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         fix = "fill them in or drop those rows"
-        if not self.missing and self.kind == "boolean":
+        if self.kind == "boolean":
             self._refuse(np.isnan(values), "missing values", fix)
-        elif not self.missing:
-            so = f"**{{{self.name!r}: {{'missing': True}}}}"
-            more = f"infer the schema from data that has gaps too, or allow them: schema.change({so})"
-            self._refuse(np.isnan(values), "missing numbers", f"{fix}; if they belong there, {more}")
+        else:
+            self._refuse_missing(np.isnan(values), "missing numbers")
         self._refuse(np.isinf(values), "infinite values", fix)
         if self.kind == "boolean":
             self._refuse(~np.isin(values, (0, 1)), "values that are neither True nor False", "recode them")
         if self.kind == "integer":
             broken = differ(values, np.round(values))
-            self._refuse(broken, "values that are not whole numbers", "round them or declare it real")
+            self._refuse(broken, "values that are not integers", "round them or declare it real")
         return values
+
+    def _seconds(self, column: "pd.Series[Any]") -> Array:
+        """Dates as seconds since 1970, UTC."""
+        if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+            raise SchemaError(
+                f"column {self.name!r} should hold dates, but it is {column.dtype}; convert it with pd.to_datetime"
+            )
+        self._refuse_missing(column.isna().to_numpy(), "missing dates")
+        return (column.to_numpy("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
 
     def _positions(self, column: "pd.Series[Any]") -> Array:
         index = pd.Index(list(self.levels), dtype=object)
         values = column.astype(object)
-        gone: Mask = column.isna().to_numpy()
+        missing: Mask = column.isna().to_numpy()
         try:
-            positions = np.where(gone, len(self.levels), index.get_indexer(cast(Any, values)))
+            positions = np.where(missing, len(self.levels), index.get_indexer(cast(Any, values)))
         except TypeError:  # lists and the like have no hash
-            raise SchemaError(f"column {self.name!r} holds lists or records; levels are texts or numbers") from None
+            raise SchemaError(f"column {self.name!r} holds lists or records; levels are strings or numbers") from None
         if not self.missing:
-            self._refuse(gone, "missing values", "fill them in, or infer the schema from data that has some too")
+            self._refuse(missing, "missing values", "fill them in, or infer the schema from data that has some too")
         unknown = positions < 0
         if unknown.any():
             names = listed(dict.fromkeys(values[unknown]))
             advice = did_you_mean(values[unknown].iloc[0], self.levels)
             raise SchemaError(f"column {self.name!r} has {int(unknown.sum())} unknown level(s): {names}; {advice}")
         return positions.astype(np.float64)
+
+    def _refuse_missing(self, missing: Mask, what: str) -> None:
+        if not self.missing:
+            change = f"**{{{self.name!r}: {{'missing': True}}}}"
+            allow = f"infer the schema from data that has gaps too, or allow them: schema.change({change})"
+            self._refuse(missing, what, f"fill them in or drop those rows; if they belong there, {allow}")
 
     def _refuse(self, bad: Mask, what: str, fix: str) -> None:
         if bad.any():
@@ -247,7 +295,7 @@ class Feature:
 
     def values(self, numbers: Array, like: "pd.Series[Any] | None") -> "pd.Series[Any]":
         """One number per row (see `numbers`) -> a column of the table, with the dtype of `like`, or a wider one
-        where that cannot hold them (2.5 among whole numbers, a level that its categories do not list)."""
+        where that cannot hold them (2.5 among integers, a level that its categories do not list)."""
         dtype: Any = like.dtype if like is not None else self._own_dtype()
         if self.kind in ("ordered", "category"):
             known = np.array([*self.levels, None], dtype=object)
@@ -259,6 +307,10 @@ class Feature:
             return _as_dtype(column, dtype)
         if self.kind == "boolean":
             return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
+        if self.kind == "date":  # to the second: a model may ask for the day of the week
+            dates: Any = pd.Series(pd.to_datetime(np.round(numbers), unit="s", utc=True))
+            zoned = isinstance(dtype, pd.DatetimeTZDtype)
+            return (dates if zoned else dates.dt.tz_localize(None)).astype(dtype)
         if dtype in ("float64", np.float64):
             return pd.Series(numbers)
         column = _as_dtype(pd.Series(numbers), dtype)
@@ -277,12 +329,25 @@ class Feature:
 
     def held(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The column in the dtype of the table that the schema was read off; as it is, where that cannot hold it, and
-        where it would make numbers of texts."""
+        where it would make numbers of strings."""
+        if self.kind == "date":
+            return self._dates(column)
         if not self.dtype or not (self.levels or pd.api.types.is_numeric_dtype(column.dtype)):
             return column
         dtype = self._own_dtype()
         strange = isinstance(dtype, pd.CategoricalDtype) and not column.dropna().isin(dtype.categories).all()
         return column if strange or column.dtype == dtype else _as_dtype(column, dtype)
+
+    def _dates(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
+        """Strings such as '2024-03-01' or '2024-03-01T12:30:00' as dates."""
+        dtype = self._own_dtype()
+        if pd.api.types.is_numeric_dtype(column.dtype) and not column.isna().all():
+            return column
+        try:
+            dates: Any = pd.to_datetime(column, utc=isinstance(dtype, pd.DatetimeTZDtype), format="ISO8601")
+            return dates if dates.dtype == dtype else dates.astype(dtype)
+        except (TypeError, ValueError, OverflowError):
+            return column
 
     @property
     def has_levels_of_pandas(self) -> bool:
@@ -294,6 +359,8 @@ class Feature:
         if category:
             index = pd.Index(list(self.levels), dtype=category["held"])
             return pd.CategoricalDtype(index, ordered=category["ordered"] is not None)
+        if self.kind == "date":
+            return pd.api.types.pandas_dtype(self.dtype or "datetime64[ns]")
         return self.dtype or {"integer": "int64", "boolean": "bool", "real": "float64"}.get(self.kind, "object")
 
 
@@ -301,7 +368,7 @@ _CATEGORY = re.compile(r"(?P<ordered>ordered )?category(?:\[(?P<held>.+)\])?")
 
 
 def dtype_name(column: "pd.Series[Any]") -> str:
-    """How the table holds a column, as a text: 'int8', 'category', 'ordered category', 'category[int8]'."""
+    """How the table holds a column, as a string: 'int8', 'category', 'ordered category', 'category[int8]'."""
     dtype = column.dtype
     if not isinstance(dtype, pd.CategoricalDtype):
         return str(dtype)
@@ -335,14 +402,14 @@ def a_kind(thing: object) -> str:
 
 
 def column_names(frame: pd.DataFrame) -> list[str]:
-    """The names of a table's columns, which must be texts and all different."""
+    """The names of a table's columns, which must be strings and all different."""
     if not isinstance(frame, pd.DataFrame):
         raise SchemaError(f"expected a pandas DataFrame, got {a_kind(frame)}")
     names: list[Any] = list(frame.columns)
     strange = [name for name in names if not isinstance(name, str)]
     if strange:
         raise SchemaError(
-            f"{len(strange)} column name(s) are not texts: {listed(strange)}; rename them, for example with "
+            f"{len(strange)} column name(s) are not strings: {listed(strange)}; rename them, for example with "
             "frame.columns = frame.columns.map(str)"
         )
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -362,7 +429,18 @@ _COMPARE = re.compile(r"(<=|>=)(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside backtick
 
 @dataclass(frozen=True)
 class Rule:
-    """A linear rule between columns, sum of weight x value <= bound, in the user's units."""
+    """A linear rule between columns, sum of weight x value <= bound, in the user's units.
+
+    Args:
+        text: the rule as it was written.
+        weights: of the columns.
+        bound: what the weighted sum may not exceed.
+
+    >>> import holdfast as hf
+    >>> rule = hf.Rule.parse("2 * open_accounts <= total_accounts + 3")
+    >>> dict(rule.weights), rule.bound
+    ({'open_accounts': 2.0, 'total_accounts': -1.0}, 3.0)
+    """
 
     text: str
     weights: Mapping[str, float] = field(compare=False)
@@ -370,7 +448,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> "Rule":
-        """Read rules such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
+        """Read a rule such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
         text = text.strip()
 
         def require(holds: Any, why: str) -> None:

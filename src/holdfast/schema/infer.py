@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any, Literal, TypedDict, Unpack, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from holdfast.errors import SchemaError, did_you_mean
 from holdfast.schema.feature import Change, Feature, Kind, Level, Rule, a_kind, column_names, dtype_name
 
-MOST_LEVELS = 1000  # a text column with more distinct values is a name or an id, not a category
+MOST_LEVELS = 1000  # a column of strings with more distinct values is a name or an id, not a category
 
 
 class Settings(TypedDict, total=False):
@@ -65,7 +66,8 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
     def feature(name: str) -> Feature:
         column = frame[name]
         kind = _kind(column, name in integers, name in categories, name in ordered)
-        given: dict[str, Any] = dict(words.get(name, {})) | {"change": change.get(name, "free")}
+        usual = "fixed" if kind == "date" else "free"
+        given: dict[str, Any] = dict(words.get(name, {})) | {"change": change.get(name, usual)}
         given |= {"weight": float(weights.get(name, 1.0)), "dtype": dtype_name(column)}
         given |= {"allowed": tuple(allowed.get(name, ())), "step": float(steps.get(name, 0.0))}
         if name in bounds:
@@ -79,7 +81,7 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
             Feature(name, kind).numbers(column)
             return Feature(name, kind, **given)
         given["missing"] = bool(column.isna().any())
-        values = Feature(name, kind, missing=True).numbers(column)
+        values = Feature(name, kind, usual, missing=True).numbers(column)
         values = values[~np.isnan(values)]
         if not len(values):
             raise SchemaError(f"column {name!r} has no values at all; drop it")
@@ -87,15 +89,15 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
         spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
         center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
         # A constant column keeps its own unit; one that overflows cannot be scaled by its spread either.
-        usual = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
-        return Feature(name, kind, seen=(low, high), center=center, scale=spread if usual else 1.0, **given)
+        varies = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
+        return Feature(name, kind, seen=(low, high), center=center, scale=spread if varies else 1.0, **given)
 
     rules = tuple(Rule.parse(r) for r in _names(settings.get("rules", ())))
     return tuple(feature(n) for n in names), rules, settings.get("max_changes", 0)
 
 
 def _names(value: Iterable[str]) -> list[str]:
-    """A lone text is one name, not its letters."""
+    """A lone string is one name, not its letters."""
     return [value] if isinstance(value, str) else list(value)
 
 
@@ -111,9 +113,11 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
         return "category" if column.isna().any() else "boolean"
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         return "integer" if integer or pd.api.types.is_integer_dtype(dtype) else "real"
+    if pd.api.types.is_datetime64_any_dtype(dtype):
+        return "date"
     if pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype):
         return "category"
-    raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or text")
+    raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or strings")
 
 
 def _distinct(column: "pd.Series[Any]", name: str) -> list[Any]:
@@ -134,9 +138,14 @@ def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:
-        raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; convert them to text or numbers")
+        fix = "convert them to strings or numbers"
+        fix = "convert them with pd.to_datetime" if isinstance(strange[0], date) else fix
+        raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; {fix}")
     if len(levels) > MOST_LEVELS:
-        raise SchemaError(f"column {name!r} has {len(levels)} distinct texts, so it looks like an id; drop it")
+        raise SchemaError(
+            f"column {name!r} has {len(levels)} distinct strings, so it looks like an id; drop it: what the schema "
+            "does not know is carried through"
+        )
     if not levels:
         raise SchemaError(f"column {name!r} has no values at all; drop it")
     if isinstance(dtype, pd.CategoricalDtype):

@@ -1,12 +1,15 @@
-"""The columns of a table in order; the only place that knows how a table becomes a tensor and back."""
+"""The columns of a table in order; the only place that knows how a table becomes a tensor and back.
+
+Tables may have columns that the schema does not know, such as an id: they are never looked at, and carried through.
+"""
 
 import hashlib
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -18,16 +21,35 @@ from torch import Tensor
 from holdfast.errors import FileError, SchemaError, did_you_mean, listed
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import Array, Feature, Mask, Rule, column_names, differ
+from holdfast.schema.feature import KINDS, Array, Feature, Mask, Rule, column_names
 from holdfast.schema.infer import Settings, inferred
 
+Row = Mapping[str, Any] | pd.Series  # one row of a table
+MOST_NAMES = 6  # of columns, where a schema is printed
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Schema:
     """What the columns are, what a person may change, and how a row becomes numbers.
 
     Build it from data with `Schema.infer(frame, ...)`, read it with `Schema.load("schema.toml")`, or, for
     plain numbers, with `Schema.box(d, low, high)`.
+
+    Args:
+        features: the columns in order.
+        rules: linear rules between columns, see `Rule`.
+        max_changes: at most so many features may change; 0: any number.
+
+    >>> import pandas as pd
+    >>> import holdfast as hf
+    >>> people = pd.DataFrame({"age": [23, 45, 61], "savings": [0.5, 3.0, 8.5], "job": ["clerk", "none", "cook"]})
+    >>> schema = hf.Schema.infer(people, fixed=["age"], up=["savings"])
+    >>> schema
+    <Schema 3 features: 1 real, 1 integer, 1 category; fixed: age; up: savings>
+    >>> schema.encode(people).shape  # one column for each level of a category
+    torch.Size([3, 5])
+    >>> schema.decode(schema.encode(people), people).equals(people)
+    True
     """
 
     features: tuple[Feature, ...]
@@ -38,7 +60,7 @@ class Schema:
         if not self.features:
             raise SchemaError("a schema needs at least one feature")
         if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:
-            raise SchemaError(f"max_changes must be a whole number, 0 (no limit) or more, got {self.max_changes!r}")
+            raise SchemaError(f"max_changes must be an integer, 0 (no limit) or more, got {self.max_changes!r}")
         if self.max_changes >= 2**63:  # no tensor can be compared with it
             raise SchemaError("max_changes is more than 2**63, which cannot be counted; 0 is no limit")
         names = self.names
@@ -49,20 +71,32 @@ class Schema:
             for name in rule.weights:
                 if name not in names:
                     raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}")
-                if self[name].kind in ("category", "ordered"):
-                    raise SchemaError(f"rule {rule.text!r}: column {name!r} holds levels, not numbers")
+                if self[name].kind in ("category", "ordered", "date"):
+                    held = "dates" if self[name].kind == "date" else "levels"
+                    raise SchemaError(f"rule {rule.text!r}: column {name!r} holds {held}, not numbers")
+
+    def __repr__(self) -> str:
+        kinds = Counter(f.kind for f in self.features)
+        parts = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+        for change in ("fixed", "up", "down"):
+            names = [f.name for f in self.features if f.change == change]
+            some = ", ".join(names[:MOST_NAMES]) + f" and {len(names) - MOST_NAMES} more" * (len(names) > MOST_NAMES)
+            parts += f"; {change}: {some}" if names else ""
+        parts += f"; {listed((r.text for r in self.rules), 2)}" if self.rules else ""
+        parts += f"; at most {self.max_changes} changes" if self.max_changes else ""
+        return f"<Schema {len(self.features)} feature{'s' * (len(self.features) > 1)}: {parts}>"
 
     # ---- making one
 
     @staticmethod
     def infer(frame: pd.DataFrame, **settings: Unpack[Settings]) -> "Schema":
-        """Read kinds, levels, ranges and scaling off a table; say what may change.
+        """Read kinds, levels, ranges and scaling off a table; say what may change. Columns of dates are fixed.
 
         Args:
             frame: the rows the model was trained on.
             fixed, up, down: columns that may not change, only rise, only fall.
             bounds: lowest and highest value an answer may have.
-            integers: columns of whole numbers that the table holds as floats.
+            integers: columns of integers that the table holds as floats.
             categories: columns of numbers that are really codes.
             ordered: levels of ordered categories, lowest first (ordered pandas categories need no mention).
             allowed: levels an answer may have.
@@ -96,6 +130,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
+        """The columns of the table."""
         return [f.name for f in self.features]
 
     def __getitem__(self, name: str) -> Feature:
@@ -120,32 +155,48 @@ class Schema:
         """A name for each encoded column."""
         out: list[str] = []
         for f in self.features:
-            gone = ["(missing)"] * f.missing
+            missing = ["(missing)"] * f.missing
             out += [] if f.is_category else [f.name]
-            out += [f"{f.name}={level}" for level in ([*f.levels, *gone] if f.is_category else gone)]
+            out += [f"{f.name}={level}" for level in ([*f.levels, *missing] if f.is_category else missing)]
         return out
 
     # ---- table <-> tensor
 
     def check_columns(self, frame: pd.DataFrame) -> None:
-        """The table has each column of the schema once, and no other."""
-        have = column_names(frame)
-        gone = [n for n in self.names if n not in have]
-        extra = [c for c in have if c not in self.names]
-        if gone:
-            hint = f" ({did_you_mean(gone[0], extra)})" if extra else ""
-            raise SchemaError(f"the table lacks {len(gone)} column(s) of the schema: {listed(gone)}{hint}")
-        if extra:
+        """The table has each column of the schema once; others are not looked at."""
+        present = column_names(frame)
+        missing = [name for name in self.names if name not in present]
+        if missing:
+            extra = [name for name in present if name not in self.names]
+            hint = f" ({did_you_mean(missing[0], extra)})" if extra else ""
+            raise SchemaError(f"the table lacks {len(missing)} column(s) of the schema: {listed(missing)}{hint}")
+
+    def as_table(self, rows: pd.DataFrame | Row) -> pd.DataFrame:
+        """A table as it is; one row, a dict or a Series, as a table of one row with the dtypes of the table that the
+        schema was read off."""
+        if isinstance(rows, pd.DataFrame):
+            return rows
+        if not isinstance(rows, Mapping | pd.Series):
+            raise SchemaError(f"expected a pandas DataFrame, or one row as a dict or Series, got {type(rows).__name__}")
+        cells: dict[Any, Any] = dict(rows.items())
+        several = [name for name, value in cells.items() if isinstance(value, Sized) and not isinstance(value, str)]
+        if several:
             raise SchemaError(
-                f"the table has {len(extra)} column(s) the schema does not know: {listed(extra)}; "
-                "drop them, or infer the schema from a table that has them"
+                f"a dict or Series is one row, but {several[0]!r} holds several values; more rows make a pd.DataFrame"
             )
+        index = [rows.name] if isinstance(rows, pd.Series) and rows.name is not None else None
+        table = pd.DataFrame([cells], index=cast(Any, index)).infer_objects()
+        for f in self.features:
+            if f.name in table:
+                missing_number = f.kind in ("real", "integer") and table[f.name].isna().all()
+                table[f.name] = f.held(table[f.name].astype(np.float64) if missing_number else table[f.name])
+        return table
 
     def read(self, frame: pd.DataFrame) -> Array:
         """The table as numbers (n, features): values, 0/1, ranks, level positions, NaN for a missing number. Anything
         that does not fit is an error that names the column and the fix."""
         self.check_columns(frame)
-        if self._all_floats(frame):
+        if self._all_floats(frame[self.names]):
             values = frame[self.names].to_numpy()
             if np.isfinite(values).all():  # else the way below says which column is wrong
                 return values
@@ -155,15 +206,14 @@ class Schema:
     def write(self, numbers: Array, like: pd.DataFrame, changed: Mask) -> pd.DataFrame:
         """`like` with the numbers of the `changed` cells (n, features): same index, column order and dtypes, and
         every other cell as it was to the last bit."""
-        if self._all_floats(like):
+        if len(like.columns) == len(self.features) and self._all_floats(like):
             order = [self.names.index(name) for name in like.columns]
             cells = np.where(changed[:, order], numbers[:, order], like.to_numpy())
             return pd.DataFrame(cells, index=like.index, columns=like.columns)
-        out: dict[str, Any] = {}
-        for name in like.columns:
-            i = self.names.index(name)
+        out: dict[str, Any] = {name: like[name] for name in like.columns}
+        for i, f in enumerate(self.features):
             rows = np.flatnonzero(changed[:, i])
-            out[name] = self.features[i].replaced(like[name], rows, numbers[rows, i]) if len(rows) else like[name]
+            out[f.name] = f.replaced(like[f.name], rows, numbers[rows, i]) if len(rows) else like[f.name]
         return pd.DataFrame(out, index=like.index, columns=like.columns)
 
     def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -172,28 +222,28 @@ class Schema:
 
     def encode_numbers(self, numbers: Array, dtype: torch.dtype = torch.float32) -> Tensor:
         """(n, features) numbers -> (n, width)."""
-        at = self._places
+        places = self._places
         out = np.zeros((len(numbers), self.width))
-        values = numbers[:, at.number]
-        if len(at.gap):
-            out[:, at.says] = np.isnan(numbers[:, at.gap])
-            values = np.where(np.isnan(values), at.stand_in, values)
-        out[:, at.column] = (values - at.center) / at.scale
-        np.put_along_axis(out, numbers[:, at.category].astype(np.int64) + at.first, 1.0, axis=1)
+        values = numbers[:, places.number]
+        if len(places.gap):
+            out[:, places.says] = np.isnan(numbers[:, places.gap])
+            values = np.where(np.isnan(values), places.stand_in, values)
+        out[:, places.column] = (values - places.center) / places.scale
+        np.put_along_axis(out, numbers[:, places.category].astype(np.int64) + places.first, 1.0, axis=1)
         return torch.tensor(out, dtype=dtype)
 
     def decode_numbers(self, z: Tensor) -> Array:
-        """(n, width) -> (n, features) numbers, whole where they must be."""
+        """(n, width) -> (n, features) numbers, integers where they must be."""
         if z.ndim != 2 or z.shape[1] != self.width:
             raise SchemaError(f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}")
-        at, rows = self._places, z.detach().double().numpy()
+        places, rows = self._places, z.detach().double().numpy()
         out = np.empty((len(rows), len(self.features)))
-        values = rows[:, at.column] * at.scale + at.center
-        out[:, at.number] = np.where(at.whole, np.clip(np.round(values), *at.holds), values)
-        for i in at.category:
+        values = rows[:, places.column] * places.scale + places.center
+        out[:, places.number] = np.where(places.integer, np.clip(np.round(values), *places.holds), values)
+        for i in places.category:
             out[:, i] = rows[:, self.slices[i]].argmax(1)
-        if len(at.gap):
-            out[:, at.gap] = np.where(rows[:, at.says] > 0.5, np.nan, out[:, at.gap])
+        if len(places.gap):
+            out[:, places.gap] = np.where(rows[:, places.says] > 0.5, np.nan, out[:, places.gap])
         return out
 
     def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -204,107 +254,25 @@ class Schema:
             return pd.DataFrame(numbers, columns=self.names)
         if like is None:
             return self.table(numbers)
-        x = self.encode(like, z.dtype)
-        self._check_rows(z, x)
-        return self.write(numbers, like, self._moved(z, x))
+        return self.write(numbers, like, self.changed_features(z, self.encode(like, z.dtype)))
 
     def table(self, numbers: Array) -> pd.DataFrame:
         """(n, features) numbers -> n rows, with the dtypes of the table that the schema was read off."""
         return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(self.features)})
 
     def with_levels(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table with texts, and categories of other levels, as the categories that the schema was read off."""
+        """The table with strings, and categories of other levels, as the categories that the schema was read off."""
         features = [f for f in self.features if f.has_levels_of_pandas]
         return frame.assign(**{f.name: f.held(frame[f.name]) for f in features}) if features else frame
 
-    def hand_in(self, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
-        """The rows that people starting from `before` would hand in to get to `z`."""
-        numbers, changed = self.settle(z, self.read(before))
-        return self.write(numbers, before, changed)
-
-    def settle(self, z: Tensor, kept: Array) -> tuple[Array, Mask]:
-        """Rows z for people whose rows are `kept` (n, features), with every limit and rule kept exactly in the
-        user's units, not just to rounding: the numbers, and which cells change."""
-        x = self.encode_numbers(kept, torch.float64)
-        self._check_rows(z, x)
-        same = z.double() == x.to(z.dtype).double()
-        asked = ~same.all(1).numpy()  # a row of which nothing is asked is handed in as it is
-        reach, z = self.feasible(x), torch.where(same, x, z.double())
-        y = reach.freeze(same & ~reach.outside).project(z)  # move nothing else, if that is enough
-        if self.rules or self.max_changes:
-            y = torch.where(reach.contains(y)[:, None], y, reach.project(z))
-        numbers = self._exact(y, x, kept)
-        lost = np.zeros(len(kept), dtype=bool)
-        for rule in self.rules:
-            lost |= self._over(rule, numbers) > 0
-        if lost.any():
-            rows = torch.as_tensor(lost)
-            numbers[lost] = self._exact(reach[rows].to_fallback(y[rows]), x[rows], kept[lost])
-        return numbers, differ(numbers, kept) & asked[:, None]
-
-    def room(self, kept: Array) -> tuple[Array, Array]:
-        """(n, features) the lowest and the highest number each person may hand in; of numbers, not categories."""
-        low, high = (np.tile([f.limits[end] for f in self.features], (len(kept), 1)) for end in (0, 1))
-        fixed, up, down = (np.array([f.change == word for f in self.features]) for word in ("fixed", "up", "down"))
-        # What is missing is no limit: fmax and fmin pass it over.
-        low = np.where(fixed, kept, np.where(up, np.fmax(low, kept), low))
-        return low, np.where(fixed, kept, np.where(down, np.fmin(high, kept), high))
-
-    def _exact(self, y: Tensor, x: Tensor, kept: Array) -> Array:
-        """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
-        moved, numbers = self._moved(y, x), self.decode_numbers(y)
-        low, high = self.room(kept)
-        for i, f in enumerate(self.features):
-            if f.grid or f.storage != np.float64:
-                numbers[:, i] = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
-        at = self._places.number
-        numbers[:, at] = np.minimum(np.maximum(numbers[:, at], low[:, at]), high[:, at])
-        numbers = np.where(moved, numbers, kept)
-        self._mend(numbers, kept, low, high)
-        return numbers
-
-    def _mend(self, numbers: Array, kept: Array, low: Array, high: Array) -> None:
-        """What rounding leaves a rule over its bound, take off one of its columns that has room, in place: best
-        one that changes anyway and whose move breaks no other rule."""
-        most = self.max_changes or len(self.features)
-        for rule in self.rules * 3:  # more than once: mending one rule may break another
-            # Some last digits more than the excess: adding up the rule again rounds too.
-            tries = product((True, False), (True, False), rule.weights.items(), (0, 1, 2, 8))
-            for harmless, changed_only, (name, weight), nudge in tries:
-                rows = np.flatnonzero(self._over(rule, numbers) > 0)
-                if not len(rows):
-                    break
-                i, f, sign = self.names.index(name), self[name], int(math.copysign(1, weight))
-                part = numbers[rows]
-                terms = [np.abs(w * part[:, self.names.index(n)]) for n, w in rule.weights.items()]
-                digit = f.grid or np.maximum(f.digit(part[:, i]), np.spacing(np.max(terms, 0)) / abs(weight))
-                value = part[:, i] - self._over(rule, part) / weight - nudge * digit * sign
-                value = f.stored(f.multiples(value, -sign) if f.grid else value)
-                changed, new = differ(part, kept[rows]), part.copy()
-                new[:, i] = value
-                fits = changed[:, i] | ((changed.sum(1) < most) & (not changed_only))
-                fits &= (value >= low[rows, i]) & (value <= high[rows, i])
-                for other in self.rules if harmless else ():
-                    fits &= self._over(other, new) <= np.maximum(self._over(other, part), 0)
-                numbers[rows[fits], i] = value[fits]
-
-    def _over(self, rule: Rule, numbers: Array) -> Array:
-        """(n,) by how much the rule is over its bound."""
-        total = np.zeros(len(numbers))
-        for name, weight in rule.weights.items():
-            total = total + weight * numbers[:, self.names.index(name)]
-        return total - rule.bound
-
-    def _moved(self, z: Tensor, x: Tensor) -> Mask:
-        """(n, features) which features differ between encoded rows."""
-        different: Mask = (z != x).numpy()
-        return np.stack([different[:, s].any(1) for s in self.slices], axis=1)
-
-    def _check_rows(self, z: Tensor, x: Tensor) -> None:
+    def changed_features(self, z: Tensor, x: Tensor) -> Mask:
+        """(n, features) which features differ between encoded rows `z` and `x` (n, width)."""
         if z.shape != x.shape:
             raise SchemaError(
                 f"expected encoded rows of shape {tuple(x.shape)}, one for each row, got {tuple(z.shape)}"
             )
+        different: Mask = (z != x).numpy()
+        return np.stack([different[:, s].any(1) for s in self.slices], axis=1)
 
     def _all_floats(self, frame: pd.DataFrame) -> bool:
         """Nothing but real numbers in double precision: such tables are read and written in one go."""
@@ -318,7 +286,7 @@ class Schema:
 
     def encoding(self, dtype: torch.dtype = torch.float32) -> Encoding:
         """The schema as tensors."""
-        cache = cast(dict[torch.dtype, Encoding], self.__dict__.setdefault("_layouts", {}))
+        cache = cast(dict[torch.dtype, Encoding], self.__dict__.setdefault("_encodings", {}))
         if dtype not in cache:
             cache[dtype] = Encoding.of(self.features, self.rules, self.max_changes, dtype)
         return cache[dtype]
@@ -356,7 +324,7 @@ class Schema:
             raise SchemaError("a schema file holds a list of [[feature]] tables")
         rules = content.get("rules", [])
         if not isinstance(rules, list) or not all(isinstance(r, str) for r in cast(list[Any], rules)):
-            raise SchemaError(f"`rules` must be a list of texts, got {rules!r}")
+            raise SchemaError(f"`rules` must be a list of strings, got {rules!r}")
         features = tuple(_feature(cast(Mapping[str, Any], e)) for e in cast(list[Any], entries))
         return cls(features, tuple(Rule.parse(r) for r in cast(list[str], rules)), content.get("max_changes", 0))
 
@@ -391,10 +359,10 @@ class Schema:
     @cached_property
     def probe(self) -> Tensor:
         """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
-        at = self.encoding(torch.float64)
-        low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
+        encoding = self.encoding(torch.float64)
+        low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
         spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        rows = at.whole(low + spread * (high - low))
+        rows = encoding.whole(low + spread * (high - low))
         return self.feasible(rows).project(rows)
 
 
@@ -408,7 +376,7 @@ class _Places:
     first: Any  # their first encoded columns
     center: Array
     scale: Array
-    whole: Mask
+    integer: Mask
     holds: tuple[Array, Array]
     stand_in: Array  # what stands for a missing number
     gap: Any  # which features are numbers that may be missing, and
@@ -426,7 +394,7 @@ class _Places:
             first=np.array([schema.slices[i].start for i in category], dtype=np.int64),
             center=np.array([f.center for f in plain]),
             scale=np.array([f.scale for f in plain]),
-            whole=np.array([f.kind != "real" for f in plain], dtype=bool),
+            integer=np.array([f.kind not in ("real", "date") for f in plain], dtype=bool),
             holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
             stand_in=np.array([f.stand_in if f.has_gaps else np.nan for f in plain]),
             gap=np.array([i for i in number if schema.features[i].has_gaps], dtype=np.int64),
@@ -467,7 +435,7 @@ def _feature(entry: Mapping[str, Any]) -> Feature:
         for key in ("bounds", "seen"):
             values |= {key: tuple(map(float, values[key]))} if key in values else {}
         for key in ("step", "center", "scale", "weight"):
-            values |= {key: float(values[key])} if key in values else {}  # TOML has whole numbers without limit
+            values |= {key: float(values[key])} if key in values else {}  # TOML has integers without limit
         feature = Feature(**values)
         numbers = np.arange(max(len(feature.levels), 1.0))
         fits = feature.numbers(feature.values(numbers, None)) == numbers

@@ -12,6 +12,7 @@ import torch
 from holdfast.errors import listed
 from holdfast.schema.feature import Array, differ
 from holdfast.schema.schema import Schema
+from holdfast.schema.user_units import limits
 
 _MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
 
@@ -21,20 +22,21 @@ def blocked(schema: Schema, numbers: Array) -> Any:
     fixed = all(f.change == "fixed" for f in schema.features)
     reason = np.full(len(numbers), "every column is fixed, so nothing may change" if fixed else "", dtype=object)
     forced = np.zeros(len(numbers), dtype=np.int64)
-    low, high = schema.room(numbers)
+    low, high = limits(schema, numbers)
     for i, f in enumerate(schema.features):
         value = numbers[:, i]
         if f.is_category:
             outside = ~f.may_become()[value.astype(np.int64)] & (value < len(f.levels))
-            stuck = outside & (f.change == "fixed")
+            cannot_leave = outside & (f.change == "fixed")
         else:
             outside = (value < f.limits[0]) | (value > f.limits[1])
-            stuck = outside & ((low[:, i] > high[:, i]) | (f.change == "fixed"))
+            cannot_leave = outside & ((low[:, i] > high[:, i]) | (f.change == "fixed"))
         forced += outside
-        stuck &= reason == ""
-        if stuck.any():
+        cannot_leave &= reason == ""
+        if cannot_leave.any():
             why = f"which the schema does not allow, and {_MOVES[f.change]}"
-            reason[stuck] = [f"{f.label or f.name} is {v}, {why}" for v in f.values(value[stuck], None)]
+            values = f.values(value[cannot_leave], None)
+            reason[cannot_leave] = [f"{f.label or f.name} is {v}, {why}" for v in values]
     most = f" with at most {schema.max_changes} change(s)" if schema.max_changes else ""
     if schema.max_changes:
         many = (forced > schema.max_changes) & (reason == "")
@@ -49,8 +51,8 @@ def blocked(schema: Schema, numbers: Array) -> Any:
     if schema.rules:
         # What no number of changes can do is blocked; which of them a limit leaves is for the search to find out.
         free = replace(schema, max_changes=0)
-        reach = free.feasible(schema.encode_numbers(numbers, torch.float64))
-        lost = ~reach.contains(reach.fallback).numpy() & (reason == "")
+        feasible = free.feasible(schema.encode_numbers(numbers, torch.float64))
+        lost = ~feasible.contains(feasible.fallback).numpy() & (reason == "")
         rules = listed(rule.text for rule in schema.rules)
         reason[lost] = f"rule(s) {rules} cannot be kept from here"
     return reason

@@ -315,13 +315,13 @@ def test_robust_training_raises_validity_under_attack(task: Any) -> None:
     shift = Shift(epsilon=0.3, eta=0.05)
     labels = torch.tensor([model.classes.index(v) for v in y])
     net, theta = net_of(model.module, 1)
-    layout, x = model.schema.layout(), model.schema.encode(table)
+    encoding, x = model.schema.encoding(), model.schema.encode(table)
     held = list[float]()
     for against in (None, shift):
-        stack = fit_generators(SHORT.kind(), net, theta, x, labels, layout, shift=against, schedule="linear")
+        stack = fit_generators(SHORT.kind(), net, theta, x, labels, encoding, shift=against, schedule="linear")
         t = net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1
-        x_cf = stack.answers(x[None], t, layout)
-        held.append(float(validity_under_shift(net, theta, x[None], labels[None], x_cf, t.squeeze(2), shift, layout)))
+        x_cf = stack.answers(x[None], t, encoding)
+        held.append(float(validity_under_shift(net, theta, x[None], labels[None], x_cf, t.squeeze(2), shift, encoding)))
         assert float((net.scores(theta, x_cf).argmax(2, keepdim=True) == t).double().mean()) > 0.9
     assert held[1] > held[0] + 0.02, held
 
@@ -396,4 +396,4 @@ def test_errors_name_the_thing(task: Any) -> None:
         e.explain(other, table[:3], "good")
     net, theta = net_of(model.module, 1)
     with pytest.raises(hf.HoldfastError, match="one seed for each model"):
-        fit_generators(SMALL, net, theta, torch.zeros(4, 3), None, model.schema.layout(), seeds=(1, 2))
+        fit_generators(SMALL, net, theta, torch.zeros(4, 3), None, model.schema.encoding(), seeds=(1, 2))

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, Training, fit_joint
-from holdfast.methods.amortized._parallel import Batches, RowAdam
-from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Batch, Shift
+from holdfast.methods.amortized._parallel import Batches
+from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
-from holdfast.retraining.loop import Loop
 from holdfast.schema.encoding import Encoding
 
 M, N = 3, 7
@@ -208,7 +207,7 @@ class Reference:
                 m = [B1 * a + (1 - B1) * s for a, s in zip(m, g, strict=True)]
                 v = [B2 * a + (1 - B2) * s * s for a, s in zip(v, g, strict=True)]
                 now = [
-                    p - shift.eta * a / (1 - B1**count) / ((b / (1 - B2**count) + ROOT).sqrt() + ADAM_EPS)
+                    p - shift.eta * a / (1 - B1**count) / ((b / (1 - B2**count) + ROOT).sqrt() + EPS)
                     for p, a, b in zip(now, m, v, strict=True)
                 ]
             (g_delta,) = torch.autograd.grad(loss(forward(paired(now), x_cf, [])[-1], t, w), delta)
@@ -475,36 +474,6 @@ def test_clip_shortens_the_gradient_of_each_network(monkeypatch: pytest.MonkeyPa
     assert bool((lengths > middle).any())
     assert bool((lengths < middle).any())
     assert float(gradients(replace(how, clip=1e-4), monkeypatch)[1].norm(dim=1).max()) <= 1e-4 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-6), (F64, 1e-12)])
-def test_adam_with_a_count_for_each_row_is_adam(
-    dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    g = torch.Generator().manual_seed(0)
-    start = torch.randn(M, 10, generator=g, dtype=dtype)
-    steps = [torch.randn(rows, 10, generator=g, dtype=dtype) for rows in (3, 2, 3, 1, 2, 3)]
-    loop = Loop(lr=0.01, weight_decay=0.1)
-    ends = list[Tensor]()
-    for fused in (True, False):
-        if not fused:
-            monkeypatch.setattr("holdfast.methods.amortized._parallel.FUSED_ADAM", None)
-        adam = RowAdam(Weights(start.clone()), loop)
-        for step in steps:
-            before = step.clone()
-            adam.step(step)
-            assert torch.equal(step, before)
-        assert adam.counts.tolist() == [6, 5, 3]
-        ends.append(adam.theta)
-    for row in range(M):
-        mine = start[row].clone().requires_grad_()
-        theirs = torch.optim.Adam([mine], lr=0.01, weight_decay=0.1)
-        for step in steps:
-            if row < len(step):
-                mine.grad = step[row].clone()
-                theirs.step()
-        for end in ends:
-            torch.testing.assert_close(end[row], mine.detach(), rtol=0, atol=near)
 
 
 def test_batches_hold_every_row_once_and_weigh_them_equally() -> None:

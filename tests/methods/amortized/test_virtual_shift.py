@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
-from holdfast.methods.amortized.virtual_shift import ADAM_EPS, B1, B2, ROOT, Attack, Batch, Shift, Tape
+from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Attack, Batch, Shift, Tape
 from holdfast.nn.stack_derivatives import SLOPE, AnyModule, Leaky, Net, Parts, Weights
 from holdfast.schema.encoding import Encoding
 
@@ -293,7 +293,7 @@ def unrolled(at: Point, x: Tensor, b: Batch, shift: Shift) -> Point:
         m = [B1 * a + (1 - B1) * s for a, s in zip(at.m, g, strict=True)]
         v = [B2 * a + (1 - B2) * s * s for a, s in zip(at.v, g, strict=True)]
         moved = (
-            p - shift.eta * (a / (1 - B1**k)) / ((c / (1 - B2**k) + ROOT).sqrt() + ADAM_EPS)
+            p - shift.eta * (a / (1 - B1**k)) / ((c / (1 - B2**k) + ROOT).sqrt() + EPS)
             for p, a, c in zip(flat(at.parts), m, v, strict=True)
         )
         at = Point(paired(moved), m, v, k)

@@ -48,7 +48,7 @@ def test_a_number_stops_just_beyond_the_threshold() -> None:
     frame = grid(a=[0.0, 4.0, 5.0, 9.0], b=[0.0, 1.0])
     model = tree(frame, frame["a"] > 4.5)
     cfs = hf.TreeSearch().explain(model, frame.iloc[:1], "yes")
-    ((column, cuts),) = model.copy.cuts
+    ((column, cuts),) = model.scorer.cuts
     assert (column, len(cuts)) == (0, 1)
     cut = float(cuts[0])  # the last number that single precision, in which the tree compares, rounds to 4.5
     assert 4.5 <= cut < 4.5 + 1e-6
@@ -60,7 +60,7 @@ def test_a_number_stops_just_beyond_the_threshold() -> None:
 
 def test_a_limit_between_the_threshold_and_the_first_value_beyond_it_can_be_reached() -> None:
     frame = grid(a=[0.0, 4.0, 5.0, 9.0])
-    cut = float(tree(frame, frame["a"] > 4.5).copy.cuts[0][1][0])
+    cut = float(tree(frame, frame["a"] > 4.5).scorer.cuts[0][1][0])
     least = float(np.nextafter(cut, 5))
     model = tree(frame, frame["a"] > 4.5, bounds={"a": (0, least)})
     cfs = hf.TreeSearch().explain(model, frame.iloc[:1], "yes")
@@ -357,14 +357,14 @@ def test_any_schema(
 def parts(kind: str) -> tuple[hf.SearchProblem, Offers, ByLeaves, Table]:
     model = hf.Model.of(estimator(kind, 0, (outcome(0) > 2.6).astype(int)), hf.Schema.infer(EVERY, fixed=["m"]))
     assert isinstance(model, CompiledModel)
-    assert model.copy.grown is not None
-    leaves = model.copy.grown.leaves
+    assert model.thresholds is not None
+    cells, leaves = model.thresholds.cells, model.thresholds.leaves
     assert leaves is not None
     layout = model.schema.encoding(torch.float64)
-    chosen = [i for i, c in enumerate(leaves.features) if not layout.fixed[c.at.start]]
-    moves = Moves.of([leaves.features[i] for i in chosen], layout, np.full(model.schema.width, 1e-15))
+    chosen = [i for i, c in enumerate(cells) if not layout.fixed[c.at.start]]
+    moves = Moves.of([cells[i] for i in chosen], layout, np.full(model.schema.width, 1e-15))
     problem = problem_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
-    offers, table = Offers.of(moves, problem.feasible), Table(leaves, chosen, model.copy.outputs)
+    offers, table = Offers.of(moves, problem.feasible), Table(leaves, chosen, model.scorer.outputs)
     return problem, offers, ByLeaves(problem, offers, table), table
 
 

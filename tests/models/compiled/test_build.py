@@ -1,4 +1,4 @@
-"""Exact copies of estimators: the same scores and classes as the library, also at thresholds and next to them."""
+"""Compiled estimators: the same scores and classes as the library, also at thresholds and next to them."""
 
 import pickle
 import warnings
@@ -45,9 +45,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from holdfast.models.black_box import BlackBox, CompiledModel
-from holdfast.models.compiled.build import handed_in, probes
+from holdfast.models.compiled.build import probes, table_probes
 from holdfast.models.compiled.preprocessing import Column, Raw
-from holdfast.models.compiled.tree_nodes import Nodes, bisect, grow_codes
+from holdfast.models.compiled.tree_nodes import Nodes, bisect, code_columns
 from holdfast.models.compiled.tree_program import Ranks, TreeProgram
 from support.tables import mixed_schema, mixed_table
 
@@ -220,27 +220,27 @@ def quietly(estimator: Any, X: Any, y: Any) -> Any:
 
 
 def check(model: hf.Model, table: pd.DataFrame) -> None:
-    """The copy and the library, on rows of the table, at thresholds and beside them."""
+    """The compiled scorer and the library, on rows of the table, at thresholds and beside them."""
     assert isinstance(model, CompiledModel), model.conversion.text
-    schema, copy = model.schema, model.copy
+    schema, scorer = model.schema, model.scorer
     rows, x = table, schema.encode(table, torch.float64)
-    by_codes = copy.grown is not None and isinstance(copy.run, TreeProgram) and model.inputs == "frame"
+    by_codes = scorer.trees is not None and isinstance(scorer.run, TreeProgram) and model.inputs == "frame"
     with model.eval_mode():
-        mine, theirs = model(x), model.score_frame(rows, x)
-        assert torch.equal(model(x[3:4]), mine[3:4])  # whatever the batch
+        compiled, original = model(x), model.score_frame(rows, x)
+        assert torch.equal(model(x[3:4]), compiled[3:4])  # whatever the batch
         if by_codes:
-            numbers = handed_in(schema, copy.grown.ends)
+            numbers = table_probes(schema, scorer.trees.ends)
             rows, x = schema.table(numbers), schema.encode_numbers(numbers, torch.float64)
-            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, model.score_frame(rows, x)])
+            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, model.score_frame(rows, x)])
         else:
-            x = probes(schema, copy.cuts)
-            mine, theirs = torch.cat([mine, model(x)]), torch.cat([theirs, BlackBox.__call__(model, x)])
+            x = probes(schema, scorer.cuts)
+            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, BlackBox.__call__(model, x)])
     if model.outputs == "probabilities":
-        assert (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs().max() < 1e-6
+        assert (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs().max() < 1e-6
     else:
-        assert ((mine - theirs).abs() / theirs.abs().clamp_min(1)).max() < 1e-6
-    chosen = theirs.gather(1, mine.argmax(1, keepdim=True)).squeeze(1)
-    assert (chosen >= theirs.amax(1) - 1e-12 * theirs.abs().amax(1).clamp_min(1)).all()  # classes may be level
+        assert ((compiled - original).abs() / original.abs().clamp_min(1)).max() < 1e-6
+    chosen = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
+    assert (chosen >= original.amax(1) - 1e-12 * original.abs().amax(1).clamp_min(1)).all()  # classes may be level
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -350,7 +350,7 @@ def test_bare_boosters_and_early_stopping() -> None:
         lightgbm.Dataset(table, y, group=[len(table)]),
         2,
     )
-    with pytest.raises(hf.HoldfastError, match="neither classifies nor estimates a number"):
+    with pytest.raises(hf.HoldfastError, match="neither a classifier nor a regression model"):
         hf.Model.of(ranks, schema)
 
 
@@ -376,7 +376,7 @@ def test_boosters_find_their_columns_by_name_or_else_by_place() -> None:
     check(model, table)
     assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], soft.predict(table))
     other = lightgbm.train({**settings, "objective": "cross_entropy_lambda"}, lightgbm.Dataset(table, y), 3)
-    with pytest.raises(hf.HoldfastError, match="neither classifies nor estimates a number"):
+    with pytest.raises(hf.HoldfastError, match="neither a classifier nor a regression model"):
         hf.Model.of(other, hf.Schema.infer(table))
 
 
@@ -414,7 +414,7 @@ def test_scalers_of_sparse_matrices_multiply() -> None:
         check(hf.Model.of(made, hf.Schema.infer(table)), table)
 
 
-def test_searches_over_settings_and_frozen_estimators_are_copied() -> None:
+def test_searches_over_settings_and_frozen_estimators_are_compiled() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(120, 3)), columns=["a", "b", "c"])
     y, schema = (table["a"] + table["b"] ** 2 > 0.5).astype(int), hf.Schema.infer(table)
@@ -567,10 +567,10 @@ def test_trees_too_large_for_a_byte_are_left_to_the_library() -> None:
 
 
 class Shifted(LogisticRegression):
-    """Its class lives elsewhere: no copy is known."""
+    """Its class lives elsewhere, so it cannot be compiled."""
 
 
-def test_a_copy_that_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_form_that_differs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted, schema = _fit(LogisticRegression())
     fitted.predict_proba = lambda X: np.full((len(X), 2), 0.5)  # not what its coefficients say
     model = hf.Model.of(fitted, schema)
@@ -592,7 +592,7 @@ def test_the_estimator_is_left_as_it_was() -> None:
         assert pickle.dumps(fitted) == before
 
 
-def test_gradient_methods_search_the_copy_and_the_estimator_judges() -> None:
+def test_gradient_methods_search_the_compiled_form_and_the_estimator_decides() -> None:
     """The nearest point of the other class of a linear model, by hand: along w, at distance |f| / |w|."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(200, 3)) * [1.0, 10.0, 0.1], columns=["a", "b", "c"])
@@ -656,8 +656,8 @@ def test_a_tree_by_hand() -> None:
     schema = hf.Schema.box(2)
     raws = Raw.all_of(schema, False)
     columns = [Column(0, None), Column(1, None)]
-    blend = TreeProgram(nodes, *grow_codes(nodes, columns, raws))
+    program = TreeProgram(nodes, *code_columns(nodes, columns, raws))
     rows = [[1, 0], [1, 0.1], [1.1, 2], [5, 2.1], [5.1, 2.1], [-9, -9], [9, -9]]
-    got = blend(torch.tensor(rows, dtype=torch.float64))
+    got = program(torch.tensor(rows, dtype=torch.float64))
     assert got[:, 0].tolist() == [1017, 1027, 1037, 1047, 1057, 1017, 1037]
-    assert blend(torch.zeros(0, 2, dtype=torch.float64)).shape == (0, 1)
+    assert program(torch.zeros(0, 2, dtype=torch.float64)).shape == (0, 1)

@@ -147,7 +147,7 @@ FREE, BOUND = Domain.of(task(2)[0]), Domain(-WIDE, WIDE, torch.tensor([0]), torc
 
 def as_if_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rows of a few columns go the way of those with many."""
-    for module in ("stack", "train.nascent"):
+    for module in ("nn.stack", "training.counterfactual.search"):
         monkeypatch.setattr(f"holdfast.{module}.WIDE", 1)
 
 
@@ -642,7 +642,7 @@ def test_history_and_models() -> None:
     ]
     for variant in fit.variants:
         for seed in range(2):
-            model, last = fit.member(variant, seed), fit.history.problem("variant == @variant and seed == 3 + @seed")
+            model, last = fit.member(variant, seed), fit.history.query("variant == @variant and seed == 3 + @seed")
             assert last.accuracy.iloc[-1] == pytest.approx((model.predict(TABLE) == Y).mean())
             assert last.validation.iloc[-1] == pytest.approx((model.predict(TABLE[:40]) == Y[:40]).mean())
     assert fit.model.fingerprint() == fit.member("a").fingerprint()

@@ -37,7 +37,6 @@ from holdfast.methods.amortized._parallel import (
     BATCHES,
     PURPOSES,
     Batches,
-    RowAdam,
     Schedule,
     by_seed,
     dropout_masks,
@@ -294,7 +293,7 @@ class Training(ABC):
     def __init__(self, kind: Kind, run: Run) -> None:
         self.run, self.stack, self.layout, self.random = run, run.stack, run.layout, run.random
         self.grads = [theta.empty() for theta in run.stack.thetas]
-        self.adams = [RowAdam(theta, kind) for theta in run.stack.thetas]
+        self.adams = [kind.adam(theta.flat) for theta in run.stack.thetas]
         shift, self.attack = run.shift, None
         if shift is not None and shift.outer and shift.inner:
             self.attack = Attack(run.net, run.theta, shift, run.layout)

@@ -32,7 +32,6 @@ from holdfast.methods.amortized._parallel import (
     BATCHES,
     PURPOSES,
     Batches,
-    RowAdam,
     Schedule,
     by_seed,
     dropout_masks,
@@ -232,7 +231,7 @@ class Training:
         self.how, self.stack, self.layout, self.random = how, stack, layout, random
         self.batches = Batches(x, y, rows, how.batch_size, random)
         self.g, self.g_g = stack.theta.empty(), stack.theta_g.empty()
-        self.adam, self.adam_g = RowAdam(stack.theta, how), RowAdam(stack.theta_g, how)
+        self.adam, self.adam_g = how.adam(stack.theta.flat), how.adam(stack.theta_g.flat)
         self.attack = None
         if how.shift is not None and how.shift.outer and how.shift.inner:
             self.attack = Attack(stack.net, stack.theta, how.shift, layout, len(how.encoder))

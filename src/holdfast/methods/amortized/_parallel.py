@@ -14,11 +14,9 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.adam import FUSED_ADAM
 from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
-from holdfast.retraining.loop import Loop
 
 T = TypeVar("T")
 Schedule = Literal["linear", "static", "log"]
@@ -126,33 +124,3 @@ def dropout_masks(net: Leaky, p: float, x: Tensor, random: RowRandom, draw: int)
         return []
     keep = random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)
     return list(torch.split(keep.to(x.dtype).mul_(1 / (1 - p)), list(widths), 2))
-
-
-class RowAdam:
-    """Adam with a count of steps for each model: those with short tables make fewer."""
-
-    def __init__(self, theta: Weights, loop: Loop) -> None:
-        self.loop = loop
-        m, v = torch.zeros_like(theta.flat), torch.zeros_like(theta.flat)
-        self.theta, self.m, self.v = theta.flat, m, v
-        self.counts = torch.zeros(len(theta.flat))
-        self.each = list(theta.flat.unbind()), list(m.unbind()), list(v.unbind()), list(self.counts.unbind())
-
-    def step(self, g: Tensor) -> None:
-        """Of the first models, as many as g has rows."""
-        n, loop, (b1, b2) = len(g), self.loop, (0.9, 0.999)
-        self.counts[:n] += 1
-        if FUSED_ADAM is not None:
-            theta, m, v, counts = (held[:n] for held in self.each)
-            FUSED_ADAM(
-                theta, list(g.unbind()), m, v, [], counts, lr=loop.lr, beta1=b1, beta2=b2,
-                weight_decay=loop.weight_decay, eps=loop.adam_eps, amsgrad=False, maximize=False,
-            )  # fmt: skip
-            return
-        theta, m, v, count = self.theta[:n], self.m[:n], self.v[:n], self.counts[:n, None].double()
-        if loop.weight_decay:
-            g = g + loop.weight_decay * theta
-        m.lerp_(g, 1 - b1)
-        v.mul_(b2).addcmul_(g, g, value=1 - b2)
-        root = (v / (1 - b2**count).to(v.dtype)).sqrt_().add_(loop.adam_eps)
-        theta.sub_(m / root * (loop.lr / (1 - b1**count)).to(v.dtype))

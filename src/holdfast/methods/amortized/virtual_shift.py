@@ -21,13 +21,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from holdfast._core.adam import BETAS, EPS
 from holdfast._core.row_random import RowRandom
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
 from holdfast.nn.stack_derivatives import Buffers, Columns, Net, Weights
 from holdfast.schema.encoding import Encoding
 
-B1, B2, ADAM_EPS = 0.9, 0.999, 1e-8
+B1, B2 = BETAS
 ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would else be 0 times infinity
 
 
@@ -213,7 +214,7 @@ class Tape:
             torch.lerp(before[0], g.flat, 1 - B1, out=m)
             torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
             torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
-            whole = torch.add(root, ADAM_EPS, out=self.spare[0].first(self.m).flat)
+            whole = torch.add(root, EPS, out=self.spare[0].first(self.m).flat)
             torch.addcdiv(theta.flat, m, whole, value=-self.shift.eta / (1 - B1**self.count), out=after.flat)
 
     def by_rows(self, batch: Batch) -> Tensor:
@@ -228,7 +229,7 @@ class Tape:
                 count = self.count - (last - k)
                 m, root = self.ms[k + 1].first(self.m).flat, self.roots[k + 1].first(self.m).flat
                 # theta' = theta - size m / (root + eps), root^2 = v / (1 - B2^count) + ROOT
-                whole = torch.add(root, ADAM_EPS, out=p.flat)
+                whole = torch.add(root, EPS, out=p.flat)
                 size, bend = self.shift.eta / (1 - B1**count), 0.5 / (1 - B2**count)
                 torch.div(up.flat, whole, out=base.flat).mul_(size)
                 by_v_more = whole.mul_(root).reciprocal_().mul_(m).mul_(base.flat)

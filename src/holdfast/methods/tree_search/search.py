@@ -19,7 +19,6 @@ range), and numbers are then pulled back towards the person's own by bisection.
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -35,14 +34,12 @@ from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.moves import Moves, Offers, mended, whole
 from holdfast.methods.tree_search.single_changes import ByLeaves, ByModel, Profile, Table, table_moves
 from holdfast.models.base import Model
-from holdfast.models.black_box import CompiledModel
-from holdfast.models.compiled.tree_leaves import Cells, Leaves
+from holdfast.models.compiled.tree_leaves import Cells
 from holdfast.problem import SLACK, Found, Outcomes, Rows, SearchProblem
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feature import Array
 
 CELLS = 1 << 20  # changes weighed at once
-_known: WeakKeyDictionary[Model, tuple[Moves, Table]] = WeakKeyDictionary()  # of tree models that were asked before
 PASSES = 20  # exchanges at most
 HALVINGS = 12  # of a change, on models without thresholds
 
@@ -99,12 +96,13 @@ class TreeSearch(Explainer):
 
     def _prepare(self, model: Model) -> tuple[Moves, Table | None]:
         """The moves, and the leaves if the model has any."""
-        grown = model.copy.grown if isinstance(model, CompiledModel) else None
-        if grown and grown.leaves:
-            return _tables(model, grown.leaves)
+        known = model.thresholds
+        if known and known.leaves:
+            moves = _moves(model, known.cells)
+            return moves, Table(known.leaves, table_moves(known.cells, moves), known.outputs)
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
         at = model.schema.encoding(model.dtype)
-        return _moves(model, _asked(model, at, grown.cells if grown else None, data, self.thresholds)), None
+        return _moves(model, _asked(model, at, known.cells if known else None, data, self.thresholds)), None
 
     def _answer(self, problem: SearchProblem, offers: Offers, profile: Profile) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -351,15 +349,6 @@ def _code(move: Tensor) -> Tensor:
 
 def _key(at: Tensor) -> Tensor:
     return _code(at).sum(-1)
-
-
-def _tables(model: Model, leaves: Leaves) -> tuple[Moves, Table]:
-    """What a tree model's leaves are to a search, made once for each model."""
-    if model not in _known:
-        assert isinstance(model, CompiledModel)
-        moves = _moves(model, leaves.features)
-        _known[model] = moves, Table(leaves, table_moves(leaves.features, moves), model.copy.outputs)
-    return _known[model]
 
 
 def _moves(model: Model, cells: list[Cells]) -> Moves:

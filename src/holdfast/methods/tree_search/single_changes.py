@@ -1,7 +1,7 @@
 """What every single change of a candidate does to the lead of the wanted outcome, all of them at once.
 
-`ByLeaves` knows the leaves of a tree model (see `convert.leaves`). Let v_l be in how many features the candidate is
-outside the box of leaf l. Along feature j, all else as it is, the model is
+`ByLeaves` knows the leaves of a tree model (see `models.compiled.tree_leaves`). Let v_l be in how many features the
+candidate is outside the box of leaf l. Along feature j, all else as it is, the model is
 
     sum over leaves l with v_l = [outside in j]  of  value_l * inside_j[l, cell],
 
@@ -45,22 +45,16 @@ class Table:
         """`chosen`: the features of the leaves that have moves."""
         self.outputs: Outputs = outputs
         self.leaves, self.k = leaves, leaves.value.shape[1]
-        outside = [(~inside).T.to(torch.uint8).contiguous() for inside in leaves.inside]  # (cells, leaves)
-        fixed = [i for i in range(len(outside)) if i not in chosen]
-        self.fixed: list[tuple[Cells, Tensor]] = [(leaves.features[i], outside[i]) for i in fixed]
-        self.outside = [outside[i] for i in chosen]
-        self.asks = [o.any(0).nonzero().squeeze(1) for o in self.outside]  # leaves that ask about the feature
-        self.here = [o[:, asks].contiguous() for o, asks in zip(self.outside, self.asks, strict=True)]
-        self.weights = [  # (asking leaves, cells * k)
-            ((1 - o.T.double())[:, :, None] * leaves.value[asks][:, None]).flatten(1).contiguous()
-            for o, asks in zip(self.here, self.asks, strict=True)
-        ]
+        self.fixed = [f for i, f in enumerate(leaves.features) if i not in chosen]
+        free = [leaves.features[i] for i in chosen]
+        self.outside, self.asks = [f.outside for f in free], [f.tested for f in free]
+        self.here, self.weights = [f.outside_tested for f in free], [f.weights for f in free]
 
     def shut(self, x: Tensor) -> Tensor:
         """(n, d) -> (n, leaves) in how many of the features that cannot change a person is outside each box."""
         out = torch.zeros(len(x), len(self.leaves.tree), dtype=torch.uint8)
-        for cells, outside in self.fixed:
-            out += outside[cells.of(x)]
+        for f in self.fixed:
+            out += f.outside[f.cells.of(x)]
         return out
 
 

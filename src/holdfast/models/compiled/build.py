@@ -1,7 +1,7 @@
-"""Which exact copy a model gets, checked against the model itself, and why another gets none."""
+"""Which compiled scorer a model gets, how it is checked against the model itself, and why another gets none."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -9,16 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.models.compiled import decision_rule as decision
-from holdfast.models.compiled import differentiable as smooth
-from holdfast.models.compiled import from_boosters as boosters
-from holdfast.models.compiled import from_onnx as graphs
-from holdfast.models.compiled import from_sklearn as forests
+from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
 from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
+from holdfast.models.compiled.decision_rule import THRESHOLDS, behind
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
 from holdfast.models.compiled.tree_leaves import TreeIndex
-from holdfast.models.compiled.tree_nodes import Nodes, grow_codes, level_codes
+from holdfast.models.compiled.tree_nodes import Nodes, code_columns, level_codes
 from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
 from holdfast.schema.feature import Array
 from holdfast.schema.schema import Schema
@@ -34,90 +31,66 @@ Outputs = Literal["logits", "probabilities", "value"]
 
 @dataclass(frozen=True)
 class CompiledScorer:
-    """A copy to be checked: a differentiable module, or a function of encoded rows."""
+    """A model over encoded rows: a differentiable module, or a function (n, d) -> (n, k)."""
 
     run: nn.Module | Callable[[Tensor], Tensor]
     outputs: Outputs
     text: str
-    cuts: list[tuple[int, Array]]  # (encoded column, thresholds)
-    grown: TreeIndex | None = None  # of trees: their thresholds and leaves
+    cuts: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])  # (encoded column, thresholds)
+    trees: TreeIndex | None = None  # of trees: their thresholds and leaves
 
+    def as_regression(self) -> "CompiledScorer":
+        """The same, where what it returns is the estimate of a regression model."""
+        return replace(self, outputs="value", trees=self.trees and replace(self.trees, outputs="value"))
 
-Grower = Callable[[Any], tuple[Nodes, Kernel | None]]
 
 # Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's own code, where that
 # can be called without a table.
-TREES: dict[str, tuple[Grower, int]] = {
-    "sklearn.RandomForestClassifier": (forests.forest, 96),
-    "sklearn.ExtraTreesClassifier": (forests.forest, 96),
-    "sklearn.DecisionTreeClassifier": (forests.forest, 96),
-    "sklearn.ExtraTreeClassifier": (forests.forest, 96),
-    "sklearn.GradientBoostingClassifier": (forests.gradient_boosting, 256),
-    "sklearn.HistGradientBoostingClassifier": (forests.hist_gradient_boosting, 256),
-    "xgboost.XGBClassifier": (boosters.xgboost, 48),
-    "xgboost.XGBRFClassifier": (boosters.xgboost, 48),
-    "xgboost.Booster": (boosters.xgboost, 48),
-    "lightgbm.LGBMClassifier": (boosters.lightgbm, 256),
-    "lightgbm.Booster": (boosters.lightgbm, 256),
-    "sklearn.RandomForestRegressor": (forests.forest, 96),
-    "sklearn.ExtraTreesRegressor": (forests.forest, 96),
-    "sklearn.DecisionTreeRegressor": (forests.forest, 96),
-    "sklearn.ExtraTreeRegressor": (forests.forest, 96),
-    "sklearn.GradientBoostingRegressor": (forests.gradient_boosting, 256),
-    "sklearn.HistGradientBoostingRegressor": (forests.hist_gradient_boosting, 256),
-    "xgboost.XGBRegressor": (boosters.xgboost, 48),
-    "xgboost.XGBRFRegressor": (boosters.xgboost, 48),
-    "lightgbm.LGBMRegressor": (boosters.lightgbm, 256),
-    "holdfast.FlatGraph": (graphs.graph, 256),
+TreeReader = Callable[[Any], tuple[Nodes, Kernel | None]]
+TREES: dict[str, tuple[TreeReader, int]] = {
+    f"{library}.{name}": (reader, most)
+    for library, reader, most, names in (
+        ("sklearn", from_sklearn.forest, 96, "RandomForest* ExtraTrees* DecisionTree* ExtraTree*"),
+        ("sklearn", from_sklearn.gradient_boosting, 256, "GradientBoosting*"),
+        ("sklearn", from_sklearn.hist_gradient_boosting, 256, "HistGradientBoosting*"),
+        ("xgboost", from_boosters.xgboost, 48, "XGB* XGBRF* Booster"),
+        ("lightgbm", from_boosters.lightgbm, 256, "LGBM* Booster"),
+        ("holdfast", from_onnx.graph, 256, "FlatGraph"),
+    )
+    for pattern in names.split()
+    for name in {pattern.replace("*", task) for task in ("Classifier", "Regressor")}
 }
 LINEAR = (
-    "LogisticRegression",
-    "LogisticRegressionCV",
-    "LinearSVC",
-    "SVC",
-    "SGDClassifier",
-    "RidgeClassifier",
-    "RidgeClassifierCV",
-    "Perceptron",
-    "LinearDiscriminantAnalysis",
-)
+    "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SVC", "SGDClassifier", "RidgeClassifier",
+    "RidgeClassifierCV", "Perceptron", "LinearDiscriminantAnalysis",
+)  # fmt: skip
 STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
-    "LinearRegression",
-    "Ridge",
-    "RidgeCV",
-    "Lasso",
-    "LassoCV",
-    "ElasticNet",
-    "ElasticNetCV",
-    "Lars",
-    "LassoLars",
-    "BayesianRidge",
-    "ARDRegression",
-    "HuberRegressor",
-    "TheilSenRegressor",
-    "QuantileRegressor",
-    "SGDRegressor",
+    "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "Lars", "LassoLars",
+    "BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor", "QuantileRegressor", "SGDRegressor",
     "LinearSVR",
-)
+)  # fmt: skip
+LINEAR_TEXT, NETWORK_TEXT = (f"the {what} as a differentiable program" for what in ("linear model", "network"))
 
 
-def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()) -> CompiledScorer:
-    """The copy of a fitted estimator or pipeline over encoded rows; a `RefusedError` if there is none. The offset of
-    two classes, see `decision`, goes into its last layer or its leaves."""
+def compile_scorer(
+    model: Any, schema: Schema, *, encoded: bool = False, offset: Sequence[float] = ()
+) -> CompiledScorer:
+    """A fitted estimator or pipeline over encoded rows; a `RefusedError` if it cannot be compiled. The offset of two
+    classes, see `decision_rule`, goes into its last layer or its leaves."""
     by_table = not encoded
     encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
     raws = Raw.all_of(schema, encoded, by_table)
     columns = raw_columns(raws)
     block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
     last = unwrapped(model)
-    while kind_of(last) in ("sklearn.Pipeline", *decision.THRESHOLDS):
+    while kind_of(last) in ("sklearn.Pipeline", *THRESHOLDS):
         if kind_of(last) == "sklearn.Pipeline":
             for _, step in last.steps[:-1]:
                 block = through(step, block)
             last = unwrapped(last.steps[-1][1])
         else:
-            last = unwrapped(decision.behind(last))
-    if isinstance(last, boosters.Boosted | boosters.BoostedNumbers):
+            last = unwrapped(behind(last))
+    if isinstance(last, from_boosters.Boosted | from_boosters.BoostedNumbers):
         last = last.booster
     kind = kind_of(last)
     if kind in TREES:
@@ -127,16 +100,17 @@ def copy_of(model: Any, schema: Schema, *, encoded: bool = False, offset: Sequen
     if library == "sklearn" and name in LINEAR:
         return _linear(last, name, columns, raws, schema.width, offset)
     if library == "sklearn" and name in STRAIGHT:
-        net = smooth.program(smooth.linear_layers(last), columns, raws, schema.width)
-        return CompiledScorer(net, "value", "the linear model as a differentiable program", [])
+        net = differentiable.program(differentiable.linear_layers(last), columns, raws, schema.width)
+        return CompiledScorer(net, "value", LINEAR_TEXT)
     if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
         if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
             raise RefusedError("it gives several labels at once")
-        layers, act = smooth.shifted(smooth.mlp_layers(last), offset), smooth.ACTIVATIONS[last.activation]
-        net = smooth.program(layers, columns, raws, schema.width, act)
+        layers = differentiable.shifted(differentiable.mlp_layers(last), offset)
+        activation = differentiable.ACTIVATIONS[last.activation]
+        net = differentiable.program(layers, columns, raws, schema.width, activation)
         outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
-        return CompiledScorer(net, outputs, "the network as a differentiable program", [])
-    raise RefusedError(f"no exact copy of a {name} is known")
+        return CompiledScorer(net, outputs, NETWORK_TEXT)
+    raise RefusedError(f"a {name} cannot be compiled")
 
 
 def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
@@ -155,54 +129,52 @@ def _linear(
     end = None
     if name == "SVC":
         if model.kernel != "linear":
-            raise RefusedError(f"SVC with kernel {model.kernel!r} has no exact copy; only 'linear' has")
+            raise RefusedError(f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can")
         if len(model.classes_) > 2 or model.probability is True:
             raise RefusedError("SVC with more than two classes, or probabilities, is more than one linear model")
     if name == "SGDClassifier":
         if model.loss == "modified_huber":
             raise RefusedError("SGDClassifier with loss 'modified_huber' cuts its probabilities off")
         if model.loss == "log_loss" and len(model.classes_) > 2:
-            end = smooth.LogSigmoids()
-    net = smooth.program(smooth.shifted(smooth.linear_layers(model), offset), columns, raws, width, end=end)
-    return CompiledScorer(net, "logits", "the linear model as a differentiable program", [])
+            end = differentiable.LogSigmoids()
+    layers = differentiable.shifted(differentiable.linear_layers(model), offset)
+    return CompiledScorer(differentiable.program(layers, columns, raws, width, end=end), "logits", LINEAR_TEXT)
 
 
 def _trees(
     model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Sequence[float]
 ) -> CompiledScorer:
-    grower, most = TREES[kind]
+    reader, most = TREES[kind]
     columns = block.columns
-    zero_is_missing = (
-        kind.startswith("xgboost.") and block.is_sparse
-    )  # what a sparse matrix leaves out is missing for it
+    # What a sparse matrix leaves out is missing for XGBoost.
+    zero_is_missing = kind.startswith("xgboost.") and block.is_sparse
     if kind.startswith("xgboost."):
-        columns = boosters.coded(columns, boosters.xgboost_lists(model))
+        columns = from_boosters.coded(columns, from_boosters.xgboost_lists(model))
     if kind.startswith("lightgbm."):
         booster = model if kind.endswith(".Booster") else model.booster_
-        columns = boosters.coded(columns, booster.pandas_categorical or [])
+        columns = from_boosters.coded(columns, booster.pandas_categorical or [])
     if kind.startswith("sklearn.Hist"):
         columns = through(getattr(model, "_preprocessor", None), block).columns
-    nodes, kernel = _shifted(*grower(model), offset)
+    nodes, kernel = _shifted(*reader(model), offset)
     if zero_is_missing:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
     if nodes.column.max(initial=0) >= len(columns):
         raise RefusedError("it was trained on more columns than reach it")
     if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
         raise RefusedError("it takes a column of numbers for categories; declare that column a category")
-    codes, rights = grow_codes(nodes, columns, raws)
+    codes, rights = code_columns(nodes, columns, raws)
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
-    grown = TreeIndex.of(nodes, codes, rights, schema)
+    trees = TreeIndex.of(nodes, codes, rights, schema)
     most = 2 * most if nodes.sets else most  # sets of levels take the library's code longer
     count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
-    if kernel is None or (leaves.max() <= 256 and leaves.mean() <= most):
-        if leaves.max(initial=0) > 256:
-            raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
-        return CompiledScorer(
-            TreeProgram(nodes, codes, rights), nodes.outputs, f"{count}, all at once over encoded rows", cuts, grown
-        )
-    run = Compiled(columns, raws, nodes.precision, kernel, zero_is_missing)
-    return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, grown)
+    if kernel is not None and not (leaves.max() <= 256 and leaves.mean() <= most):
+        run = LibraryTrees(columns, raws, nodes.precision, kernel, zero_is_missing)
+        return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, trees)
+    if leaves.max(initial=0) > 256:
+        raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
+    program = TreeProgram(nodes, codes, rights)
+    return CompiledScorer(program, nodes.outputs, f"{count}, all at once over encoded rows", cuts, trees)
 
 
 def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tuple[Nodes, Kernel | None]:
@@ -214,7 +186,7 @@ def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Sequence[float]) -> tu
         factor = np.exp(np.array(offset))
         nodes = replace(nodes, value=nodes.value * factor, start=nodes.start * factor)
         return nodes, None if kernel is None else partial(_then, np.multiply, factor, kernel)
-    more = smooth.per_output(offset, len(nodes.start))
+    more = differentiable.per_output(offset, len(nodes.start))
     nodes = replace(nodes, start=nodes.start + more * nodes.share)
     return nodes, None if kernel is None else partial(_then, np.add, more, kernel)
 
@@ -223,14 +195,14 @@ def _then(f: Callable[..., Any], constant: Array, kernel: Kernel, inputs: Any) -
     return f(kernel(inputs), constant)
 
 
-class Compiled:
+class LibraryTrees:
     """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's compiled code."""
 
     def __init__(
         self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, zero_is_missing: bool = False
     ) -> None:
         self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
-        self.zero_is_missing = zero_is_missing  # zeros are missing
+        self.zero_is_missing = zero_is_missing
         self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
         levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
         self.code_dtype: Any = np.min_scalar_type(max((codes.count for codes in levels.values()), default=1))
@@ -238,9 +210,9 @@ class Compiled:
         self.of_numbers = {c.raw for c in columns if c.table is None}
         self.plain: tuple[Any, Array, Array] | None = None  # nothing but scaled numbers: all columns in one go
         if all(_is_plain(raws[c.raw], c) for c in columns):
-            mine = [raws[c.raw] for c in columns]
-            a, b = np.array([r.affine for r in mine]).reshape(-1, 2).T
-            self.plain = np.array([r.at.start for r in mine], dtype=np.intp), a, b
+            read = [raws[c.raw] for c in columns]
+            a, b = np.array([r.affine for r in read]).reshape(-1, 2).T
+            self.plain = np.array([r.at.start for r in read], dtype=np.intp), a, b
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.as_tensor(self.kernel(self._inputs(x)))
@@ -277,13 +249,13 @@ class Compiled:
     def _numbers(raw: Raw, columns: Array) -> Array:
         """(n,) the column as the table holds it, NaN where it is missing."""
         values = raw.decoded(columns[raw.at.start])
-        return values if raw.says is None else np.where(columns[raw.says] > 0.5, np.nan, values)
+        return values if raw.indicator is None else np.where(columns[raw.indicator] > 0.5, np.nan, values)
 
 
 def _is_plain(raw: Raw, column: Column) -> bool:
     """Is the input a column of numbers as the table holds it, in double precision?"""
     real = raw.feature is None or (raw.feature.kind == "real" and raw.feature.storage == np.float64)
-    return column.table is None and not column.steps and real and raw.says is None
+    return column.table is None and not column.steps and real and raw.indicator is None
 
 
 # ---- the check
@@ -298,7 +270,7 @@ def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBE
     numbers = schema.decode_numbers(spread)
     for i, f in enumerate(schema.features):
         numbers[:, i] = f.stored(numbers[:, i])
-    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, a whole number
+    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, an integer
     parts = [rows]
     for s, f in zip(schema.slices, schema.features, strict=True):
         if f.is_category:
@@ -317,7 +289,7 @@ def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBE
     return torch.tensor(np.concatenate(parts))
 
 
-def handed_in(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
+def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
     """(n, features) numbers of a table: the same rows, with numbers that are the last on their side of a threshold, and
     the nearest on either side that are encoded in another way, which the last digits of the center decide too."""
     random, numbers = np.random.default_rng(0), schema.decode_numbers(probes(schema, []))
@@ -334,19 +306,19 @@ def handed_in(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
     return np.concatenate(parts)
 
 
-def difference(mine: Tensor, theirs: Tensor, outputs: Outputs, spread: float = 1.0) -> str:
-    """Why a copy's scores (n, k) are not the model's, or nothing: probabilities, or scores relative to their size, and
-    estimates to their size or spread, whichever is more."""
-    if mine.shape != theirs.shape:
-        return f"the copy gives {mine.shape[1]} scores, the model {theirs.shape[1]}"
+def difference(compiled: Tensor, original: Tensor, outputs: Outputs, scale: float = 1.0) -> str:
+    """Why compiled scores (n, k) are not the model's own, or nothing: probabilities, or scores relative to their size,
+    and estimates to their size or scale, whichever is more."""
+    if compiled.shape != original.shape:
+        return f"the compiled form gives {compiled.shape[1]} scores, the model {original.shape[1]}"
     if outputs == "probabilities":
-        far = (torch.softmax(mine, 1) - torch.softmax(theirs, 1)).abs()
+        far = (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs()
     else:
-        far = (mine - theirs).abs() / theirs.abs().clamp_min(spread if outputs == "value" else 1.0)
+        far = (compiled - original).abs() / original.abs().clamp_min(scale if outputs == "value" else 1.0)
     worst = float(far.max())
     if not worst <= CLOSE:
-        return f"the copy's scores differ by {worst:.1e}"
-    best = theirs.gather(1, mine.argmax(1, keepdim=True)).squeeze(1)
-    level = LEVEL * theirs.abs().amax(1).clamp_min(1.0)
-    labels = int((best < theirs.amax(1) - level).sum())
-    return f"the copy gives {labels} of {len(mine)} rows another class" if labels else ""
+        return f"the compiled scores differ by {worst:.1e}"
+    best = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
+    level = LEVEL * original.abs().amax(1).clamp_min(1.0)
+    labels = int((best < original.amax(1) - level).sum())
+    return f"the compiled form gives {labels} of {len(compiled)} rows another class" if labels else ""

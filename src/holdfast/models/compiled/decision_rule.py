@@ -1,4 +1,4 @@
-"""How an estimator gets from scores to a class, which is for its own `predict` to say.
+"""How an estimator gets from scores to a class, which its own `predict` decides.
 
 Most give the class with the largest score. Some do not, and their scores are put right here, so that the largest score
 is the predicted class everywhere else:
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, listed
-from holdfast.models.compiled import from_boosters as boosters
+from holdfast.models.compiled import from_boosters
 from holdfast.models.compiled.column_names import unwrapped
 from holdfast.models.compiled.preprocessing import kind_of
 from holdfast.schema.feature import Array
@@ -40,14 +40,14 @@ def core(model: Any) -> Any:
 
 def name_of(model: Any) -> str:
     """What messages call a model: 'SVC in a Pipeline'."""
-    if isinstance(model, boosters.Boosted | boosters.BoostedNumbers):
-        return f"{'XGBoost' if boosters.is_xgboost(model.booster) else 'LightGBM'} Booster"
+    if isinstance(model, from_boosters.Boosted | from_boosters.BoostedNumbers):
+        return f"{'XGBoost' if from_boosters.is_xgboost(model.booster) else 'LightGBM'} Booster"
     inner, outer = type(core(model)).__name__, type(model).__name__
     return outer if inner == outer else f"{inner} in a {outer}"
 
 
 def is_regressor(model: Any) -> bool:
-    """Does an estimator in the manner of scikit-learn say that it estimates a number?"""
+    """Is it a regressor in the manner of scikit-learn?"""
     if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
         return False
     if hasattr(model, "__sklearn_tags__"):
@@ -60,7 +60,7 @@ def is_regressor(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """How a model is asked for its scores, what they are, and what is to be added to them."""
+    """The function that gives a model's scores, what they are, and what is to be added to them."""
 
     call: Callable[[Any], Any]
     outputs: Outputs
@@ -68,20 +68,20 @@ class ScoreSource:
     labels_only: bool = False
 
 
-def voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
-    """The voice of an estimator or a function; `outputs` is what the user says about it, if anything."""
-    found = _voice(model, classes, outputs)
+def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
+    """Where the scores of an estimator or a function come from; `outputs` is what the user gave, if anything."""
+    found = _score_source(model, classes, outputs)
     if outputs and outputs != found.outputs:
         what = "a value" if found.outputs == "value" else found.outputs
         raise ModelError(f"{name_of(model)} returns {what}, not {outputs}; leave outputs out")
     return found
 
 
-def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
+def _score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
     inner, only_predicts = core(model), hasattr(model, "predict") and not _has_scores(model)
     if is_regressor(model) or (outputs == "value" and only_predicts):
         return ScoreSource(model.predict, "value")
-    if boosters.has_margins(inner):
+    if from_boosters.has_margins(inner):
         return _of_trees(model, inner, outputs)
     if hasattr(model, "predict_proba") and not (outputs == "logits" and hasattr(model, "decision_function")):
         return ScoreSource(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
@@ -96,7 +96,7 @@ def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -
     if only_predicts:
         raise ModelError(
             f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it "
-            "predicts classes, outputs='value' if it estimates a number"
+            "predicts classes, outputs='value' if it is a regression model"
         )
     if callable(model):
         return ScoreSource(model, outputs or "probabilities")
@@ -108,14 +108,14 @@ def _voice(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -
 
 def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
     """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
-    if boosters.is_own(inner) and outputs is None:
+    if from_boosters.is_own(inner) and outputs is None:
         raise ModelError(
             f"{name_of(model)} has an objective of your own, so only you know what it gives; if its sum of trees is "
             "the score of a class, pass outputs='logits'"
         )
-    if outputs == "logits" or boosters.is_raw(inner):
-        return ScoreSource(boosters.margins(unwrapped(model), inner), "logits", boosters.half(inner))
-    alone = boosters.is_one_against_all(inner)
+    if outputs == "logits" or from_boosters.is_raw(inner):
+        return ScoreSource(from_boosters.margins(unwrapped(model), inner), "logits", from_boosters.half(inner))
+    alone = from_boosters.is_one_against_all(inner)
     return ScoreSource(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
 
 
@@ -162,7 +162,7 @@ def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
 
 
 def threshold_of(model: Any) -> float | None:
-    """The threshold that an estimator puts on what another says of one class, if it is such an estimator."""
+    """The threshold that an estimator puts on another's score of one class, if it is such an estimator."""
     at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
     return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
 
@@ -174,7 +174,7 @@ def _positive(model: Any) -> Any:
 
 
 def _steepness(model: Any) -> float:
-    """By how much log p / (1 - p) exceeds what `decision_function` says; other models than these have it at 1."""
+    """By how much log p / (1 - p) exceeds what `decision_function` gives; other models than these have it at 1."""
     boosted = kind_of(model) == "sklearn.GradientBoostingClassifier" and model.loss == "exponential"
     return 2.0 if boosted else 1.0
 
@@ -190,9 +190,11 @@ def _logit(p: float) -> float:
 
 # ---- decisions
 
+DecisionRule = Callable[[Any], Tensor]  # rows -> (n,) places of the predicted labels among the model's classes
 
-def decision(model: Any) -> Callable[[Any], Tensor] | None:
-    """The function from rows to places (n,) among the model's own classes by its own `predict`, if it has both."""
+
+def decision_rule(model: Any) -> DecisionRule | None:
+    """The model's own `predict`, if it has that and classes."""
     classes = getattr(model, "classes_", None)
     if classes is None or not hasattr(model, "predict") or is_regressor(model) or _gives_sums(core(model)):
         return None
@@ -201,16 +203,15 @@ def decision(model: Any) -> Callable[[Any], Tensor] | None:
 
 def _gives_sums(model: Any) -> bool:
     """LightGBM's classifiers predict sums of trees and no classes where the objective is the user's own."""
-    return boosters.is_own(model) and kind_of(model).startswith("lightgbm.")
+    return from_boosters.is_own(model) and kind_of(model).startswith("lightgbm.")
 
 
 def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:
-    """(n,) places of the labels that a model predicts among its classes."""
-    index, said = pd.Index(list(classes), dtype=object), np.asarray(model.predict(rows), dtype=object)
-    if said.ndim != 1:
-        raise ModelError(f"{name_of(model)} predicts {said.shape[1:]} labels for each row, expected one")
-    found = index.get_indexer(pd.Index(said, dtype=object)).astype(np.int64)
+    index, labels = pd.Index(list(classes), dtype=object), np.asarray(model.predict(rows), dtype=object)
+    if labels.ndim != 1:
+        raise ModelError(f"{name_of(model)} predicts {labels.shape[1:]} labels for each row, expected one")
+    found = index.get_indexer(pd.Index(labels, dtype=object)).astype(np.int64)
     if (found < 0).any():
-        what = f"{name_of(model)} predicts {said[found.argmin()]!r}"
+        what = f"{name_of(model)} predicts {labels[found.argmin()]!r}"
         raise ModelError(f"{what}, which is not among its classes: {listed(index)}")
     return torch.tensor(found)

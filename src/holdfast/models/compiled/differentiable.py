@@ -103,14 +103,14 @@ class Inputs:
         else:
             self.entries.append((j, start, a * scale))
             self.c[j] = a * center + b
-        if raw.says is None:
+        if raw.indicator is None:
             return
         assert raw.feature is not None
         if np.isnan(column.of_missing):
             raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
         # While it is missing, the column holds what stands for it.
         stands = min(max(a * raw.feature.stand_in + b, low), high)
-        self.entries.append((j, raw.says, column.of_missing - stands))
+        self.entries.append((j, raw.indicator, column.of_missing - stands))
 
     def _levels(self, j: int, column: Column, raw: Raw) -> None:
         start, (scale, center) = raw.at.start, raw.affine
@@ -151,7 +151,7 @@ def program(
     before = 0
     for i, (w, b) in enumerate(made):
         last = i == len(made) - 1
-        # Filled up with units that do nothing, so that a row's bits do not depend on its place (see `network`).
+        # Filled up with units that do nothing, so that a row's bits do not depend on its place (see `nn.relu_network`).
         more = 0 if plain or (last and outputs == 2) else -len(w) % 4
         w, b = np.pad(w, ((0, more), (0, before))), np.pad(b, (0, more))
         modules.append(_linear(w, b) if plain else Dense(w, b))

@@ -16,7 +16,7 @@ from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
-# Beginnings of objectives by which a Booster estimates a number; and those that do so without a function at the end.
+# Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
 NUMBERS = (
     "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
 )  # fmt: skip
@@ -41,8 +41,8 @@ def _objective(booster: Any) -> str:
 
 
 def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbers":
-    """A bare Booster in the manner of an estimator. What the user says of its outputs goes before its objective: of one
-    of the user's own XGBoost notes its default, which is about numbers, and LightGBM nothing."""
+    """A bare Booster in the manner of an estimator. What the user gives as its outputs goes before its objective: of
+    one of the user's own XGBoost notes its default, which is a regression, and LightGBM nothing."""
     if outputs == "logits":
         return Boosted(booster)
     objective = _objective(booster)
@@ -50,8 +50,9 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
         return BoostedNumbers(booster)
     if not objective.startswith(CLASSES) or objective == "cross_entropy_lambda":
         raise ModelError(
-            f"a Booster with objective {objective!r} neither classifies nor estimates a number by itself; if its sum "
-            "of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate, outputs='value'"
+            f"a Booster with objective {objective!r} is neither a classifier nor a regression model by itself; if its "
+            "sum of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate, "
+            "outputs='value'"
         )
     return Boosted(booster)
 
@@ -76,7 +77,7 @@ def _rows(booster: Any, table: Any) -> Any:
 
 
 class BoostedNumbers:
-    """A bare Booster that estimates a number: `predict` over the table."""
+    """A bare Booster that is a regression model: `predict` over the table."""
 
     _estimator_type = "regressor"
 
@@ -153,18 +154,18 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         raise RefusedError(f"it takes {model.missing} for missing")
     content = _learner(booster)
     objective, parameters = content["objective"]["name"], content["learner_model_param"]
-    grown = content["gradient_booster"]["model"]
-    trees, groups = grown["trees"], grown["tree_info"]
+    boosted_trees = content["gradient_booster"]["model"]
+    trees, groups = boosted_trees["trees"], boosted_trees["tree_info"]
     last = _best_round(model)
     if last is not None:
-        ends = grown["iteration_indptr"]
+        ends = boosted_trees["iteration_indptr"]
         trees, groups = trees[: ends[last + 1]], groups[: ends[last + 1]]
     k = max(int(parameters["num_class"]), 1)
     base = np.broadcast_to(np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k)
     if objective == "binary:logistic":
         base = np.log(base) - np.log1p(-base)
     elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
-        raise RefusedError(f"its objective {objective!r} has no exact copy")
+        raise RefusedError(f"its objective {objective!r} cannot be compiled")
     parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
     for tree in trees:
         if int(tree["tree_param"]["size_leaf_vector"]) > 1:
@@ -230,9 +231,8 @@ def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> d
 def xgboost_lists(model: Any) -> list[list[Any]]:
     """The levels of each column of categories, in the order they were trained on."""
     booster = model if type(model).__name__ == "Booster" else model.get_booster()
-    grown = _learner(booster)["gradient_booster"]["model"]
     out: list[list[Any]] = []
-    for entry in grown.get("cats", {}).get("enc", []):
+    for entry in _learner(booster)["gradient_booster"]["model"].get("cats", {}).get("enc", []):
         values, ends = entry["values"], entry.get("offsets", [])
         if ends:
             text = bytes(v % 256 for v in values)
@@ -252,7 +252,7 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     objective = str(content.get("objective", "none"))
     plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
     if not plain and objective.partition(" ")[0] not in ("binary", "multiclass", "cross_entropy"):
-        raise RefusedError(f"its objective {objective!r} has no exact copy")
+        raise RefusedError(f"its objective {objective!r} cannot be compiled")
     steep = _steepness(objective)
     per_round = int(content["num_tree_per_iteration"])
     parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
@@ -299,7 +299,7 @@ def _lightgbm_tree(
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
     if any("leaf_coeff" in n for n in found):
-        raise RefusedError("its leaves hold linear models (linear_tree=True), which have no exact copy")
+        raise RefusedError("its leaves hold linear models (linear_tree=True), which cannot be compiled")
     inner = np.array(["split_feature" in n for n in found])
     zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
     threshold = np.zeros(len(found))

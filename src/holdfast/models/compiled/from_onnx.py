@@ -12,11 +12,11 @@ from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
-LT, GTE, GT = 1, 2, 3  # tests of a node; 0 is <=, and what comes after asks whether two numbers are the same
+LT, GTE, GT = 1, 2, 3  # tests of a node; 0 is <=, and those after compare two numbers for equality
 
 
 def graph(model: Any) -> tuple[Nodes, Kernel]:
-    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it asks for the higher values."""
+    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it tests for the higher values."""
     if model.trees is None:
         raise RefusedError("the graph is more than trees over columns of the table")
     trees, forest = model.trees, model.trees.forest
@@ -27,13 +27,13 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
     here = np.arange(len(test))
     inner = yes != here
     if (test[inner] > GT).any():
-        raise RefusedError("a node asks whether two numbers are the same")
+        raise RefusedError("a node tests whether two numbers are equal")
     tree = np.searchsorted(roots, here, "right")
     if (tree[yes] != tree).any() or (tree[no] != tree).any():
         raise RefusedError("the nodes of its trees are not one tree after the other")
     strict = (test == LT) | (test == GTE)
     if (inner & strict & np.isneginf(threshold)).any():  # there is no number next to it
-        raise RefusedError("a node asks whether a number is below minus infinity")
+        raise RefusedError("a node tests whether a number is below minus infinity")
     turned = (test == GTE) | (test == GT)
     below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)  # v < t is v <= the number next to t
     exact = threshold.dtype == np.float64 and model.exact

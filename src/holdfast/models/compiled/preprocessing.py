@@ -4,7 +4,7 @@ The transformers known here (scalers, encoders, imputers, and pipelines of them)
 input is
 
     of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision; what a
-                              missing number becomes, it is asked too
+                              missing number becomes is found by handing one in
     of a column of levels:    a table with one value for each level (a missing one is a level too)
 
 Anything that mixes columns, or that is not on the list, is refused with the reason.
@@ -27,7 +27,7 @@ Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class RefusedError(Exception):
-    """A model has no exact copy; the text says why."""
+    """A model cannot be compiled; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Raw:
         return [Raw(f.name, s, f, _levels(f), by_table) for f, s in zip(schema.features, schema.slices, strict=True)]
 
     @property
-    def says(self) -> int | None:
-        """The encoded column that says whether the number is missing, if it may be."""
+    def indicator(self) -> int | None:
+        """The encoded column that is 1 where the number is missing, if it may be."""
         return self.at.stop - 1 if self.feature is not None and self.feature.has_gaps else None
 
     @property
@@ -128,7 +128,7 @@ class Column:
         try:
             return np.array(table.where(table.notna(), np.nan).tolist(), dtype=np.float64)
         except (TypeError, ValueError):
-            raise RefusedError("a text reaches the model without an encoder") from None
+            raise RefusedError("a string reaches the model without an encoder") from None
 
 
 def raw_columns(raws: Sequence[Raw]) -> list[Column]:
@@ -182,14 +182,14 @@ def through(step: Any, block: Block) -> Block:
         return block
     kind = kind_of(step)
     if kind not in STEPS:
-        raise RefusedError(f"{kind.partition('.')[2]} in its pipeline has no exact copy")
-    rows = _asked(step, block.rows)
+        raise RefusedError(f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
+    rows = _transformed(step, block.rows)
     return Block(STEPS[kind](step, block, rows), rows)
 
 
-def _asked(step: Any, rows: Any) -> Any:
+def _transformed(step: Any, rows: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was told
+        warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was set to
         return step.transform(rows)
 
 
@@ -201,7 +201,7 @@ def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
 
 def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
     if step.transformer_weights:
-        raise RefusedError("a ColumnTransformer with transformer_weights has no exact copy")
+        raise RefusedError("a ColumnTransformer with transformer_weights cannot be compiled")
     names = [str(n) for n in getattr(step, "feature_names_in_", [])]
     width = max((s.stop for s in step.output_indices_.values()), default=0)
     out: list[Column | None] = [None] * width
@@ -248,7 +248,7 @@ def _scaled(
             if dtype == np.float32:
                 picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
             if f in (np.multiply, np.divide) and not picked[0] > 0:
-                raise RefusedError("a scaler that turns a column around has no exact copy")
+                raise RefusedError("a scaler that turns a column around cannot be compiled")
             c = c.then(f, *picked)
             c = c.cast(dtype) if dtype == np.float32 and not early else c
         if column.table is not None:
@@ -293,13 +293,13 @@ def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
     tables = [c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)]
     count = max(len(t) for t in tables)
     cells = [t.take((np.arange(count) % len(t)).tolist()).reset_index(drop=True) for t in tables]
-    asked: Any = pd.concat(cells, axis=1)
+    rows: Any = pd.concat(cells, axis=1)
     if isinstance(block.rows, pd.DataFrame):
-        asked.columns = block.rows.columns
+        rows.columns = block.rows.columns
     else:
-        asked = asked.to_numpy(dtype=block.rows.dtype if block.rows.dtype.kind in "biuf" else object)
+        rows = rows.to_numpy(dtype=block.rows.dtype if block.rows.dtype.kind in "biuf" else object)
     try:
-        made = _asked(step, asked)
+        made = _transformed(step, rows)
     except Exception as error:
         raise RefusedError(f"{type(step).__name__} does not know all levels of the schema: {error}") from None
     return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
@@ -327,11 +327,11 @@ def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
 
 def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
     if step.add_indicator:
-        raise RefusedError("SimpleImputer with add_indicator has no exact copy")
+        raise RefusedError("SimpleImputer with add_indicator cannot be compiled")
     gap: Any = step.missing_values
     fill: list[Any] = list(step.statistics_)
     if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
-        raise RefusedError("SimpleImputer that replaces a value, or drops a column, has no exact copy")
+        raise RefusedError("SimpleImputer that replaces a value, or drops a column, cannot be compiled")
     single, made = precision(rows) == np.float32, _of_levels(step, block)
     out: list[Column] = []
     for j, c in enumerate(block.columns):
@@ -351,7 +351,7 @@ def _function(step: Any, block: Block, _: Any) -> list[Column]:
     run: Any = step.func
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"  # that of gradient boosting
     if cast(Any, run) is not None and not checks:
-        raise RefusedError("FunctionTransformer runs a function of your own, which has no exact copy")
+        raise RefusedError("FunctionTransformer runs a function of your own, which cannot be compiled")
     return block.columns
 
 

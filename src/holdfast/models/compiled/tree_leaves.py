@@ -1,6 +1,6 @@
 """The leaves of all trees as boxes of codes: what a search needs that walks the model's own thresholds.
 
-Every column that a node asks about has codes (see `nodes`), and a leaf is reached exactly if the code of each column is
+Every column that a node tests has codes (see `tree_nodes`), and a leaf is reached exactly if the code of each column is
 among those that its path lets through,
 
     leaf l is reached  <=>  inside_j[l, code_j] for all columns j.
@@ -12,6 +12,7 @@ whole box of codes can reach is an `any` over them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -50,15 +51,40 @@ class Cells:
 
 
 @dataclass(frozen=True)
+class FeatureLeaves:
+    """All leaves along one feature: which of its cells the path to each lets through."""
+
+    cells: Cells
+    inside: Tensor  # (leaves, cells) bool
+    value: Tensor  # (leaves, outputs) what a leaf adds
+
+    @cached_property
+    def outside(self) -> Tensor:
+        """(cells, leaves) 1 where the path to a leaf does not let a cell through."""
+        return (~self.inside).T.to(torch.uint8).contiguous()
+
+    @cached_property
+    def tested(self) -> Tensor:
+        """The leaves whose paths test the feature."""
+        return self.outside.any(0).nonzero().squeeze(1)
+
+    @cached_property
+    def outside_tested(self) -> Tensor:
+        """(cells, those leaves)"""
+        return self.outside[:, self.tested].contiguous()
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """(those leaves, cells * outputs) what each adds in each cell."""
+        inside = 1 - self.outside_tested.T.double()
+        return (inside[:, :, None] * self.value[self.tested][:, None]).flatten(1).contiguous()
+
+
+@dataclass(frozen=True)
 class Leaves:
-    """All leaves, tree by tree.
+    """All leaves, tree by tree."""
 
-    `inside[i]` (leaves, cells of feature i) says which cells of it the path to a leaf lets through; `features` are
-    those that some node asks about.
-    """
-
-    features: list[Cells]
-    inside: list[Tensor]  # bool
+    features: list[FeatureLeaves]  # of every feature that some node tests
     value: Tensor  # (leaves, outputs) what a leaf adds
     tree: Tensor  # (leaves,) the number of its tree
     start: Tensor  # (outputs,)
@@ -67,40 +93,45 @@ class Leaves:
 
 @dataclass(frozen=True)
 class TreeIndex:
-    """The trees of a model, over the encoded columns of a schema; `rights` is left out where it would be too large."""
+    """The trees of a model, over the encoded columns of a schema: where its scores can change, and to what.
+
+    `cells` says where, feature by feature; `leaves` has the tables to look scores up in, each made when it is first
+    needed, and then kept. `rights` is left out where they would be too large.
+    """
 
     nodes: Nodes
     codes: list[Codes]
     rights: Rights | None
     schema: Schema
+    outputs: Literal["logits", "probabilities", "value"]
 
     @staticmethod
     def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "TreeIndex":
         cells = int(nodes.leaves().sum()) * sum(c.count for c in codes)
-        return TreeIndex(nodes, codes, rights if cells <= MOST else None, schema)
+        return TreeIndex(nodes, codes, rights if cells <= MOST else None, schema, nodes.outputs)
 
     @property
     def ends(self) -> list[tuple[int, Array]]:
         """Features of numbers, and the last number of the table on this side of each of their cuts."""
         place = {s.start: i for i, s in enumerate(self.schema.slices)}
-        mine = [(place[c.at.start], c.ends) for c in self.codes if c.ends is not None and c.at.start in place]
-        return [(i, ends[np.isfinite(ends)]) for i, ends in mine]
+        found = [(place[c.at.start], c.ends) for c in self.codes if c.ends is not None and c.at.start in place]
+        return [(i, ends[np.isfinite(ends)]) for i, ends in found]
 
-    def _asked(self, at: slice) -> list[int]:
+    def _codes_at(self, at: slice) -> list[int]:
         """Which codes are of some encoded columns."""
         return [i for i, c in enumerate(self.codes) if at.start <= c.at.start < at.stop]
 
     @cached_property
     def cells(self) -> list[Cells]:
-        """Those of every feature that a node asks about."""
+        """Those of every feature that a node tests."""
         out: list[Cells] = []
         for i, (f, at) in enumerate(zip(self.schema.features, self.schema.slices, strict=True)):
-            mine = [self.codes[j] for j in self._asked(at)]
-            if f.is_category and mine:
+            codes = [self.codes[j] for j in self._codes_at(at)]
+            if f.is_category and codes:
                 out.append(Cells(i, at, None))
-            elif mine:
+            elif codes:
                 # Nodes that send missing numbers left and right have codes of their own, and so cuts.
-                cuts = [c.cuts for c in mine if c.cuts is not None and c.at.start == at.start]
+                cuts = [c.cuts for c in codes if c.cuts is not None and c.at.start == at.start]
                 out.append(Cells(i, at, np.unique(np.concatenate([np.zeros(0), *cuts])), f.has_gaps))
         return out
 
@@ -110,20 +141,17 @@ class TreeIndex:
         if self.rights is None:
             return None
         order, tree, per_code = _boxes(self.nodes, self.codes, self.rights)
-        inside: list[Tensor] = []
+        k, to = len(self.nodes.start), self.nodes.adds_to[tree]
+        values, wide = np.zeros((len(order), k)), to < 0
+        values[wide] = self.nodes.value[order[wide]]
+        values[np.flatnonzero(~wide), to[~wide]] = self.nodes.value[order[~wide], 0]
+        value, features = torch.tensor(values), list[FeatureLeaves]()
         for cells in self.cells:
-            table = np.ones((len(order), cells.count), dtype=bool)
-            for i in self._asked(cells.at):
-                table &= per_code[i][:, self._codes_of(self.codes[i], cells)]
-            inside.append(torch.tensor(table))
-        k = len(self.nodes.start)
-        value = np.zeros((len(order), k))
-        to = self.nodes.adds_to[tree]
-        wide = to < 0
-        value[wide] = self.nodes.value[order[wide]]
-        value[np.flatnonzero(~wide), to[~wide]] = self.nodes.value[order[~wide], 0]
-        start = torch.tensor(self.nodes.start)
-        return Leaves(self.cells, inside, torch.tensor(value), torch.tensor(tree), start, self.nodes.share)
+            inside = np.ones((len(order), cells.count), dtype=bool)
+            for i in self._codes_at(cells.at):
+                inside &= per_code[i][:, self._codes_of(self.codes[i], cells)]
+            features.append(FeatureLeaves(cells, torch.tensor(inside), value))
+        return Leaves(features, value, torch.tensor(tree), torch.tensor(self.nodes.start), self.nodes.share)
 
     def _codes_of(self, codes: Codes, cells: Cells) -> Ints:
         """(cells,) the code of each cell of the feature: that of any row in it."""

@@ -1,11 +1,11 @@
-"""The nodes of all trees of a model, whatever library grew them, as questions about the columns of a table.
+"""The nodes of all trees of a model, whatever library made them, as tests on the columns of a table.
 
-A node sends a row to the left if its input is low enough. Every library asks that in a precision of its own, behind a
+A node sends a row to the left if its input is low enough. Every library compares in a precision of its own, behind a
 pipeline that scales in one of its own; but all of these steps rise, so for a column of numbers there is one encoded
 value x* such that a row goes left exactly if x <= x*. It is found by bisection over all doubles, with the library's
-own arithmetic. For a column of levels the node is asked about each level, once.
+own arithmetic. For a column of levels the node is tried with each level, once.
 
-What remains is whole numbers: the rank of an encoded value among all x* of its column, or the position of a level;
+What remains is integers: the rank of an encoded value among all x* of its column, or the position of a level;
 a node becomes the set of these codes that go right. Scaling, precision, missing values, categories and their sets are
 then things of the past.
 """
@@ -57,10 +57,10 @@ class Nodes:
         """(n,) values, (n,) nodes without sets."""
         v = v.astype(self.precision).astype(np.float64)
         t = self.threshold[at]
-        gone = np.isnan(v)
+        missing = np.isnan(v)
         if self.zero_missing is not None:
-            gone |= self.zero_missing[at] & (np.abs(v) <= self.zero)
-        return np.where(gone, self.missing_left[at], v < t if self.strict else v <= t)
+            missing |= self.zero_missing[at] & (np.abs(v) <= self.zero)
+        return np.where(missing, self.missing_left[at], v < t if self.strict else v <= t)
 
     def leaves(self) -> Ints:
         """(trees,) how many leaves each has."""
@@ -76,50 +76,50 @@ class Codes:
     at: slice
     cuts: Array | None  # sorted x*: the code is the number of them below the value; None: of the largest column
     count: int  # how many codes there are
-    says: int | None = None  # the encoded column that says whether the number is missing; its code is then
-    gone: int = 0  # the first of all, or the last
+    indicator: int | None = None  # the encoded column that is 1 where the number is missing; its code is then
+    missing_code: int = 0  # the first of all, or the last
     ends: Array | None = None  # of numbers: the last one of the table on this side of each cut, NaN next to zero
 
 
-def grow_codes(
+def code_columns(
     nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
 ) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
-    """The codes of every column that a node asks about, and for each node: the place of its column in that list, and
-    the codes that go right."""
+    """The codes of every column that a node tests, and for each node: the place of its column in that list, and the
+    codes that go right."""
     inner = nodes.inner
     # Nodes that send missing numbers to the left and to the right have codes of their own, in which the one for missing
     # comes first or last: then a node is one comparison.
     by_raw: dict[tuple[int, bool], list[int]] = {}
-    gone_left = _missing_left(nodes, columns, raws, inner)
-    for i, left in zip(inner.tolist(), gone_left.tolist(), strict=True):
+    missing_left = _missing_left(nodes, columns, raws, inner)
+    for i, left in zip(inner.tolist(), missing_left.tolist(), strict=True):
         by_raw.setdefault((columns[int(nodes.column[i])].raw, left), []).append(i)
     codes: list[Codes] = []
     rights: dict[int, tuple[int, Mask]] = {}
-    for (raw, gone), mine in sorted(by_raw.items()):
-        place, at = len(codes), np.array(mine)
+    for (raw, missing_first), its_nodes in sorted(by_raw.items()):
+        place, at = len(codes), np.array(its_nodes)
         levels = raws[raw].levels
         if levels is not None:
             codes.append(level_codes(raws[raw]))
-            for node, right in zip(mine, _of_levels(nodes, columns, at, len(levels)), strict=True):
+            for node, right in zip(its_nodes, _of_levels(nodes, columns, at, len(levels)), strict=True):
                 rights[node] = place, right
             continue
         edges = _cuts(nodes, columns, raws[raw], at)
         low, cut, high = (edge for edge, _ in edges)
         cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
         ends = np.concatenate([last for _, last in edges])[first_of]
-        inner = np.abs(cuts) < LAST  # the others part nothing from nothing
-        cuts, ends = cuts[inner], ends[inner]
-        says = raws[raw].says
-        count = len(cuts) + 1 + (says is not None)
-        codes.append(Codes(raws[raw].at, cuts, count, says, 0 if gone else count - 1, ends))
+        finite = np.abs(cuts) < LAST  # the others part nothing from nothing
+        cuts, ends = cuts[finite], ends[finite]
+        indicator = raws[raw].indicator
+        count = len(cuts) + 1 + (indicator is not None)
+        codes.append(Codes(raws[raw].at, cuts, count, indicator, 0 if missing_first else count - 1, ends))
         ranks = np.arange(len(cuts) + 1)
         first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
-        for j, node in enumerate(mine):
+        for j, node in enumerate(its_nodes):
             right = ranks > first[j]
             if nodes.zero_missing is not None and nodes.zero_missing[node]:
                 right = np.where((ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right)
-            if says is not None:
-                right = np.append(False, right) if gone else np.append(right, True)
+            if indicator is not None:
+                right = np.append(False, right) if missing_first else np.append(right, True)
             rights[node] = place, right
     return codes, rights
 
@@ -127,7 +127,7 @@ def grow_codes(
 def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], at: Ints) -> Mask:
     """(nodes,) does a missing number go left at these nodes? False where none can be missing."""
     column = nodes.column[at]
-    gaps = np.array([raws[c.raw].says is not None for c in columns], dtype=bool)
+    gaps = np.array([raws[c.raw].indicator is not None for c in columns], dtype=bool)
     became = np.full(len(columns), np.nan)
     for i in map(int, np.unique(column[gaps[column]])):
         became[i] = columns[i].of_missing
@@ -170,15 +170,15 @@ def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[
     def inputs(v: Array) -> Array:
         out = np.empty(len(v))
         for c in np.unique(column):
-            mine = column == c
-            out[mine] = columns[int(c)].number(v[mine]).astype(nodes.precision)
+            here = column == c
+            out[here] = columns[int(c)].number(v[here]).astype(nodes.precision)
         return out
 
     t = nodes.threshold[at]
     cut = _edge(raw, lambda v: inputs(v) < t if nodes.strict else inputs(v) <= t, len(at))
     if nodes.zero_missing is None or not nodes.zero_missing[at].any():
-        none = cut[0][:0], cut[1][:0]
-        return none, cut, none
+        empty = cut[0][:0], cut[1][:0]
+        return empty, cut, empty
     z = nodes.zero
     return _edge(raw, lambda v: inputs(v) < -z, len(at)), cut, _edge(raw, lambda v: inputs(v) <= z, len(at))
 
@@ -207,7 +207,7 @@ def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
 def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
     """(n,) the largest double for which a falling condition holds; the lowest of all if it never does."""
     top = LAST.view(np.int64)
-    low, high = np.full(n, -top), np.full(n, top)  # doubles in their order are whole numbers in theirs
+    low, high = np.full(n, -top), np.full(n, top)  # doubles in their order are integers in theirs
     with np.errstate(over="ignore", invalid="ignore"):
         done = holds(_double(high))
         while (low < high - 1).any():
@@ -218,5 +218,5 @@ def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
 
 
 def _double(order: Ints) -> Array:
-    """Whole number -> the double at that place, counted from zero."""
+    """Integer -> the double at that place, counted from zero."""
     return np.where(order >= 0, np.abs(order).view(np.float64), -np.abs(order).view(np.float64))

@@ -1,4 +1,4 @@
-"""All trees of a model over blocks of rows, with whole numbers only.
+"""All trees of a model over blocks of rows, with integers only.
 
 Number the leaves of a tree from left to right. With b = 1 where a row would go right at a node, the leaf below it is
 
@@ -196,12 +196,12 @@ def pieces(rows: Array) -> Iterator[tuple[slice, Array]]:
         yield slice(begin, begin + PIECE), columns
 
 
-def coder(codes: Codes, dtype: Any) -> "Ranks | Levels | Gaps":
+def coder(codes: Codes, dtype: Any) -> "Ranks | Levels | RanksOrMissing":
     """Writes the codes of encoded columns (d, n) into an array (n,) of that dtype."""
     if codes.cuts is None:
         return Levels(codes.at)
     ranks = Ranks(codes.cuts, codes.at.start, dtype)
-    return ranks if codes.says is None else Gaps(ranks, codes.says, codes.gone)
+    return ranks if codes.indicator is None else RanksOrMissing(ranks, codes.indicator, codes.missing_code)
 
 
 class Levels:
@@ -213,22 +213,22 @@ class Levels:
         self.weights = np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None]
 
     def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
-        mine = columns[self.at]
-        heaviest = ((mine == mine.max(axis=0)) * self.weights).max(axis=0)
-        np.subtract(len(mine), heaviest, out=out, casting="unsafe")
+        hot = columns[self.at]
+        heaviest = ((hot == hot.max(axis=0)) * self.weights).max(axis=0)
+        np.subtract(len(hot), heaviest, out=out, casting="unsafe")
 
 
-class Gaps:
+class RanksOrMissing:
     """Ranks of numbers that may be missing: one more code, the first or the last, is for those that are."""
 
-    def __init__(self, ranks: "Ranks", says: int, gone: int) -> None:
-        self.ranks, self.says, self.gone = ranks, says, gone
+    def __init__(self, ranks: "Ranks", indicator: int, code: int) -> None:
+        self.ranks, self.indicator, self.code = ranks, indicator, code
 
     def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
         self.ranks(columns, out)
-        if self.gone == 0:
+        if self.code == 0:
             out += 1
-        out[columns[self.says] > 0.5] = self.gone
+        out[columns[self.indicator] > 0.5] = self.code
 
 
 class Ranks:

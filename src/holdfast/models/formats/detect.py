@@ -19,22 +19,24 @@ HEAD = 1 << 16  # bytes looked at
 
 @dataclass(frozen=True)
 class Kind:
-    """A file format: its name in words, and whether a file of it holds data or can run code when loaded."""
+    """A file format: its name in words, whether a file of it holds data or can run code when loaded, and the module
+    in `formats` that reads it."""
 
     name: str
     title: str
     loading: Loading
+    reader: str = ""
 
 
 KINDS = {
     k.name: k
     for k in (
         Kind("safetensors", "a safetensors file", "data"),
-        Kind("onnx", "an ONNX model", "data"),
-        Kind("skops", "a skops file (scikit-learn)", "data"),
-        Kind("xgboost-json", "an XGBoost model (JSON)", "data"),
-        Kind("xgboost-ubj", "an XGBoost model (UBJSON)", "data"),
-        Kind("lightgbm", "a LightGBM model (text)", "data"),
+        Kind("onnx", "an ONNX model", "data", "onnx.runtime"),
+        Kind("skops", "a skops file (scikit-learn)", "data", "skops.reader"),
+        Kind("xgboost-json", "an XGBoost model (JSON)", "data", "xgboost"),
+        Kind("xgboost-ubj", "an XGBoost model (UBJSON)", "data", "xgboost"),
+        Kind("lightgbm", "a LightGBM model (text)", "data", "lightgbm"),
         Kind("pt2", "a torch.export program (.pt2)", "code"),
         Kind("torchscript", "a TorchScript program", "code"),
         Kind("torch", "a torch file, which holds a pickle", "code"),

@@ -4,18 +4,22 @@ What LightGBM gets to see is text that we wrote from lines we know, with sizes w
 file, and follows the indices of a tree without a look.
 """
 
+import contextlib
 import json
 import math
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from holdfast.errors import FileError, listed, optional
-from holdfast.models.formats.limits import parse_json
-from holdfast.models.formats.loaded import Found, Said
-from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, whole
-from holdfast.schema.schema import Schema
+from holdfast.models.formats.limits import parse_json, refuse
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.sandbox import try_in_child
+from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, integers
+
+if TYPE_CHECKING:
+    from holdfast.schema.schema import Schema
 
 HEADER = (
     "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective", "average_output",
@@ -27,13 +31,14 @@ PER_SPLIT = ("split_feature", "split_gain", "threshold", "decision_type", "left_
 PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
 SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
 SETS = ("cat_boundaries", "cat_threshold")
-WHOLE = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
+INTEGERS = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
 MOST_TREES, MOST_COLUMNS = 100_000, 1_000_000
 NAME = re.compile(r"[^\x00-\x20,=\[\]{}:\"]+")
 CLASSES = ("binary", "multiclass", "multiclassova", "cross_entropy")
 NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
 # What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
 PARAMETERS = ("num_class", "sigmoid", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power")
+FILE = "the LightGBM file"
 ROOTS = "sqrt"  # the trees estimate the square root
 
 
@@ -42,49 +47,43 @@ def parse(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise FileError("the LightGBM file is no text") from None
+        raise FileError(f"{FILE} is no text") from None
     head, mark, rest = text.partition("\nTree=")
     body, end, tail = rest.partition("\nend of trees")
-    if not mark or not end:
-        raise FileError("the LightGBM file is cut off: it has no trees, or no line 'end of trees'")
-    if "\nend of parameters" not in tail:
-        raise FileError("the LightGBM file is cut off: it has no line 'end of parameters'")
+    refuse(not mark or not end, f"{FILE} is cut off: it has no trees, or no line 'end of trees'")
+    refuse("\nend of parameters" not in tail, f"{FILE} is cut off: it has no line 'end of parameters'")
     header = _lines(head.split("\n"), ("tree", "average_output"))
-    strange = [key for key in header if key not in HEADER]
-    if strange:
-        raise FileError(f"the LightGBM file has an unknown line {listed(strange)} in its header")
+    unknown = [key for key in header if key not in HEADER]
+    refuse(unknown, f"{FILE} has an unknown line {listed(unknown)} in its header")
     columns = _count(header, "max_feature_idx", 0, MOST_COLUMNS) + 1
     classes, per_step = (_count(header, key, 1, 100_000) for key in ("num_class", "num_tree_per_iteration"))
     names, infos = header.get("feature_names", "").split(), header.get("feature_infos", "").split()
     if len(names) != columns or len(infos) != columns or len(set(names)) != columns:
-        raise FileError(f"the LightGBM file has {columns} columns, but {len(names)} names and {len(infos)} ranges")
-    if not all(NAME.fullmatch(n) for n in names):
-        raise FileError("the LightGBM file has a column name with letters that no column name has")
+        raise FileError(f"{FILE} has {columns} columns, but {len(names)} names and {len(infos)} ranges")
+    refuse(not all(NAME.fullmatch(n) for n in names), f"{FILE} has a column name with letters that no column name has")
     objective = _objective(header.get("objective", "").split(), classes)
     if per_step != (classes if objective[0].startswith("multiclass") else 1):
-        raise FileError(f"the LightGBM file has {per_step} trees in a step for {classes} classes")
+        raise FileError(f"{FILE} has {per_step} trees in a step for {classes} classes")
     blocks = body.split("\nTree=")
     if len(blocks) > MOST_TREES or len(blocks) % per_step:
-        raise FileError(f"the LightGBM file has {len(blocks):,} trees, {per_step} in a step")
+        raise FileError(f"{FILE} has {len(blocks):,} trees, {per_step} in a step")
     trees = [_tree(i, block, columns) for i, block in enumerate(blocks)]
     return {"header": header, "names": names, "classes": classes, "objective": objective, "trees": trees,
             "categories": _categories(tail)}  # fmt: skip
 
 
 def _objective(words: list[str], classes: int) -> list[str]:
-    """'multiclass num_class:3', as LightGBM will be told; its numbers must fit the rest."""
+    """'multiclass num_class:3', as LightGBM will read it; its numbers must fit the rest."""
     name = words[0] if words else "none"
     if name not in (*CLASSES, *NUMBERS):
-        raise FileError(f"the LightGBM file neither classifies nor estimates a number: its objective is {name!r}")
+        raise FileError(f"{FILE} is neither a classifier nor a regression model: its objective is {name!r}")
     roots = [word for word in words[1:] if word == ROOTS and name in NUMBERS]
     given = {key: value for key, _, value in (word.partition(":") for word in words[1:] if word not in roots)}
     for key, value in given.items():
-        if key not in PARAMETERS:
-            raise FileError(f"the LightGBM file has an unknown parameter {key!r} of its objective {name!r}")
-        if not 0 < _float(value) < math.inf:
-            raise FileError(f"the LightGBM file has {key} = {value[:40]!r}, expected a positive number")
+        refuse(key not in PARAMETERS, f"{FILE} has an unknown parameter {key!r} of its objective {name!r}")
+        refuse(not 0 < _float(value) < math.inf, f"{FILE} has {key} = {value[:40]!r}, expected a positive number")
     if given.get("num_class", "1") != str(classes):
-        raise FileError(f"the LightGBM file has the objective {' '.join(words)[:80]!r} for {classes} classes")
+        raise FileError(f"{FILE} has the objective {' '.join(words)[:80]!r} for {classes} classes")
     return [name, *roots[:1], *(f"{key}:{_number(_float(value))}" for key, value in given.items())]
 
 
@@ -94,10 +93,8 @@ def _lines(lines: list[str], bare: tuple[str, ...] = ()) -> dict[str, str]:
         key, mark, value = line.partition("=")
         if not line.strip():
             continue
-        if not mark and key not in bare:
-            raise FileError(f"the LightGBM file has a line that says nothing: {line[:60]!r}")
-        if key in out:
-            raise FileError(f"the LightGBM file has the line {key!r} twice")
+        refuse(not mark and key not in bare, f"{FILE} has a line without a value: {line[:60]!r}")
+        refuse(key in out, f"{FILE} has the line {key!r} twice")
         out[key] = value
     out.pop("tree", None)
     return out
@@ -107,34 +104,31 @@ def _count(lines: dict[str, str], key: str, low: int, high: int) -> int:
     try:
         value = int(lines[key])
     except (KeyError, ValueError):
-        raise FileError(f"the LightGBM file has no whole number {key!r}") from None
-    inside([value], low, high + 1, f"{key!r} of the LightGBM file")
+        raise FileError(f"{FILE} has no integer {key!r}") from None
+    inside([value], low, high + 1, f"{key!r} of {FILE}")
     return value
 
 
 def _numbers(lines: dict[str, str], key: str, count: int | None) -> Any:
     words = lines.get(key, "").split()
     if count is not None and len(words) != count:
-        raise FileError(f"a tree of the LightGBM file has {len(words)} numbers in {key!r}, expected {count}")
+        raise FileError(f"a tree of {FILE} has {len(words)} numbers in {key!r}, expected {count}")
     try:
-        values = [int(w) for w in words] if key in WHOLE else [float(w) for w in words]
+        values = [int(w) for w in words] if key in INTEGERS else [float(w) for w in words]
     except ValueError:
-        raise FileError(f"a tree of the LightGBM file has something that is no number in {key!r}") from None
-    return whole(values, key) if key in WHOLE else finite(values, key)
+        raise FileError(f"a tree of {FILE} has something that is no number in {key!r}") from None
+    return integers(values, key) if key in INTEGERS else finite(values, key)
 
 
 def _tree(i: int, block: str, columns: int) -> dict[str, Any]:
     number, _, rest = block.partition("\n")
-    if number.strip() != str(i):
-        raise FileError(f"tree {i} of the LightGBM file is called {number[:20]!r}")
-    lines, what = _lines(rest.split("\n")), f"tree {i}"
-    strange = [key for key in lines if key not in (*PER_SPLIT, *PER_LEAF, *SINGLE, *SETS)]
-    if strange:
-        raise FileError(f"{what} of the LightGBM file has a line {strange[0]!r}, which is not supported")
+    refuse(number.strip() != str(i), f"tree {i} of {FILE} is called {number[:20]!r}")
+    lines, what = _lines(rest.split("\n")), f"tree {i} of {FILE}"
+    unknown = [key for key in lines if key not in (*PER_SPLIT, *PER_LEAF, *SINGLE, *SETS)]
+    refuse(unknown, f"{what} has a line {listed(unknown)}, which is not supported")
     leaves = _count(lines, "num_leaves", 1, 1 << 24)
     cats = _count(lines, "num_cat", 0, leaves) if "num_cat" in lines else 0
-    if lines.get("is_linear", "0").strip() != "0":
-        raise FileError(f"{what} of the LightGBM file has linear leaves, which are not supported")
+    refuse(lines.get("is_linear", "0").strip() != "0", f"{what} has linear leaves, which are not supported")
     out: dict[str, Any] = {"num_leaves": leaves, "num_cat": cats}
     splits = leaves - 1
     for key in (*PER_SPLIT, *PER_LEAF):
@@ -142,12 +136,12 @@ def _tree(i: int, block: str, columns: int) -> dict[str, Any]:
         if key in lines and (lines[key].strip() or needed):
             out[key] = _numbers(lines, key, leaves if key in PER_LEAF else splits)
         elif needed and (splits or key == "leaf_value"):
-            raise FileError(f"{what} of the LightGBM file lacks {key!r}")
+            raise FileError(f"{what} lacks {key!r}")
     out["shrinkage"] = float(finite([_float(lines.get("shrinkage", "1"))], "shrinkage")[0])
     if splits:
         _check(out, lines, what, leaves, columns, cats)
     elif cats:
-        raise FileError(f"{what} of the LightGBM file has categories but no split")
+        raise FileError(f"{what} has categories but no split")
     return out
 
 
@@ -163,25 +157,24 @@ def _check(out: dict[str, Any], lines: dict[str, str], what: str, leaves: int, c
     splits = leaves - 1
     sides: list[Any] = [np.where(side < 0, splits + ~side, side) for side in (out["left_child"], out["right_child"])]
     for side in (out["left_child"], out["right_child"]):
-        inside(side, -leaves, splits, f"{what} of the LightGBM file: a child")
+        inside(side, -leaves, splits, f"{what}: a child")
     none = np.zeros(leaves, np.int64)
     inner = np.arange(splits + leaves) < splits
     left, right = (np.concatenate([side, none]) for side in sides)
-    check_tree(left, right, inner, f"{what} of the LightGBM file")
-    inside(out["split_feature"], 0, columns, f"{what} of the LightGBM file: a column")
-    inside(out["decision_type"], 0, 16, f"{what} of the LightGBM file: a decision type")
+    check_tree(left, right, inner, f"{what}")
+    inside(out["split_feature"], 0, columns, f"{what}: a column")
+    inside(out["decision_type"], 0, 16, f"{what}: a decision type")
     by_set = (out["decision_type"] & 1) > 0
     if int(by_set.sum()) != cats and (by_set.any() or cats):
-        raise FileError(f"{what} of the LightGBM file has {int(by_set.sum())} splits by category, and says {cats}")
+        raise FileError(f"{what} has {int(by_set.sum())} splits by category, and says {cats}")
     if cats:
         ends, bits = _numbers(lines, "cat_boundaries", cats + 1), _numbers(lines, "cat_threshold", None)
-        inside(bits, 0, 1 << 32, f"{what} of the LightGBM file: a set of categories")
+        inside(bits, 0, 1 << 32, f"{what}: a set of categories")
         if ends[0] != 0 or (np.diff(ends) < 1).any() or ends[-1] != len(bits):
-            raise FileError(f"{what} of the LightGBM file has sets of categories that do not fit their bounds")
+            raise FileError(f"{what} has sets of categories that do not fit their bounds")
         places = out["threshold"][by_set]
-        if (places != places.astype(np.int64)).any():
-            raise FileError(f"{what} of the LightGBM file has a set of categories without a number")
-        inside(places.astype(np.int64), 0, cats, f"{what} of the LightGBM file: a set of categories")
+        refuse((places != places.astype(np.int64)).any(), f"{what} has a set of categories without a number")
+        inside(places.astype(np.int64), 0, cats, f"{what}: a set of categories")
         out["cat_boundaries"], out["cat_threshold"] = ends, bits
 
 
@@ -194,7 +187,7 @@ def _categories(tail: str) -> list[list[Any]] | None:
     lists: list[Any] = cast(list[Any], value) if isinstance(value, list) else [None]
     for one in lists:
         if not isinstance(one, list) or not all(isinstance(v, str | int | float) for v in cast(list[Any], one)):
-            raise FileError("the LightGBM file has pandas categories that are no lists of values")
+            raise FileError(f"{FILE} has pandas categories that are no lists of values")
     return lists
 
 
@@ -211,11 +204,8 @@ def written(model: dict[str, Any]) -> str:
     lines += [f"feature_names={' '.join(model['names'])}", f"feature_infos={_infos(header['feature_infos'])}"]
     lines += [f"tree_sizes={' '.join(str(len(b.encode())) for b in blocks)}", "", ""]
     categories = json.dumps(model["categories"])
-    return (
-        "\n".join(lines)
-        + "".join(blocks)
-        + f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{categories}\n"
-    )
+    end = f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{categories}\n"
+    return "\n".join(lines) + "".join(blocks) + end
 
 
 def _infos(text: str) -> str:
@@ -223,7 +213,7 @@ def _infos(text: str) -> str:
     for word in text.split():
         number = r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)"
         if not re.fullmatch(rf"none|\[{number}:{number}\]|-?\d+(?::-?\d+)*", word):
-            raise FileError(f"the LightGBM file has a strange range {word[:40]!r}")
+            raise FileError(f"{FILE} has an odd range {word[:40]!r}")
     return text
 
 
@@ -232,7 +222,7 @@ def _block(i: int, tree: dict[str, Any]) -> str:
     for key in (*PER_SPLIT, *SETS, *PER_LEAF):
         if key in tree:
             values = tree[key].tolist()
-            lines.append(f"{key}={' '.join(str(v) if key in WHOLE else _number(v) for v in values)}")
+            lines.append(f"{key}={' '.join(str(v) if key in INTEGERS else _number(v) for v in values)}")
     return "\n".join([*lines, "is_linear=0", f"shrinkage={_number(tree['shrinkage'])}", "", "", ""])
 
 
@@ -243,21 +233,34 @@ def _number(value: float) -> str:
 # ---- loading
 
 
-def load(data: bytes, schema: Schema) -> Found:
-    """LightGBM's own booster, read from text that was checked."""
+def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
+    """LightGBM's own booster, read from text that was checked, and tried in a child process."""
     model = parse(data)
     columns_of(model["names"], schema, r"Column_\d+")
-    lightgbm = optional("lightgbm", "trees")
+    text = written(model)
+    optional("lightgbm", "trees")
+    if not trust:
+        try_in_child("lightgbm", text.encode())
+    return LoadedModel(_loaded(text), None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
+
+
+def _loaded(text: str) -> Any:
     try:
-        booster = lightgbm.Booster(model_str=written(model))
+        return optional("lightgbm", "trees").Booster(model_str=text)
     except Exception as error:
         raise FileError(f"LightGBM cannot read the file: {error}") from None
-    return Found(booster, None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
 
 
-def describe(data: bytes) -> Said:
+def try_out(text: bytes) -> None:
+    """Load the model that `load` wrote, and predict two rows of zeros."""
+    booster = _loaded(text.decode())
+    with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
+        booster.predict(np.zeros((2, booster.num_feature())), num_threads=1)
+
+
+def describe(data: bytes) -> Description:
     model = parse(data)
     details = {"trees": len(model["trees"]), "objective": model["objective"][0]}
     if details["objective"] in NUMBERS:
-        return Said(model["names"], None, "value", False, details)
-    return Said(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)
+        return Description(model["names"], None, "value", False, details)
+    return Description(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)

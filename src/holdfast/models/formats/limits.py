@@ -1,4 +1,4 @@
-"""Reading what strangers wrote, within limits: whole files, JSON texts, zip archives.
+"""Reading what strangers wrote, within limits: files, JSON, zip archives.
 
 A file may claim any size, nest without end, or inflate to a thousand times itself. Everything here stops at a limit
 and says which, and reads a file once, so that what is checked is what is loaded.
@@ -15,23 +15,25 @@ from holdfast.errors import FileError
 MOST_BYTES = 1 << 30  # of a file
 MOST_INFLATED = 1 << 30  # of everything in a zip file together
 MOST_ENTRIES = 20_000  # in a zip file
-FREE_BYTES, MOST_RATIO = (
-    1 << 26,
-    200,
-)  # beyond the first 64 MiB, a zip file may not shrink its content further than this
+FREE_BYTES, MOST_RATIO = 1 << 26, 200  # how far a zip file may shrink its content beyond the first 64 MiB
 CHUNK = 1 << 20
+
+
+def refuse(when: object, message: str) -> None:
+    """Raise a `FileError` when it is so."""
+    if when:
+        raise FileError(message)
 
 
 def read_bytes(path: Path) -> bytes:
     """The whole file."""
     size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise FileError(f"{str(path)!r} has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
+    refuse(size > MOST_BYTES, f"{str(path)!r} has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
     return path.read_bytes()
 
 
 def parse_json(text: bytes, what: str, *, nan: bool = False) -> Any:
-    """JSON with each key once and, unless `nan`, no number that is none; readers differ on the rest."""
+    """JSON with each key once and, unless `nan`, finite numbers only; readers differ on the rest."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(items)
@@ -42,7 +44,7 @@ def parse_json(text: bytes, what: str, *, nan: bool = False) -> Any:
     def constant(name: str) -> float:
         if nan:
             return float(name)
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not finite")
 
     try:
         return json.loads(text.decode(), object_pairs_hook=pairs, parse_constant=constant)
@@ -78,10 +80,8 @@ def _check_claims(entries: list[zipfile.ZipInfo], size: int, what: str) -> None:
     if len(entries) > MOST_ENTRIES:
         raise FileError(f"{what} has {len(entries):,} entries, more than the {MOST_ENTRIES:,} that are read")
     claimed = sum(e.file_size for e in entries)
-    if claimed > _room(size):
-        raise FileError(f"{what} would grow from {size:,} to {claimed:,} bytes: a zip bomb, or too large")
-    if len({e.filename for e in entries}) < len(entries):
-        raise FileError(f"{what} holds two entries of the same name")
+    refuse(claimed > _room(size), f"{what} would grow from {size:,} to {claimed:,} bytes: a zip bomb, or too large")
+    refuse(len({e.filename for e in entries}) < len(entries), f"{what} holds two entries of the same name")
     for e in entries:
         if e.flag_bits & 1 or e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FileError(f"{what}: entry {e.filename!r} is encrypted or compressed in an unusual way")
@@ -92,8 +92,7 @@ def _inflate(file: Any, most: int, what: str) -> bytes:
     while part := file.read(CHUNK):
         parts.append(part)
         size += len(part)
-        if size > most:
-            raise FileError(f"{what} grows to more than it claims: a zip bomb")
+        refuse(size > most, f"{what} grows to more than it claims: a zip bomb")
     return b"".join(parts)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.errors import FileError, did_you_mean
+from holdfast.models.formats.limits import refuse
 
 if TYPE_CHECKING:
     from holdfast.schema.schema import Schema
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 MOST_NODES = 50_000_000
 
 
-def whole(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A list of whole numbers as an array."""
+def integers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A list of integers as an array."""
     try:
         out = np.asarray(values)
         if out.size == 0:
@@ -30,7 +31,7 @@ def whole(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
             raise ValueError
         return out.astype(np.int64)
     except (ValueError, OverflowError, TypeError):
-        raise FileError(f"{what} is no list of whole numbers") from None
+        raise FileError(f"{what} is no list of integers") from None
 
 
 def finite(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -39,8 +40,7 @@ def finite(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         out = np.asarray(values, np.float64)
     except (ValueError, OverflowError, TypeError):
         raise FileError(f"{what} is no list of numbers") from None
-    if out.ndim != 1 or not np.isfinite(out).all():
-        raise FileError(f"{what} is no list of finite numbers")
+    refuse(out.ndim != 1 or not np.isfinite(out).all(), f"{what} is no list of finite numbers")
     return out
 
 
@@ -55,12 +55,9 @@ def inside(values: Any, low: int, high: int, what: str) -> None:
 def check_tree(left: Any, right: Any, inner: Any, what: str) -> None:
     """Children of the inner nodes: in range, of one parent each, and never the root (node 0)."""
     count = len(left)
-    if not count:
-        raise FileError(f"{what} has no nodes")
-    if count > MOST_NODES:
-        raise FileError(f"{what} has {count:,} nodes, more than {MOST_NODES:,}")
-    if not len(left) == len(right) == len(inner):
-        raise FileError(f"{what} has lists of different lengths")
+    refuse(not count, f"{what} has no nodes")
+    refuse(count > MOST_NODES, f"{what} has {count:,} nodes, more than {MOST_NODES:,}")
+    refuse(not len(left) == len(right) == len(inner), f"{what} has lists of different lengths")
     children = np.concatenate([np.asarray(left)[inner], np.asarray(right)[inner]])
     inside(children, 1, count, f"{what}: a child")
     if len(children) and np.bincount(children, minlength=count).max() > 1:
@@ -70,8 +67,7 @@ def check_tree(left: Any, right: Any, inner: Any, what: str) -> None:
 def same_lengths(what: str, **lists: Any) -> int:
     """The length that all the lists have."""
     lengths = {name: len(values) for name, values in lists.items()}
-    if len(set(lengths.values())) > 1:
-        raise FileError(f"{what} has lists of different lengths: {lengths}")
+    refuse(len(set(lengths.values())) > 1, f"{what} has lists of different lengths: {lengths}")
     return next(iter(lengths.values()))
 
 

@@ -34,7 +34,7 @@ class _Reader:
         if kind in NUMBERS:
             return self.numbers(kind, 1)[0]
         if kind == "S":
-            return self.text()
+            return self.string()
         if kind == "{":
             return self.object(depth)
         if kind == "[":
@@ -46,7 +46,7 @@ class _Reader:
     def object(self, depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
         while self.peek() != "}":
-            key = self.text()
+            key = self.string()
             if key in out:
                 raise FileError(f"the key {key!r} appears twice in the UBJSON file")
             out[key] = self.value(self.letter(), depth + 1)
@@ -79,24 +79,22 @@ class _Reader:
         part = self.step(count * form.itemsize)
         return np.frombuffer(part, form).tolist()
 
-    def text(self) -> str:
+    def string(self) -> str:
         part = self.step(self.length())
         try:
             return part.decode()
         except UnicodeDecodeError:
-            raise FileError("a text in the UBJSON file is not readable") from None
+            raise FileError("a string in the UBJSON file is not readable") from None
 
     def length(self) -> int:
         kind = self.letter()
         if kind not in "iUIlL":
-            raise FileError("the UBJSON file has a length that is no whole number")
+            raise FileError("the UBJSON file has a length that is no integer")
         return int(self.numbers(kind, 1)[0])
 
     def step(self, size: int) -> bytes:
         if not 0 <= size <= len(self.data) - self.at:
-            raise FileError(
-                f"the UBJSON file is cut off: {size:,} bytes announced, {len(self.data) - self.at:,} are there"
-            )
+            raise FileError(f"the UBJSON file is cut off: {size:,} bytes, {len(self.data) - self.at:,} are there")
         self.at += size
         return self.data[self.at - size : self.at]
 

@@ -4,20 +4,24 @@ What XGBoost gets to see holds nothing that was not checked: it follows the chil
 of a tree without a look, and takes sizes from the file.
 """
 
+import contextlib
 import json
 import math
 import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from holdfast.errors import FileError, optional
+from holdfast.errors import FileError, listed, optional
 from holdfast.models.formats import ubjson
-from holdfast.models.formats.limits import parse_json
-from holdfast.models.formats.loaded import Found, Said
-from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, whole
-from holdfast.schema.schema import Schema
+from holdfast.models.formats.limits import parse_json, refuse
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.sandbox import try_in_child
+from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, integers
+
+if TYPE_CHECKING:
+    from holdfast.schema.schema import Schema
 
 MOST_COLUMNS, MOST_CLASSES, MOST_CATEGORIES = 1_000_000, 100_000, 1 << 18
 ROOT, DELETED = 2**31 - 1, 2**31 - 1  # the parent of the root, and the column of a node that was taken out
@@ -42,58 +46,50 @@ NUMBERS = {
 OBJECTIVES = CLASSES | NUMBERS
 NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 Entry = dict[str, Any]
+FILE = "the XGBoost file"
 
 
 def parse(data: bytes) -> Entry:
     """The model in the bytes of a file, with the parts that are known, all of them checked."""
-    if data[:1] == b"{" and data[1:2] in b"LiUIl":
-        model = ubjson.read(data)
-    else:
-        model = parse_json(data, "the XGBoost file", nan=True)
+    binary = data[:1] == b"{" and data[1:2] in b"LiUIl"
+    model = ubjson.read(data) if binary else parse_json(data, FILE, nan=True)
     try:
         learner = _entry(model, "learner")
         return {"learner": _learner(learner), "version": _version(model)}
     except (FileError, RecursionError):
         raise
     except Exception as error:  # a value may be of any type
-        raise FileError(f"the XGBoost file is damaged: {type(error).__name__}: {error}") from None
+        raise FileError(f"{FILE} is damaged: {type(error).__name__}: {error}") from None
 
 
 def _entry(value: Any, key: str) -> Entry:
     if not isinstance(value, dict) or not isinstance(cast(Entry, value).get(key), dict):
-        raise FileError(f"the XGBoost file is damaged or cut off: there is no {key!r}")
+        raise FileError(f"{FILE} is damaged or cut off: there is no {key!r}")
     return cast(Entry, value)[key]
 
 
 def _version(model: Entry) -> list[int]:
-    version = whole(model.get("version", [1, 0, 0]), "the version")
-    if len(version) != 3 or (version < 0).any() or (version > 10_000).any():
-        raise FileError("the XGBoost file has an impossible version")
+    version = integers(model.get("version", [1, 0, 0]), "the version")
+    refuse(len(version) != 3 or (version < 0).any() or (version > 10_000).any(), f"{FILE} has an impossible version")
     return version.tolist()
 
 
 def _learner(learner: Entry) -> Entry:
     given, objective = _entry(learner, "learner_model_param"), _entry(learner, "objective")
-    columns, classes = (
-        _count(given, key, most) for key, most in (("num_feature", MOST_COLUMNS), ("num_class", MOST_CLASSES))
-    )
-    if columns < 1 or _count(given, "num_target", 1, "1") != 1:
-        raise FileError("the XGBoost file has no columns, or several targets")
+    columns, classes = _count(given, "num_feature", MOST_COLUMNS), _count(given, "num_class", MOST_CLASSES)
+    refuse(columns < 1 or _count(given, "num_target", 1, "1") != 1, f"{FILE} has no columns, or several targets")
     base = str(given.get("base_score", "5E-1"))
-    if not re.fullmatch(rf"\[?{NUMBER}(?:,{NUMBER})*\]?", base):
-        raise FileError(f"the XGBoost file has a strange base score {base[:40]!r}")
-    goal = _objective(objective)
+    refuse(not re.fullmatch(rf"\[?{NUMBER}(?:,{NUMBER})*\]?", base), f"{FILE} has an odd base score {base[:40]!r}")
+    goal, scores = _objective(objective), len(base.split(","))
     several = goal["name"].startswith("multi:")
-    if several != (classes >= 2):
-        raise FileError(f"the XGBoost file has the objective {goal['name']!r} and {classes} classes")
-    if len(base.split(",")) not in (1, max(classes, 1)):
-        raise FileError(f"the XGBoost file has {len(base.split(','))} base scores for {classes} classes")
+    refuse(several != (classes >= 2), f"{FILE} has the objective {goal['name']!r} and {classes} classes")
+    refuse(scores not in (1, max(classes, 1)), f"{FILE} has {scores} base scores for {classes} classes")
     params = {"num_feature": str(columns), "num_class": str(classes), "num_target": "1", "base_score": base,
               "boost_from_average": "1"}  # fmt: skip
     if several:  # also of a model that would only name the class
         goal = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
     return {
-        "attributes": _texts(learner.get("attributes", {})),
+        "attributes": _strings(learner.get("attributes", {})),
         "feature_names": _names(learner.get("feature_names", []), columns),
         "feature_types": _names(learner.get("feature_types", []), columns),
         "gradient_booster": _booster(_entry(learner, "gradient_booster"), columns, max(classes, 1)),
@@ -103,44 +99,40 @@ def _learner(learner: Entry) -> Entry:
 
 
 def _objective(objective: Entry) -> Entry:
-    """What the model was trained for, as XGBoost will be told: with all of its parameters, each of them a number."""
+    """What the model was trained for, as XGBoost will read it: with all of its parameters, each of them a number."""
     name = objective.get("name")
-    if name not in OBJECTIVES:
-        raise FileError(
-            f"the XGBoost file neither gives probabilities of classes nor estimates a number: its objective is {name!r}"
-        )
-    place, known = OBJECTIVES[name]
+    refuse(name not in OBJECTIVES, f"{FILE} is neither a classifier nor a regression model: its objective is {name!r}")
+    place, known = OBJECTIVES[cast(str, name)]
     given = _entry(objective, place) if place in objective else {}
-    strange = [key for key in (*objective, *given) if key not in ("name", place, *known)]
-    if strange:
-        raise FileError(f"the XGBoost file has an unknown parameter {strange[0]!r} of its objective {name!r}")
+    unknown = [key for key in (*objective, *given) if key not in ("name", place, *known)]
+    refuse(unknown, f"{FILE} has an unknown parameter {listed(unknown)} of its objective {name!r}")
     return {"name": name, place: {key: _parameter(key, given.get(key, usual)) for key, usual in known.items()}}
 
 
 def _parameter(key: str, value: Any) -> str:
     word = str(value)
     if not re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) or not math.isfinite(float(word.strip("[]"))):
-        raise FileError(f"the XGBoost file has {key} = {word[:40]!r}, expected a number")
+        raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected a number")
     return word
 
 
 def _count(given: Entry, key: str, most: int, default: str | None = None) -> int:
     word = str(given.get(key, default))
     if not re.fullmatch(r"\d{1,12}", word) or int(word) > most:
-        raise FileError(f"the XGBoost file has {key} = {word[:40]!r}, expected a whole number of at most {most:,}")
+        raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected an integer of at most {most:,}")
     return int(word)
 
 
-def _texts(value: Any) -> dict[str, str]:
+def _strings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(v, str) for v in cast(Entry, value).values()):
-        raise FileError("the XGBoost file has attributes that are no texts")
+        raise FileError(f"{FILE} has attributes that are no strings")
     return dict(cast(dict[str, str], value))
 
 
 def _names(value: Any, columns: int) -> list[str]:
     names: list[Any] = cast(list[Any], value) if isinstance(value, list) else [None]
     if len(names) not in (0, columns) or not all(isinstance(n, str) for n in names):
-        raise FileError(f"the XGBoost file has {columns} columns and {len(names)} names or types for them")
+        raise FileError(f"{FILE} has {columns} columns and {len(names)} names or types for them")
     return names
 
 
@@ -155,33 +147,31 @@ def _booster(booster: Entry, columns: int, outputs: int) -> Entry:
         inner = _booster(_entry(booster, "gbtree"), columns, outputs)
         weights = finite(booster.get("weight_drop", []), "weight_drop")
         if inner["name"] != "gbtree" or len(weights) != len(inner["model"]["trees"]):
-            raise FileError("the XGBoost file has weights that do not fit its trees")
+            raise FileError(f"{FILE} has weights that do not fit its trees")
         return {"name": name, "gbtree": inner, "weight_drop": weights.tolist()}
     if name == "gblinear":
         weights = finite(_entry(booster, "model").get("weights", []), "weights")
         if len(weights) != (columns + 1) * outputs:
-            raise FileError(f"the XGBoost file has {len(weights)} weights for {columns} columns and {outputs} outputs")
-        rounds = int(whole([_entry(booster, "model").get("boosted_rounds", 0)], "boosted_rounds")[0])
+            raise FileError(f"{FILE} has {len(weights)} weights for {columns} columns and {outputs} outputs")
+        rounds = int(integers([_entry(booster, "model").get("boosted_rounds", 0)], "boosted_rounds")[0])
         return {"name": name, "model": {"weights": weights.tolist(), "boosted_rounds": rounds}}
-    raise FileError(f"the XGBoost file has an unknown booster {name!r}")
+    raise FileError(f"{FILE} has an unknown booster {name!r}")
 
 
 def _trees(model: Entry, columns: int, outputs: int) -> Entry:
     param, trees = _entry(model, "gbtree_model_param"), model.get("trees")
     if not isinstance(trees, list) or not all(isinstance(t, dict) for t in cast(list[Any], trees)):
-        raise FileError("the XGBoost file has no list of trees")
+        raise FileError(f"{FILE} has no list of trees")
     trees = [_tree(i, t, columns) for i, t in enumerate(cast(list[Entry], trees))]
     count, parallel = len(trees), _count(param, "num_parallel_tree", 1 << 20, "1")
-    if _count(param, "num_trees", 1 << 31) != count:
-        raise FileError(f"the XGBoost file has {count} trees, and says {param['num_trees']}")
-    info = whole(model.get("tree_info", []), "tree_info")
-    if len(info) != count:
-        raise FileError(f"the XGBoost file has {count} trees, and says of {len(info)} what they are for")
-    inside(info, 0, outputs, "an output of a tree of the XGBoost file")
+    refuse(_count(param, "num_trees", 1 << 31) != count, f"{FILE} has {count} trees, and says {param['num_trees']}")
+    info = integers(model.get("tree_info", []), "tree_info")
+    refuse(len(info) != count, f"{FILE} has {count} trees, and says of {len(info)} what they are for")
+    inside(info, 0, outputs, f"an output of a tree of {FILE}")
     step = max(parallel, 1) * outputs
-    starts = whole(model.get("iteration_indptr", list(range(0, count + 1, step))), "iteration_indptr")
+    starts = integers(model.get("iteration_indptr", list(range(0, count + 1, step))), "iteration_indptr")
     if not len(starts) or starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
-        raise FileError("the XGBoost file has steps that do not fit its trees")
+        raise FileError(f"{FILE} has steps that do not fit its trees")
     out: Entry = {
         "gbtree_model_param": {"num_trees": str(count), "num_parallel_tree": str(parallel)},
         "trees": trees, "tree_info": info.tolist(), "iteration_indptr": starts.tolist(),
@@ -192,44 +182,36 @@ def _trees(model: Entry, columns: int, outputs: int) -> Entry:
 
 
 def _cats(cats: Entry, columns: int) -> Entry:
-    """The categories of the columns, by which those of a table are told."""
+    """The categories of the columns, by which those of a table are known."""
     enc = cast(list[Any], cats.get("enc", []))
-    segments, order = (
-        whole(cats.get("feature_segments", []), "feature_segments"),
-        whole(cats.get("sorted_idx", []), "sorted_idx"),
-    )
+    segments, order = (integers(cats.get(key, []), key) for key in ("feature_segments", "sorted_idx"))
     if not isinstance(enc, list) or len(enc) not in (0, columns) or bool(enc) != bool(len(segments)):
-        raise FileError("the XGBoost file has categories that do not fit its columns")
+        raise FileError(f"{FILE} has categories that do not fit its columns")
     kept = [_encoded(e) for e in enc]
     if len(segments) and (segments[0] != 0 or len(segments) != columns + 1 or segments[-1] != len(order)):
-        raise FileError("the XGBoost file has categories that do not fit their bounds")
+        raise FileError(f"{FILE} has categories that do not fit their bounds")
     sizes = [len(e["offsets"]) - 1 if e.get("offsets") else len(e["values"]) for e in kept]
-    if (np.diff(segments) != sizes).any():
-        raise FileError("the XGBoost file has another number of categories than it says")
+    refuse((np.diff(segments) != sizes).any(), f"{FILE} has another number of categories than it says")
     for size, first in zip(sizes, segments.tolist(), strict=False):
         if sorted(order[first : first + size].tolist()) != list(range(size)):
-            raise FileError("the XGBoost file has categories in an order that is none")
+            raise FileError(f"{FILE} has categories in an order that is none")
     return {"enc": kept, "feature_segments": segments.tolist(), "sorted_idx": order.tolist()}
 
 
 def _encoded(entry: Any) -> Entry:
     if not isinstance(entry, dict) or set(cast(Entry, entry)) - {"offsets", "values", "type"}:
-        raise FileError("the XGBoost file has categories of an unknown kind")
+        raise FileError(f"{FILE} has categories of an unknown kind")
     given = cast(Entry, entry)
     values: list[Any] = given.get("values", [])
     if "offsets" not in given:  # numbers
-        kind = int(whole([given.get("type", 0)], "the type of categories")[0])
+        kind = int(integers([given.get("type", 0)], "the type of categories")[0])
         inside([kind], 0, 17, "the type of categories")
-        return {
-            "values": (whole if kind > 8 else finite)(
-                values, "categories"
-            ).tolist(),  # 9 and on: int8, uint8, .. uint64
-            "type": kind,
-        }
-    offsets, letters = whole(given["offsets"], "offsets"), whole(values, "categories")
+        read = integers if kind > 8 else finite  # 9 and on: int8, uint8, .. uint64
+        return {"values": read(values, "categories").tolist(), "type": kind}
+    offsets, letters = integers(given["offsets"], "offsets"), integers(values, "categories")
     inside(letters, -128, 256, "a letter of a category")
     if len(offsets) and (offsets[0] != 0 or offsets[-1] != len(letters) or (np.diff(offsets) < 0).any()):
-        raise FileError("the XGBoost file has categories that do not fit their lengths")
+        raise FileError(f"{FILE} has categories that do not fit their lengths")
     return {"offsets": offsets.tolist(), "values": letters.tolist()}
 
 
@@ -237,22 +219,20 @@ def _encoded(entry: Any) -> Entry:
 
 
 def _tree(i: int, tree: Entry, columns: int) -> Entry:
-    what = f"tree {i} of the XGBoost file"
+    what = f"tree {i} of {FILE}"
     param = _entry(tree, "tree_param")
     count = _count(param, "num_nodes", 1 << 26)
     if _count(param, "num_feature", MOST_COLUMNS) > columns or _count(param, "size_leaf_vector", 1, "0") > 1:
         raise FileError(f"{what} is about other columns, or has leaves of several numbers")
 
-    def numbers(key: str, read: Callable[[Any, str], Any] = whole, default: Any = None) -> Any:
+    def numbers(key: str, read: Callable[[Any, str], Any] = integers, default: Any = None) -> Any:
         values = read(tree.get(key, default if default is not None else []), f"{key} of {what}")
-        if len(values) != count:
-            raise FileError(f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
+        refuse(len(values) != count, f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
         return values
 
     left, right, column = (numbers(key) for key in ("left_children", "right_children", "split_indices"))
     inner = left != -1
-    if (inner != (right != -1)).any():
-        raise FileError(f"{what} has a node with one child")
+    refuse((inner != (right != -1)).any(), f"{what} has a node with one child")
     check_tree(left, right, inner, what)
     inside(column[inner], 0, columns, f"{what}: a column")
     inside(column[~inner & (column != DELETED)], 0, columns, f"{what}: a column")
@@ -268,8 +248,8 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
     by_set = inner & (kind == 1)
     conditions = np.asarray(tree.get("split_conditions", []), np.float64)
     if conditions.shape != (count,) or not np.isfinite(conditions[~by_set]).all():
-        raise FileError(f"{what} has {count} nodes, and {conditions.size} thresholds, or one that is no number")
-    default = numbers("default_left", read=lambda v, w: whole(np.asarray(v).astype(np.int64), w))
+        raise FileError(f"{what} has {count} nodes, and {conditions.size} thresholds, or one that is not finite")
+    default = numbers("default_left", read=lambda v, w: integers(np.asarray(v).astype(np.int64), w))
     inside(default, 0, 2, f"{what}: a default")
     return {
         "id": i, "left_children": left.tolist(), "right_children": right.tolist(), "parents": parents.tolist(),
@@ -285,7 +265,7 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
 def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
     """The categories that go right, for nodes that split by them."""
     keys = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
-    values, nodes, starts, sizes = (whole(tree.get(k, []), f"{k} of {what}") for k in keys)
+    values, nodes, starts, sizes = (integers(tree.get(k, []), f"{k} of {what}") for k in keys)
     if not len(nodes) == len(starts) == len(sizes) or nodes.tolist() != np.flatnonzero(by_set).tolist():
         raise FileError(f"{what} has sets of categories for other nodes than those that split by them")
     inside(values, 0, MOST_CATEGORIES, f"{what}: a category")
@@ -297,52 +277,40 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
 # ---- loading
 
 
-def load(data: bytes, schema: Schema) -> Found:
-    """XGBoost's own classifier or regressor, read from JSON that was checked."""
+def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
+    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
     model = parse(data)
     learner = model["learner"]
     count = int(learner["learner_model_param"]["num_feature"])
     names = learner["feature_names"] or [f"f{i}" for i in range(count)]
     order = columns_of(names, schema, r"f\d+")
-    if order != schema.names:
-        _put_in_order(learner, [order.index(name) for name in schema.names])
     if learner["feature_names"]:
-        learner["feature_names"] = schema.names
+        learner["feature_names"] = order
+    optional("xgboost", "trees")
+    text = json.dumps(model).encode()
+    if not trust:
+        try_in_child("xgboost", text)
+    return LoadedModel(_loaded(text, learner["objective"]["name"]))
+
+
+def _loaded(text: bytes, objective: str) -> Any:
     xgboost = optional("xgboost", "trees")
-    estimates = learner["objective"]["name"] in NUMBERS
-    estimator = xgboost.XGBRegressor(n_jobs=1) if estimates else xgboost.XGBClassifier(n_jobs=1)
+    estimator = xgboost.XGBRegressor(n_jobs=1) if objective in NUMBERS else xgboost.XGBClassifier(n_jobs=1)
     try:
-        estimator.load_model(bytearray(json.dumps(model).encode()))
+        estimator.load_model(bytearray(text))
     except Exception as error:
         raise FileError(f"XGBoost cannot read the file: {str(error).splitlines()[0]}") from None
-    return Found(estimator)
+    return estimator
 
 
-def _put_in_order(learner: Entry, order: list[int]) -> None:
-    """The same model over its columns in another order: the first of them is now the one at place order[0], and so on.
-
-    XGBoost itself refuses a table whose columns are not in the order it knows.
-    """
-    if learner["feature_types"]:
-        learner["feature_types"] = [learner["feature_types"][i] for i in order]
-    booster = learner["gradient_booster"]
-    model: Entry = booster.get("gbtree", booster)["model"]
-    if booster["name"] == "gblinear":
-        weights = np.reshape(model["weights"], (len(order) + 1, -1))  # the last row belongs to no column
-        model["weights"] = weights[[*order, len(order)]].ravel().tolist()
-        return
-    place = {was: now for now, was in enumerate(order)} | {DELETED: DELETED}
-    for tree in model["trees"]:
-        tree["split_indices"] = [place[i] for i in tree["split_indices"]]
-    if model.get("cats", {}).get("enc"):
-        cats = model["cats"]
-        parts = np.split(np.asarray(cats["sorted_idx"], np.int64), cats["feature_segments"][1:-1])
-        cats["enc"], parts = [cats["enc"][i] for i in order], [parts[i] for i in order]
-        cats["sorted_idx"] = np.concatenate(parts).tolist()
-        cats["feature_segments"] = np.cumsum([0, *map(len, parts)]).tolist()
+def try_out(text: bytes) -> None:
+    """Load the model that `load` wrote, and predict two rows of zeros."""
+    estimator = _loaded(text, json.loads(text)["learner"]["objective"]["name"])
+    with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
+        estimator.predict(np.zeros((2, estimator.n_features_in_)), validate_features=False)
 
 
-def describe(data: bytes) -> Said:
+def describe(data: bytes) -> Description:
     learner = parse(data)["learner"]
     classes, booster = int(learner["learner_model_param"]["num_class"]), learner["gradient_booster"]
     trees = booster.get("gbtree", booster).get("model", {}).get("trees", [])
@@ -350,5 +318,5 @@ def describe(data: bytes) -> Said:
     name = learner["objective"]["name"]
     details = {"booster": booster["name"], "trees": len(trees), "objective": name}
     if name in NUMBERS:
-        return Said(inputs, None, "value", False, details)
-    return Said(inputs, list(range(max(classes, 2))), "probabilities", False, details)
+        return Description(inputs, None, "value", False, details)
+    return Description(inputs, list(range(max(classes, 2))), "probabilities", False, details)

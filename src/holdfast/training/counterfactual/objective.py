@@ -36,7 +36,7 @@ from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.nn.stack import ModelStack, ModuleStack, lent_generator, stack_of
-from holdfast.retraining.loop import Orders, RobustLoop, Variation, check_batches, optimizer_of, together
+from holdfast.retraining.loop import Orders, RobustLoop, Variation, check_batches, together
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.pairs import Classes, Draws, Pairs, Split
 from holdfast.training.counterfactual.search import Grown, Search, grow
@@ -199,7 +199,7 @@ class Training:
     ) -> None:
         self.models, self.x, self.labels, self.lesson, self.loop = models, x, labels, lesson, loop
         self.flat, self.shape = x.flatten(1), tuple(x.shape[1:]) if x.ndim > 2 else ()
-        self.optimizer, self.orders = optimizer_of(models.theta, loop), Orders(plan, len(x))
+        self.optimizer, self.orders = loop.optimizer_for(models.theta), Orders(plan, len(x))
         self.plain = loop.epochs if lesson.kind == "plain" else round(lesson.burn_in * loop.epochs)
 
         def each(name: str) -> Tensor:

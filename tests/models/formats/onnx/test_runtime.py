@@ -679,7 +679,7 @@ def check_copy(
     schema = schema or hf.Schema.infer(frame)
     model = hf.Model.load(tmp_path / "m.onnx", schema, **more)
     assert isinstance(model, CompiledModel), model.conversion.text
-    assert model.copy.grown is not None
+    assert model.thresholds is not None
     x = schema.encode(frame, torch.float64)
     mine, theirs = model(x), model.score_frame(frame)
     if not model.is_regression:

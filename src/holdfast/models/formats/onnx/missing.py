@@ -1,11 +1,11 @@
 """Numbers that may be missing, on their way through a graph.
 
-An operator that knows nothing of them gets NaN, as from a table. Until then a column goes along with what says whether
-it is missing, for where an imputer fills it in, that is the straight line
+An operator that knows nothing of them gets NaN, as from a table. Until then a column goes along with an indicator of
+where it is missing, for where an imputer fills it in, that is the straight line
 
-    value + says (fill - stand-in)            says = 1 while it is missing, and the value is the stand-in then,
+    value + indicator (fill - stand-in)       indicator = 1 while it is missing, and the value is the stand-in then,
 
-the same as in the copy of a pipeline (`compiled.differentiable`): a search sees which way filling it in would lead.
+the same as in a compiled pipeline (`compiled.differentiable`): a search sees which way filling it in would lead.
 """
 
 import math
@@ -22,23 +22,23 @@ from holdfast.models.formats.onnx.ops import Operator, require
 
 @dataclass(frozen=True)
 class Gaps:
-    """(n, columns) numbers, what says whether they are missing, and what stands for those that are."""
+    """(n, columns) numbers, an indicator of those that are missing, and what stands for them."""
 
     value: Tensor
-    says: Tensor
+    indicator: Tensor
     stand_in: Tensor
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.value, self.says, self.stand_in
+        return self.value, self.indicator, self.stand_in
 
     def numbers(self) -> Tensor:
         """NaN where they are missing, through which no gradient comes."""
-        return self.value.masked_fill(self.says > 0.5, math.nan)
+        return self.value.masked_fill(self.indicator > 0.5, math.nan)
 
     def filled(self, fill: Tensor) -> Tensor:
         """The line above, written so that it is exact at both ends."""
-        return (self.value - self.says * self.stand_in) + self.says * fill
+        return (self.value - self.indicator * self.stand_in) + self.indicator * fill
 
 
 def _moved(run: Operator, node: Node, x: Gaps, *where: Any) -> Gaps:
@@ -58,8 +58,8 @@ def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
     value, stand_in = (run(node, *(c.parts[i] if isinstance(c, Gaps) else c for c in columns)) for i in (0, 2))
     if len(gaps) > 1 or value.shape != gaps[0].value.shape:
         return run(node, *(c.numbers() if isinstance(c, Gaps) else c for c in columns))
-    require(node, value.is_floating_point(), "whole numbers cannot be missing")
-    return Gaps(value, gaps[0].says.to(value.dtype), stand_in)
+    require(node, value.is_floating_point(), "integers cannot be missing")
+    return Gaps(value, gaps[0].indicator.to(value.dtype), stand_in)
 
 
 def _filled(run: Operator, node: Node, x: Gaps) -> Tensor:

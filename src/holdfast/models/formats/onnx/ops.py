@@ -1,7 +1,7 @@
 """The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `onnx.ops_ml`.
 
 Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of them. Whatever
-could make something large out of little asks `room` first. What is not in `OPERATORS` is not run.
+could make something large out of little calls `room` first. What is not in `OPERATORS` is not run.
 """
 
 import math
@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import FileError
-from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, Node, Texts
+from holdfast.models.formats.limits import refuse
+from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, Node, Strings
 
 Operator = Callable[..., Any]
 MOST = 1 << 28  # elements of a tensor
@@ -22,22 +23,19 @@ MOST = 1 << 28  # elements of a tensor
 
 def room(node: Node, *shape: int) -> None:
     """An error if a tensor of this shape would be too large."""
-    if math.prod(shape) > MOST:
-        raise FileError(f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers")
+    refuse(math.prod(shape) > MOST, f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers")
 
 
 def require(node: Node, fine: bool, what: str) -> None:
-    if not fine:
-        raise FileError(f"operator {node.op}: {what}")
+    refuse(not fine, f"operator {node.op}: {what}")
 
 
 def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
     """Axes, shapes and the like: an input in later versions, an attribute in earlier ones."""
     if given is None:
-        return list(node.wholes(name)) if name in node.attributes else None
-    require(
-        node, not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16, f"{name} are no whole numbers"
-    )
+        return list(node.integers(name)) if name in node.attributes else None
+    fine = not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16
+    require(node, fine, f"{name} are no integers")
     return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
 
 
@@ -50,7 +48,7 @@ def together(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def one(f: Callable[[Node, Tensor], Tensor]) -> Operator:
-    """An operator of one tensor; says so to whoever reads the types."""
+    """An operator of one tensor; for the type checker."""
     return f
 
 
@@ -74,7 +72,7 @@ def variadic(f: Callable[[Tensor, Tensor], Tensor]) -> Operator:
     return run
 
 
-def dropout(node: Node, x: Tensor, *settings: Tensor | None) -> Tensor:
+def same(node: Node, x: Any, *settings: Any) -> Any:
     return x
 
 
@@ -88,7 +86,7 @@ def divide(a: Tensor, b: Tensor) -> Tensor:
 
 def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
     require(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
-    return binary(torch.fmod if node.whole("fmod", 0) else torch.remainder)(node, a, b)
+    return binary(torch.fmod if node.integer("fmod", 0) else torch.remainder)(node, a, b)
 
 
 def clip(node: Node, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
@@ -104,13 +102,13 @@ def where(node: Node, test: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def converted(node: Node, x: Tensor) -> Tensor:
-    to = node.whole("to", 0)
+    to = node.integer("to", 0)
     require(node, to in ELEMENTS, f"cannot cast to element type {to}")
     return x.to(DTYPES[ELEMENTS[to][0]])
 
 
 def gelu(node: Node, x: Tensor) -> Tensor:
-    return F.gelu(x, approximate=node.text("approximate", "none"))
+    return F.gelu(x, approximate=node.string("approximate", "none"))
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -129,8 +127,8 @@ def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
 
 def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
     require(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
-    a = a.T if node.whole("transA", 0) else a
-    b = b.T if node.whole("transB", 0) else b
+    a = a.T if node.integer("transA", 0) else a
+    b = b.T if node.integer("transB", 0) else b
     room(node, len(a), b.shape[1])
     alpha, beta = node.real("alpha", 1.0), node.real("beta", 1.0)
     if c is not None and alpha == beta == 1 and c.ndim == 1:
@@ -140,15 +138,14 @@ def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
 
 
 def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    require(node, not node.whole("training_mode", 0), "is in training mode; export the model in evaluation mode")
+    require(node, not node.integer("training_mode", 0), "is in training mode; export the model in evaluation mode")
     return F.batch_norm(x, mean, var, scale, bias, eps=node.real("epsilon", 1e-5))
 
 
 def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
-    shape = x.shape[node.whole("axis", -1) :]
-    return F.layer_norm(
-        x, shape, scale.expand(shape), None if bias is None else bias.expand(shape), node.real("epsilon", 1e-5)
-    )
+    shape = x.shape[node.integer("axis", -1) :]
+    bias = None if bias is None else bias.expand(shape)
+    return F.layer_norm(x, shape, scale.expand(shape), bias, node.real("epsilon", 1e-5))
 
 
 def soft(f: Callable[..., Tensor]) -> Operator:
@@ -156,8 +153,8 @@ def soft(f: Callable[..., Tensor]) -> Operator:
 
     def run(node: Node, x: Tensor) -> Tensor:
         if node.version >= 13:
-            return f(x, dim=node.whole("axis", -1))
-        axis = node.whole("axis", 1)
+            return f(x, dim=node.integer("axis", -1))
+        axis = node.integer("axis", 1)
         return f(x.flatten(axis), dim=-1).reshape(x.shape)
 
     return run
@@ -166,9 +163,9 @@ def soft(f: Callable[..., Tensor]) -> Operator:
 def reduction(f: Callable[[Tensor, list[int], bool], Tensor]) -> Operator:
     def run(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
         over = numbers(node, axes, "axes")
-        if not over and node.whole("noop_with_empty_axes", 0):
+        if not over and node.integer("noop_with_empty_axes", 0):
             return x
-        return f(x, over or list(range(x.ndim)), bool(node.whole("keepdims", 1)))
+        return f(x, over or list(range(x.ndim)), bool(node.integer("keepdims", 1)))
 
     return run
 
@@ -180,7 +177,7 @@ def product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def arg(f: Callable[..., Tensor]) -> Operator:
-    return one(lambda node, x: f(x, dim=node.whole("axis", 0), keepdim=bool(node.whole("keepdims", 1))))
+    return one(lambda node, x: f(x, dim=node.integer("axis", 0), keepdim=bool(node.integer("keepdims", 1))))
 
 
 # ---- shapes
@@ -188,21 +185,21 @@ def arg(f: Callable[..., Tensor]) -> Operator:
 
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
-    if not node.whole("allowzero", 0):
+    if not node.integer("allowzero", 0):
         require(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
         sizes = [s or x.shape[i] for i, s in enumerate(sizes)]
     return x.reshape(sizes)
 
 
 def flatten(node: Node, x: Tensor) -> Tensor:
-    axis = node.whole("axis", 1)
+    axis = node.integer("axis", 1)
     require(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
     axis += x.ndim * (axis < 0)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def transpose(node: Node, x: Tensor) -> Tensor:
-    return x.permute(node.wholes("perm") or tuple(reversed(range(x.ndim))))
+    return x.permute(node.integers("perm") or tuple(reversed(range(x.ndim))))
 
 
 def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
@@ -219,7 +216,7 @@ def unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
 
 
 def concat(node: Node, *parts: Tensor) -> Tensor:
-    axis = node.whole("axis", 1)
+    axis = node.integer("axis", 1)
     room(node, sum(p.numel() for p in parts))
     return torch.cat(parts, axis)
 
@@ -232,24 +229,21 @@ def cut(
     first, last = numbers(node, starts, "starts") or [], numbers(node, ends, "ends") or []
     over = numbers(node, axes, "axes") or list(range(len(first)))
     by = numbers(node, steps, "steps") or [1] * len(first)
-    require(
-        node, len(first) == len(last) == len(over) == len(by) and 0 not in by, "starts, ends, axes and steps do not fit"
-    )
+    fits = len(first) == len(last) == len(over) == len(by) and 0 not in by
+    require(node, fits, "starts, ends, axes and steps do not fit")
     for a, b, axis, step in zip(first, last, over, by, strict=True):
         at = range(x.shape[axis])[a:b:step]  # Python slices as ONNX does
-        if step > 0:
-            x = (
-                x.narrow(axis, at.start, 0)
-                if not at
-                else x[(slice(None),) * (axis % x.ndim) + (slice(at.start, at.stop, step),)]
-            )
+        if not at:
+            x = x.narrow(axis, 0, 0)
+        elif step > 0:
+            x = x[(slice(None),) * (axis % x.ndim) + (slice(at.start, at.stop, step),)]
         else:
             x = x.index_select(axis, torch.tensor(list(at), dtype=torch.int64))
     return x
 
 
 def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
-    axis = node.whole("axis", 0)
+    axis = node.integer("axis", 0)
     require(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
     size = x.shape[axis]
     require(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
@@ -260,7 +254,7 @@ def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
 
 
 def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
-    axis, count = node.whole("axis", 0), len(node.outputs)
+    axis, count = node.integer("axis", 0), len(node.outputs)
     parts = numbers(node, sizes, "split")
     if parts is None:
         each = -(-x.shape[axis] // count)
@@ -270,11 +264,11 @@ def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, .
 
 
 def shape_of(node: Node, x: Tensor) -> Tensor:
-    start, end = node.whole("start", 0), node.attributes.get("end")
+    start, end = node.integer("start", 0), node.attributes.get("end")
     return torch.tensor(x.shape[start:end], dtype=torch.int64)
 
 
-def constant(node: Node) -> Tensor | Texts:
+def constant(node: Node) -> Tensor | Strings:
     for name, value in node.attributes.items():
         if name == "value":
             return value
@@ -311,7 +305,7 @@ def pad(
     node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
 ) -> Tensor:
     sizes = numbers(node, pads, "pads") or []
-    require(node, node.text("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
+    require(node, node.string("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
     require(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
     fill = float(value) if value is not None else node.real("value", 0.0)
     return padded(node, x, sizes, fill)
@@ -320,11 +314,8 @@ def pad(
 def padded(node: Node, x: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
     """x with (all starts, then all ends) added to its last axes."""
     half = len(sizes) // 2
-    room(
-        node,
-        *x.shape[: x.ndim - half],
-        *(s + sizes[i] + sizes[i + half] for i, s in enumerate(x.shape[x.ndim - half :])),
-    )
+    first, last = x.shape[: x.ndim - half], x.shape[x.ndim - half :]
+    room(node, *first, *(s + sizes[i] + sizes[i + half] for i, s in enumerate(last)))
     pairs = [p for i in reversed(range(half)) for p in (sizes[i], sizes[i + half])]
     return F.pad(x, pairs, value=fill) if any(pairs) else x
 
@@ -336,17 +327,16 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
     """Strides, dilations, and pads (starts, then ends) of a sliding window."""
     d = x.ndim - 2
     ones: tuple[int, ...] = (1,) * d
-    strides, dilations = (list(node.wholes(n) or ones) for n in ("strides", "dilations"))
+    strides, dilations = (list(node.integers(n) or ones) for n in ("strides", "dilations"))
     zeros: list[int] = [0] * 2 * d
-    pads, auto = list(node.wholes("pads")) or zeros, node.text("auto_pad", "NOTSET")
+    pads, auto = list(node.integers("pads")) or zeros, node.string("auto_pad", "NOTSET")
     fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
     require(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
     room(node, *kernel)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         require(node, max(dilations) == 1, "padding 'same' with dilation")
-        total = [
-            max((-(-x.shape[2 + i] // strides[i]) - 1) * strides[i] + kernel[i] - x.shape[2 + i], 0) for i in range(d)
-        ]
+        sizes = zip(x.shape[2:], strides, kernel, strict=True)
+        total = [max((-(-n // stride) - 1) * stride + width - n, 0) for n, stride, width in sizes]
         small, large = [t // 2 for t in total], [t - t // 2 for t in total]
         return strides, dilations, small + large if auto == "SAME_UPPER" else large + small
     require(node, auto in ("NOTSET", "VALID"), f"unknown padding {auto!r}")
@@ -355,7 +345,7 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
 
 def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     strides, dilations, pads = window(node, x, weight.shape[2:])
-    groups = node.whole("group", 1)
+    groups = node.integer("group", 1)
     require(node, groups >= 1, "impossible number of groups")
     x = padded(node, x, pads, 0.0)
     room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
@@ -364,19 +354,19 @@ def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
-    require(node, len(node.outputs) == 1 and not node.whole("storage_order", 0), "indices are not supported")
-    strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
+    require(node, len(node.outputs) == 1 and not node.integer("storage_order", 0), "indices are not supported")
+    strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
     f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
     x = padded(node, x, pads, -math.inf)
-    return f(x, node.wholes("kernel_shape"), strides, 0, dilations, bool(node.whole("ceil_mode", 0)))
+    return f(x, node.integers("kernel_shape"), strides, 0, dilations, bool(node.integer("ceil_mode", 0)))
 
 
 def average_pool(node: Node, x: Tensor) -> Tensor:
-    strides, dilations, pads = window(node, x, node.wholes("kernel_shape"))
-    require(node, max(dilations) == 1 and not node.whole("ceil_mode", 0), "dilations and ceil_mode are not supported")
+    strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
+    require(node, max(dilations) == 1 and not node.integer("ceil_mode", 0), "dilations and ceil_mode are not supported")
     f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
-    kernel, total = node.wholes("kernel_shape"), padded(node, x, pads, 0.0)
-    if node.whole("count_include_pad", 0) or not any(pads):
+    kernel, total = node.integers("kernel_shape"), padded(node, x, pads, 0.0)
+    if node.integer("count_include_pad", 0) or not any(pads):
         return f(total, kernel, strides)
     return f(total, kernel, strides) / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
 
@@ -387,7 +377,7 @@ def overall(f: Callable[..., Tensor]) -> Operator:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Identity": unary(lambda x: x), "Dropout": dropout, "Relu": unary(torch.relu),
+    "Identity": same, "Dropout": same, "Relu": unary(torch.relu),
     "Sigmoid": unary(torch.sigmoid), "Tanh": unary(torch.tanh), "Exp": unary(torch.exp), "Log": unary(torch.log),
     "Sqrt": unary(torch.sqrt), "Neg": unary(torch.neg), "Abs": unary(torch.abs), "Sign": unary(torch.sign),
     "Reciprocal": unary(torch.reciprocal), "Erf": unary(torch.erf), "Sin": unary(torch.sin), "Cos": unary(torch.cos),

@@ -1,7 +1,7 @@
 """The operators of `ai.onnx.ml` that scikit-learn's models are exported with, as torch operations.
 
-Columns of categories are `Levels`: a weight for each level instead of a text, one-hot for a row that somebody hands in.
-Encoders are then products of matrices, and a model over texts has gradients by the weights.
+Columns of categories are `Levels`: a weight for each level instead of a string, one-hot for a row of a table. Encoders
+are then products of matrices, and a model over strings has gradients by the weights.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError
-from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, ML, Node, Texts
+from holdfast.errors import FileError, listed
+from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, ML, Node
 from holdfast.models.formats.onnx.missing import Gaps
-from holdfast.models.formats.onnx.ops import MOST, Operator, numbers, require, room
+from holdfast.models.formats.onnx.ops import MOST, Operator, numbers, require, room, same
 from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
 
 MOST_DEPTH = 2_000
@@ -42,7 +42,7 @@ def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
     try:
         return [float(v) for v in levels]
     except ValueError:
-        raise FileError(f"operator {node.op} takes numbers, not texts such as {levels[0]!r}") from None
+        raise FileError(f"operator {node.op} takes numbers, not strings such as {levels[0]!r}") from None
 
 
 # ---- scores
@@ -50,7 +50,7 @@ def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
 
 def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
     """(n, k) sums -> what the classifier returns; one column of two classes becomes two."""
-    how = node.text("post_transform", "NONE")
+    how = node.string("post_transform", "NONE")
     require(node, how in ("NONE", "LOGISTIC", "SOFTMAX"), f"post_transform {how!r} is not supported")
     if scores.shape[1] == 1 and len(labels(node)) == 2:
         if how == "LOGISTIC":
@@ -65,14 +65,14 @@ def labels(node: Node) -> list[Any]:
     """The names of the classes that a classifier or a ZipMap knows."""
     for name in ("classlabels_strings", "classlabels_ints", "classlabels_int64s"):
         if name in node.attributes:
-            return list(node.texts(name) if name.endswith("strings") else node.wholes(name))
+            return list(node.strings(name) if name.endswith("strings") else node.integers(name))
     return []
 
 
 def weights(node: Node, columns: str, offsets: str) -> tuple[Tensor, Tensor | None]:
     """(d, k) coefficients and (k,) intercepts."""
     c, b = torch.tensor(node.reals(columns)), torch.tensor(node.reals(offsets))
-    k = max(len(b), node.whole("targets", 1) if not len(b) else 1)
+    k = max(len(b), node.integer("targets", 1) if not len(b) else 1)
     require(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
     return c.reshape(k, -1).T.contiguous(), b if len(b) else None
 
@@ -91,7 +91,7 @@ def linear_classifier(node: Node) -> Operator:
 
 def linear_regressor(node: Node) -> Operator:
     w, b = weights(node, "coefficients", "intercepts")
-    require(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, node.string("post_transform", "NONE") == "NONE", "a post_transform is not supported")
 
     def run(node: Node, x: Tensor) -> Tensor:
         require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
@@ -102,30 +102,23 @@ def linear_regressor(node: Node) -> Operator:
 
 # ---- trees
 
-_TESTS: dict[str, int] = {
-    "BRANCH_LEQ": 0,
-    "BRANCH_LT": 1,
-    "BRANCH_GTE": 2,
-    "BRANCH_GT": 3,
-    "BRANCH_EQ": 4,
-    "BRANCH_NEQ": 5,
-}
+_TESTS = {f"BRANCH_{test}": i for i, test in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
 
 
 class Forest:
     """Trees as tables, walked by all rows through all trees at once, one level at a time."""
 
     def __init__(self, node: Node, prefix: str, targets: int) -> None:
-        tree, local, feature = (node.wholes(f"nodes_{n}") for n in ("treeids", "nodeids", "featureids"))
-        yes, no = node.wholes("nodes_truenodeids"), node.wholes("nodes_falsenodeids")
-        modes, values = node.texts("nodes_modes"), _floats(node, "nodes_values", infinite=True)
+        tree, local, feature = (node.integers(f"nodes_{n}") for n in ("treeids", "nodeids", "featureids"))
+        yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
+        modes, values = node.strings("nodes_modes"), _floats(node, "nodes_values", infinite=True)
         count = same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, featureids=feature, modes=modes,
                              values=values, true=yes, false=no)  # fmt: skip
         require(node, count > 0 and count * targets <= MOST // 4, f"{count:,} nodes with {targets:,} outputs")
         where = {pair: i for i, pair in enumerate(zip(tree, local, strict=True))}
         require(node, len(where) == count, "two nodes have the same number")
-        strange = [m for m in modes if m != "LEAF" and m not in _TESTS]
-        require(node, not strange, f"unknown test {strange[0] if strange else ''!r}")
+        unknown = [m for m in modes if m != "LEAF" and m not in _TESTS]
+        require(node, not unknown, f"unknown test {listed(unknown)}")
         inner = np.array([m != "LEAF" for m in modes])
         inside(np.array(feature)[inner], 0, 1 << 31, f"operator {node.op}: a column of a node")
 
@@ -149,14 +142,14 @@ class Forest:
         self.values, self.width = values, int(self.feature.max()) + 1
         self.mode = torch.tensor([_TESTS.get(m, 0) for m in modes], dtype=torch.uint8)
         self.modes = sorted({_TESTS[m] for m in modes if m != "LEAF"})
-        missing = node.wholes("nodes_missing_value_tracks_true") or (0,) * count
+        missing = node.integers("nodes_missing_value_tracks_true") or (0,) * count
         require(node, len(missing) == count, "missing_value_tracks_true has another length")
         self.missing = torch.tensor(missing, dtype=torch.bool)
         self.leaf = self._leaves(node, prefix, targets, where, count)
 
     def _leaves(self, node: Node, prefix: str, targets: int, where: dict[tuple[int, int], int], count: int) -> Tensor:
         """(nodes, targets) what each leaf adds."""
-        tree, local, ids = (node.wholes(f"{prefix}_{n}") for n in ("treeids", "nodeids", "ids"))
+        tree, local, ids = (node.integers(f"{prefix}_{n}") for n in ("treeids", "nodeids", "ids"))
         added = _floats(node, f"{prefix}_weights")
         same_lengths(f"operator {node.op}", treeids=tree, nodeids=local, ids=ids, weights=added)
         inside(ids, 0, targets, f"operator {node.op}: a class of a leaf")
@@ -165,7 +158,7 @@ class Forest:
         self.all_positive, self.ids = bool((added >= 0).all()), set(ids)
         # Is there a tree all of whose leaves speak of class 1?
         second = {row for row, k in zip(rows, ids, strict=True) if k == 1}
-        trees, modes = node.wholes("nodes_treeids"), node.texts("nodes_modes")
+        trees, modes = node.integers("nodes_treeids"), node.strings("nodes_modes")
         silent = {t for i, (t, mode) in enumerate(zip(trees, modes, strict=True)) if mode == "LEAF" and i not in second}
         self.full = len(silent) < len(set(trees))
         out = torch.zeros(count, targets, dtype=torch.float64)
@@ -173,9 +166,8 @@ class Forest:
 
     def __call__(self, node: Node, x: Tensor) -> Tensor:
         """(n, d) -> (n, targets) sums over trees."""
-        require(
-            node, x.ndim == 2 and x.shape[1] >= self.width, f"takes {self.width} columns or more, got {tuple(x.shape)}"
-        )
+        fits = x.ndim == 2 and x.shape[1] >= self.width
+        require(node, fits, f"takes {self.width} columns or more, got {tuple(x.shape)}")
         room(node, len(x), len(self.roots))
         x = x.detach().to(self.values.dtype)
         at = self.roots.expand(len(x), -1)  # (n, trees)
@@ -209,7 +201,7 @@ def _floats(node: Node, name: str, *, infinite: bool = False) -> Tensor:
         return torch.tensor(node.reals(name, infinite=infinite), dtype=torch.float32)
     require(node, isinstance(given, Tensor) and given.ndim == 1 and given.is_floating_point(), f"bad {name}")
     fine = ~given.isnan() if infinite else given.isfinite()
-    require(node, bool(fine.all()), f"{name} are {'no numbers' if infinite else 'not finite'}")
+    require(node, bool(fine.all()), f"{name} are {'NaN' if infinite else 'not finite'}")
     return given
 
 
@@ -246,9 +238,9 @@ def tree_classifier(node: Node) -> Operator:
 
 
 def tree_regressor(node: Node) -> Operator:
-    targets, how = node.whole("n_targets", 1), node.text("aggregate_function", "SUM")
+    targets, how = node.integer("n_targets", 1), node.string("aggregate_function", "SUM")
     require(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
-    require(node, node.text("post_transform", "NONE") == "NONE", "a post_transform is not supported")
+    require(node, node.string("post_transform", "NONE") == "NONE", "a post_transform is not supported")
     forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
     require(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
     base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
@@ -260,14 +252,13 @@ def tree_regressor(node: Node) -> Operator:
 
 def scaler(node: Node, x: Tensor) -> Tensor:
     offset, scale = torch.tensor(node.reals("offset") or (0.0,)), torch.tensor(node.reals("scale") or (1.0,))
-    require(
-        node, all(len(v) in (1, x.shape[-1]) for v in (offset, scale)), f"offset and scale do not fit {tuple(x.shape)}"
-    )
+    fits = all(len(v) in (1, x.shape[-1]) for v in (offset, scale))
+    require(node, fits, f"offset and scale do not fit {tuple(x.shape)}")
     return (x.float() - offset) * scale
 
 
 def normalizer(node: Node, x: Tensor) -> Tensor:
-    how, x = node.text("norm", "MAX"), x.float()
+    how, x = node.string("norm", "MAX"), x.float()
     require(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
     size = x.abs().sum(-1, keepdim=True) if how == "L1" else x.square().sum(-1, keepdim=True).sqrt()
     size = x.amax(-1, keepdim=True) if how == "MAX" else size
@@ -277,9 +268,8 @@ def normalizer(node: Node, x: Tensor) -> Tensor:
 def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
     dtype, shape = (x.value.dtype, x.value.shape) if isinstance(x, Gaps) else (x.dtype, x.shape)
     real = dtype.is_floating_point
-    values = torch.tensor(
-        node.reals("imputed_value_floats") if real else node.wholes("imputed_value_int64s"), dtype=dtype
-    )
+    given = node.reals("imputed_value_floats") if real else node.integers("imputed_value_int64s")
+    values = torch.tensor(given, dtype=dtype)
     require(node, len(values) in (1, shape[-1]), f"{len(values)} values for {tuple(shape)}")
     gap = node.attributes.get("replaced_value_float" if real else "replaced_value_int64", 0.0 if real else 0)
     if isinstance(x, Gaps):
@@ -290,14 +280,14 @@ def imputer(node: Node, x: Tensor | Gaps) -> Tensor:
 
 
 def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
-    texts, codes = node.texts("cats_strings"), node.wholes("cats_int64s")
-    require(node, bool(texts) != bool(codes), "categories are missing")
+    strings, codes = node.strings("cats_strings"), node.integers("cats_int64s")
+    require(node, bool(strings) != bool(codes), "categories are missing")
     if isinstance(x, Levels):
-        cats: list[Any] = list(texts or codes)
+        cats: list[Any] = list(strings or codes)
         known = {level for _, levels in x.columns for level in levels}
-        require(node, bool(node.whole("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
+        require(node, bool(node.integer("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
         return x.map(lambda v: [float(_equal(v, c)) for c in cats])
-    require(node, bool(codes), "texts where numbers are expected")
+    require(node, bool(codes), "strings where numbers are expected")
     room(node, x.numel(), len(codes))
     return (x[..., None] == torch.tensor(codes)).float()
 
@@ -311,22 +301,21 @@ def _same(level: Any, cats: list[Any]) -> bool:
 
 
 def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
-    keys: tuple[Any, ...] = (
-        node.texts("keys_strings") or node.wholes("keys_int64s") or node.attributes.get("keys_floats", ())
-    )
-    values = node.reals("values_floats") or node.wholes("values_int64s")
+    keys: tuple[Any, ...] = node.strings("keys_strings") or node.integers("keys_int64s")
+    keys = keys or node.attributes.get("keys_floats", ())
+    values = node.reals("values_floats") or node.integers("values_int64s")
     real = "values_floats" in node.attributes
     if not keys and "classes_strings" in node.attributes:
-        keys, values, real = node.texts("classes_strings"), tuple(range(len(node.texts("classes_strings")))), False
-    require(node, len(keys) == len(values) > 0, "keys and values do not fit, or are texts")
-    default = node.attributes.get("default_float", -0.0) if real else node.whole("default_int64", -1)
+        keys, values, real = node.strings("classes_strings"), tuple(range(len(node.strings("classes_strings")))), False
+    require(node, len(keys) == len(values) > 0, "keys and values do not fit, or are strings")
+    default = node.attributes.get("default_float", -0.0) if real else node.integer("default_int64", -1)
     dtype = torch.float32 if real else torch.int64
     if isinstance(x, Levels):
         table = dict(zip(keys, values, strict=True))
-        as_text = isinstance(keys[0], str)
-        # Kept as a real number even where whole ones are written: weights between levels have gradients that way.
-        return x.map(lambda v: [float(table.get(str(v) if as_text else v, default))])[..., 0]
-    require(node, not isinstance(keys[0], str), "texts where numbers are expected")
+        as_string = isinstance(keys[0], str)
+        # Kept as a real number even where integers are written: weights between levels have gradients that way.
+        return x.map(lambda v: [float(table.get(str(v) if as_string else v, default))])[..., 0]
+    require(node, not isinstance(keys[0], str), "strings where numbers are expected")
     room(node, x.numel(), len(keys))
     match = x[..., None] == torch.tensor(keys, dtype=x.dtype)
     found = torch.tensor(values, dtype=dtype)[match.int().argmax(-1)]
@@ -354,33 +343,28 @@ def binarizer(node: Node, x: Tensor) -> Tensor:
     return (x > node.real("threshold", 0.0)).to(x.dtype)
 
 
-def same(node: Node, x: Any) -> Any:
-    return x
-
-
 # Operators that take columns of categories as they are.
 
 
 def _concat_levels(node: Node, *parts: Any) -> Levels:
-    require(node, all(isinstance(p, Levels) for p in parts), "texts and numbers cannot be put together")
-    require(node, node.whole("axis", 1) in (1, -1), "texts can only be put side by side")
+    require(node, all(isinstance(p, Levels) for p in parts), "strings and numbers cannot be put together")
+    require(node, node.integer("axis", 1) in (1, -1), "strings can only be put side by side")
     return Levels(tuple(c for p in parts for c in p.columns))
 
 
 def _gather_levels(node: Node, x: Levels, index: Tensor) -> Tensor | Levels:
-    require(node, node.whole("axis", 0) in (1, -1), "of texts, only columns can be picked")
+    require(node, node.integer("axis", 0) in (1, -1), "of strings, only columns can be picked")
     return pick_columns(node, x, index)
 
 
 def _reshape_levels(node: Node, x: Levels, shape: Tensor) -> Levels:
-    require(
-        node, (numbers(node, shape, "shape") or [])[1:] == [len(x.columns)], "texts cannot be put into another shape"
-    )
+    sizes = numbers(node, shape, "shape") or []
+    require(node, sizes[1:] == [len(x.columns)], "strings cannot be put into another shape")
     return x
 
 
 def _cast_levels(node: Node, x: Levels) -> Tensor | Levels:
-    to = node.whole("to", 0)
+    to = node.integer("to", 0)
     if to == 8:
         return Levels(tuple((w, tuple(str(v) for v in levels)) for w, levels in x.columns))
     require(node, to in ELEMENTS, f"cannot cast to element type {to}")
@@ -391,7 +375,7 @@ def _cast_levels(node: Node, x: Levels) -> Tensor | Levels:
     return Levels(tuple((w, tuple(int(v) for v in numbers)) for w, numbers in values))
 
 
-LEARNT: dict[str, Operator] = {
+ML_OPERATORS: dict[str, Operator] = {
     f"{ML}.Scaler": scaler, f"{ML}.Normalizer": normalizer, f"{ML}.Imputer": imputer, f"{ML}.OneHotEncoder": one_hot,
     f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
     f"{ML}.FeatureVectorizer": feature_vectorizer, f"{ML}.ZipMap": same,
@@ -408,4 +392,3 @@ ON_LEVELS: dict[str, Operator] = {
     f"{ML}.OneHotEncoder": one_hot, f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
 }  # fmt: skip
 TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")
-__all__ = ["LEARNT", "ON_LEVELS", "PREPARED", "TREES", "Levels", "Texts", "labels"]

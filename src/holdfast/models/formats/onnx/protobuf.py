@@ -1,7 +1,7 @@
 """A small reader of protocol buffers: bytes -> dictionaries, as told by a table of fields.
 
 A message is a list of fields, each a key (number << 3 | wire type) and a value: a number of 7 bits to a byte (0), 8
-bytes (1), 4 bytes (5), or a length and that many bytes (2), which are a text, a message, or numbers one after the
+bytes (1), 4 bytes (5), or a length and that many bytes (2), which are a string, a message, or numbers one after the
 other. Everything is read in place and within the bounds of the message it is in; whatever does not fit is an error.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from holdfast.errors import FileError
 
-Type = Literal["int", "float", "double", "text", "bytes"]
+Type = Literal["int", "float", "double", "string", "bytes"]
 MOST_DEPTH, MOST_FIELDS = 16, 20_000_000
 SIZES = {1: ("<d", 8), 5: ("<f", 4)}
 
@@ -58,10 +58,8 @@ class _Reader:
                 self.keep(out, known, "int", signed(self.number(end)), kind)
             elif wire in SIZES:
                 form, size = SIZES[wire]
-                here = self.step(size, end, kind)
-                self.keep(
-                    out, known, "float" if size == 4 else "double", struct.unpack_from(form, self.data, here)[0], kind
-                )
+                (value,) = struct.unpack_from(form, self.data, self.step(size, end, kind))
+                self.keep(out, known, "float" if size == 4 else "double", value, kind)
             elif wire == 2:
                 length = self.number(end)
                 here = self.step(length, end, kind)
@@ -78,11 +76,11 @@ class _Reader:
             self.keep(out, known, known.type, self.message(start, end, known.type, depth + 1), kind)
         elif known.type == "bytes":
             self.keep(out, known, "bytes", self.data[start:end], kind)
-        elif known.type == "text":
+        elif known.type == "string":
             try:
-                self.keep(out, known, "text", self.data[start:end].decode(), kind)
+                self.keep(out, known, "string", self.data[start:end].decode(), kind)
             except UnicodeDecodeError:
-                raise FileError(f"{kind.name}.{known.name} is no text") from None
+                raise FileError(f"{kind.name}.{known.name} is no string") from None
         elif not known.many:
             raise FileError(f"{kind.name}.{known.name} should be one number")
         elif known.type == "int":

@@ -1,7 +1,7 @@
 """ONNX models, run as torch operations by an interpreter of our own, with gradients.
 
 A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked up among
-those that are known (`operators`, `learnt`), and nothing else of it is used. Two kinds of models are understood:
+those that are known (`onnx.ops`, `onnx.ops_ml`), and nothing else of it is used. Two kinds of models are understood:
 
     over encoded rows    one input as wide as the schema's encoding, as exported from torch
     over the columns     one input per column, or one for all, in the user's units, as exported from scikit-learn
@@ -20,18 +20,19 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import FileError, did_you_mean, listed
-from holdfast.models.formats.loaded import Found, Said
-from holdfast.models.formats.onnx.graph import DTYPES, ML, Graph, Node, Slot, Texts, read_graph
+from holdfast.models.formats.limits import refuse
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.onnx.graph import DTYPES, ML, Graph, Node, Slot, Strings, read_graph
 from holdfast.models.formats.onnx.missing import ON_GAPS, Gaps
 from holdfast.models.formats.onnx.ops import OPERATORS, Operator
-from holdfast.models.formats.onnx.ops_ml import LEARNT, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
+from holdfast.models.formats.onnx.ops_ml import ML_OPERATORS, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
 from holdfast.schema.schema import Schema
 
 Inputs = Literal["frame", "encoded"]
 REAL = ("float", "double", "float16")
-KNOWN = {**OPERATORS, **LEARNT, **PREPARED}
+KNOWN = {**OPERATORS, **ML_OPERATORS, **PREPARED}
 Column = Tensor | Levels | Gaps
-WHOLE = 1e-6  # a number this near to a whole one, in a column of whole numbers, is that
+NEAR = 1e-6  # a number this near to an integer, in a column of integers, is that
 
 
 class Interpreter(nn.Module):
@@ -41,9 +42,8 @@ class Interpreter(nn.Module):
         super().__init__()
         self.nodes, self.output, self.digest = needed(graph, output), output, digest
         self.slots = graph.inputs
-        strange = sorted({n.op for n in self.nodes if n.op not in KNOWN})
-        if strange:
-            raise FileError(f"the graph uses operator {strange[0]!r}, which is not among those that are run")
+        unknown = sorted({n.op for n in self.nodes if n.op not in KNOWN})
+        refuse(unknown, f"the graph uses operator {listed(unknown)}, which is not among those that are run")
         self.operators = _operators(self.nodes)
         used = {name for n in self.nodes for name in n.inputs} | {output}
         self.names: dict[str, str] = {}
@@ -54,7 +54,7 @@ class Interpreter(nn.Module):
                     self.register_parameter(own, nn.Parameter(value, requires_grad=False))
                 else:
                     self.register_buffer(own, value)
-        self.texts = {name: value for name, value in graph.constants.items() if isinstance(value, Texts)}
+        self.strings = {name: value for name, value in graph.constants.items() if isinstance(value, Strings)}
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of encoded rows, for a graph with one input."""
@@ -65,7 +65,7 @@ class Interpreter(nn.Module):
 
     def run(self, given: dict[str, Column]) -> Tensor:
         """The output for these inputs."""
-        values: dict[str, Any] = {**self.texts, **{n: getattr(self, own) for n, own in self.names.items()}, **given}
+        values: dict[str, Any] = {**self.strings, **{n: getattr(self, own) for n, own in self.names.items()}, **given}
         for node, operator in zip(self.nodes, self.operators, strict=True):
             parts = [values[name] if name else None for name in node.inputs]
             made = _carry_out(node, operator, parts)
@@ -75,7 +75,7 @@ class Interpreter(nn.Module):
         out = values[self.output]
         out = out.numbers() if isinstance(out, Gaps) else out
         if not isinstance(out, Tensor):
-            raise FileError(f"output {self.output!r} of the graph holds no numbers")
+            raise FileError(f"output {self.output!r} of the graph is no tensor of numbers")
         return out
 
     def extra_repr(self) -> str:
@@ -164,8 +164,8 @@ class Columns(nn.Module):
         if self.together:
             slot = self.inner.slots[0]
             parts = [self.column(z, i, slot) for i in range(len(self.schema.features))]
-            if slot.element == "text" or any(isinstance(p, Levels) for p in parts):
-                raise FileError("the graph takes all columns in one input, which cannot hold texts and numbers")
+            if slot.element == "string" or any(isinstance(p, Levels) for p in parts):
+                raise FileError("the graph takes all columns in one input, which cannot hold strings and numbers")
             return self.inner.run({slot.name: _carry_out(_SIDE_BY_SIDE, OPERATORS["Concat"], parts)})
         return self.inner.run({n: self.column(z, i, slots[n]) for i, n in enumerate(self.schema.names) if n in slots})
 
@@ -174,12 +174,11 @@ class Columns(nn.Module):
         f, s = self.schema.features[i], self.schema.slices[i]
         if f.is_category:
             levels = Levels(((z[:, s], (*f.levels, *(["nan"] * f.missing))),))
-            return levels if slot.element == "text" or not self.together else levels.numbers(_HAND_IN)
+            return levels if slot.element == "string" or not self.together else levels.numbers(_HAND_IN)
         value = self.in_units(z[:, s.start : s.start + 1], i)
         if f.kind == "ordered":
             return Levels(((hats(value, len(f.levels)), f.levels),))
-        if slot.element == "text":
-            raise FileError(f"the graph takes texts in {slot.name!r}, where the schema has numbers")
+        refuse(slot.element == "string", f"the graph takes strings in {slot.name!r}, where the schema has numbers")
         if f.has_gaps:
             if slot.element not in REAL:
                 raise FileError(f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers")
@@ -187,14 +186,14 @@ class Columns(nn.Module):
             return Gaps(*(part.to(DTYPES[slot.element]) for part in parts))
         if slot.element == "bool":
             return value > 0.5
-        return value.to(DTYPES[slot.element]) if slot.element in REAL else value  # whole ones stay real, for gradients
+        return value.to(DTYPES[slot.element]) if slot.element in REAL else value  # integers stay real, for gradients
 
     def in_units(self, encoded: Tensor, i: int) -> Tensor:
         value = encoded * self.scale[i] + self.center[i]
         if self.schema.features[i].kind == "real":
             return value
-        whole = value.round()
-        return torch.where((value - whole).abs() < WHOLE, value + (whole - value).detach(), value)
+        nearest = value.round()
+        return torch.where((value - nearest).abs() < NEAR, value + (nearest - value).detach(), value)
 
 
 def hats(value: Tensor, count: int) -> Tensor:
@@ -217,16 +216,16 @@ _SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 # ---- loading
 
 
-def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
+def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | None = None) -> LoadedModel:
     """The model in the bytes of a file, over encoded rows of the schema."""
     graph = read_graph(data)
     output, classes = scores_of(graph)
     inner = Interpreter(graph, output, hashlib.sha256(data).hexdigest()[:16])
     inputs = inputs or takes(graph, schema)
-    refused: dict[str, str] = {}
+    rejected: dict[str, str] = {}
     if inputs == "frame":
-        refused = no_gaps(inner, _check_columns(graph, schema))
-        schema = schema.without_gaps(refused)
+        rejected = no_gaps(inner, _check_columns(graph, schema))
+        schema = schema.without_gaps(rejected)
         module: nn.Module = Columns(inner, schema)
     else:
         _check_encoded(graph, schema)
@@ -244,11 +243,10 @@ def load(data: bytes, schema: Schema, inputs: Inputs | None = None) -> Found:
         probable = probable and bool(((scores.sum(1) - 1).abs() < 1e-4).all())
     else:
         probable = probable and _ends_in_sigmoid(inner, output)
-    said = "probabilities" if probable else "logits"
+    outputs = "probabilities" if probable else "logits"
     if not flat:
-        return Found(module, classes, said, refused=refused)
-
-    return Found(FlatGraph(module, dtype, said), classes, said, "encoded", refused)
+        return LoadedModel(module, classes, outputs, rejects_missing=rejected)
+    return LoadedModel(FlatGraph(module, dtype, outputs), classes, outputs, "encoded", rejected)
 
 
 class FlatGraph:
@@ -261,7 +259,7 @@ class FlatGraph:
         self.module, self.dtype = module, dtype
         self.trees, self.feature_names_in_ = trees_alone(module) if isinstance(module, Columns) else (None, [])
         # What their sums are, and whether they see all digits of the columns.
-        bare = self.trees is None or self.trees.node.text("post_transform", "NONE") == "NONE"
+        bare = self.trees is None or self.trees.node.string("post_transform", "NONE") == "NONE"
         self.outputs = outputs if bare else "logits"
         self.exact = isinstance(module, Columns) and all(s.element == "double" for s in module.inner.slots)
 
@@ -296,7 +294,7 @@ def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
             out[name] = str(error)
             continue
         if not fine:
-            out[name] = "the graph then gives scores that are no numbers"
+            out[name] = "the graph then gives non-finite scores"
     return out
 
 
@@ -307,8 +305,7 @@ def _try_out(module: nn.Module, rows: Tensor) -> tuple[Tensor, bool]:
         scores = module(x)
     if scores.ndim not in (1, 2) or len(scores) != 2 * n or not scores.is_floating_point():
         raise FileError(f"the graph makes {tuple(scores.shape)} of {2 * n} rows, expected ({2 * n}, k)")
-    if not bool(scores.isfinite().all()):
-        raise FileError("the graph gives scores that are no numbers")
+    refuse(not bool(scores.isfinite().all()), "the graph gives non-finite scores")
     inner = module.inner if isinstance(module, Columns) else module
     flat = isinstance(inner, Interpreter) and any(node.op in TREES for node in inner.nodes)
     flat = flat or not scores.requires_grad
@@ -351,13 +348,10 @@ def _classes(graph: Graph, makers: dict[str, Node]) -> list[Any] | None:
         if node.op in (f"{ML}.LinearClassifier", TREES[0]):
             return labels(node) or None
     for slot in graph.outputs:
-        for node in needed(graph, slot.name) if slot.element in ("text", "int64", "int32") else ():
-            known = (
-                graph.constants.get(node.inputs[0])
-                if node.op == f"{ML}.ArrayFeatureExtractor" and node.inputs
-                else None
-            )
-            if isinstance(known, Texts):
+        for node in needed(graph, slot.name) if slot.element in ("string", "int64", "int32") else ():
+            picks = node.op == f"{ML}.ArrayFeatureExtractor" and node.inputs
+            known = graph.constants.get(node.inputs[0]) if picks else None
+            if isinstance(known, Strings):
                 return list(known.values)
             if isinstance(known, Tensor) and not known.is_floating_point():
                 return list(cast(list[Any], cast(Any, known).reshape(-1).tolist()))
@@ -378,8 +372,7 @@ def _ends_in_sigmoid(inner: Interpreter, output: str) -> bool:
 
 def takes(graph: Graph, schema: Schema) -> Inputs:
     """Encoded rows, or the columns: told by the names of the inputs, their number, and who made the file."""
-    if not graph.inputs:
-        raise FileError("the graph has no inputs")
+    refuse(not graph.inputs, "the graph has no inputs")
     one = len(graph.inputs) == 1
     if not one or graph.inputs[0].name in schema.names:
         return "frame"
@@ -424,17 +417,14 @@ def _check_columns(graph: Graph, schema: Schema) -> Schema:
 # ---- saying what is in it
 
 
-def describe(data: bytes) -> Said:
-    """What can be said without a schema."""
+def describe(data: bytes) -> Description:
+    """What is known without a schema."""
     graph = read_graph(data)
     output, classes = scores_of(graph)
-    nodes = needed(graph, output)
-    unknown = sorted({n.op for n in nodes if n.op not in KNOWN})
-    if unknown:
-        raise FileError(f"the graph uses operator {unknown[0]!r}, which is not among those that are run")
-    Interpreter(graph, output, "")  # tables of trees are checked here
+    nodes = Interpreter(graph, output, "").nodes  # operators and tables of trees are checked there
     details = {"operators": sorted({n.op for n in nodes}), "producer": graph.producer, "opsets": graph.opsets}
-    return Said([_words(s) for s in graph.inputs], classes, output, not any(n.op in TREES for n in nodes), details)
+    smooth = not any(n.op in TREES for n in nodes)
+    return Description([_words(s) for s in graph.inputs], classes, output, smooth, details)
 
 
 def _words(slot: Slot) -> str:

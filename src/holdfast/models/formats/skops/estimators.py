@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast.errors import FileError, untyped
+from holdfast.models.formats.limits import refuse
 from holdfast.models.formats.skops.allowed import UFUNCS
 from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
 
@@ -71,8 +72,7 @@ def _check_names(part: Any) -> None:
 
 
 def _fits(holds: object, part: Any, what: str) -> None:
-    if not holds:
-        raise FileError(f"the {type(part).__name__} in the file has {what}")
+    refuse(not holds, f"the {type(part).__name__} in the file has {what}")
 
 
 def _attributes(part: Any) -> dict[str, Any]:
@@ -98,13 +98,11 @@ def _columns(part: Any) -> int:
 
 def _check_tree(part: Any) -> None:
     tree, columns = part.tree_, _columns(part)
-    if type(tree) is not untyped("sklearn.tree._tree").Tree:
-        raise FileError(f"{TREE} is a {type(tree).__name__}")
+    refuse(type(tree) is not untyped("sklearn.tree._tree").Tree, f"{TREE} is a {type(tree).__name__}")
     # The count decides how much memory scikit-learn reads: ask before looking at any of it.
     if not 1 <= tree.node_count <= tree.capacity:
         raise FileError(f"a tree says it has {tree.node_count} nodes, and has {tree.capacity}")
-    if tree.n_features != columns:
-        raise FileError(f"a tree splits {tree.n_features} columns, its model has {columns}")
+    refuse(tree.n_features != columns, f"a tree splits {tree.n_features} columns, its model has {columns}")
     left, right = tree.children_left, tree.children_right
     inner = left != -1
     check_tree(left, right, inner, TREE)
@@ -172,8 +170,7 @@ def _check_histogram(part: Any) -> None:
 def _check_predictor(predictor: Any, categorical: Any) -> None:
     """The nodes of one tree, in the order in which scikit-learn reads them."""
     kind = untyped("sklearn.ensemble._hist_gradient_boosting.predictor")
-    if type(predictor) is not kind.TreePredictor:
-        raise FileError(f"{TREE} is a {type(predictor).__name__}")
+    refuse(type(predictor) is not kind.TreePredictor, f"{TREE} is a {type(predictor).__name__}")
     nodes = predictor.nodes
     if _shape(nodes) != (len(nodes),) or nodes.dtype != kind.PREDICTOR_RECORD_DTYPE:
         raise FileError(f"{TREE} has nodes of another kind")
@@ -185,8 +182,7 @@ def _check_predictor(predictor: Any, categorical: Any) -> None:
         raise FileError(f"{TREE} splits a column of numbers as if it were a category")
     raw, binned = predictor.raw_left_cat_bitsets, predictor.binned_left_cat_bitsets
     for sets in (raw, binned):
-        if _shape(sets) != (len(sets), 8) or sets.dtype != np.uint32:
-            raise FileError(f"{TREE} has sets of shape {np.shape(sets)}")
+        refuse(_shape(sets) != (len(sets), 8) or sets.dtype != np.uint32, f"{TREE} has sets of shape {np.shape(sets)}")
     inside(nodes["bitset_idx"][by_set], 0, same_lengths(TREE, sets=raw, binned=binned), f"{TREE}: a set")
 
 

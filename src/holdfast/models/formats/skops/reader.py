@@ -9,6 +9,7 @@ Of a search, for settings (`GridSearchCV` and the like) or for a threshold, only
 (`holdfast.models.formats.skops.searches`).
 """
 
+import contextlib
 import io
 import json
 import warnings
@@ -19,8 +20,9 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast.errors import FileError, UnsafeFileError, listed, optional, untyped
-from holdfast.models.formats.limits import parse_json, unzip
-from holdfast.models.formats.loaded import Found, Said
+from holdfast.models.formats.limits import parse_json, refuse, unzip
+from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.formats.sandbox import try_in_child
 from holdfast.models.formats.skops.allowed import ALLOWED, check_type
 from holdfast.models.formats.skops.estimators import check_estimator
 from holdfast.models.formats.skops.searches import MOST_DEPTH, content_of, found
@@ -46,8 +48,7 @@ def check_file(data: bytes) -> dict[str, Any]:
 
 
 def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
-    if "schema.json" not in entries:
-        raise FileError("the zip file has no schema.json, so it is no skops file")
+    refuse("schema.json" not in entries, "the zip file has no schema.json, so it is no skops file")
     schema = parse_json(entries["schema.json"], "schema.json")
     if not isinstance(schema, dict):
         raise FileError("schema.json holds no object")
@@ -75,7 +76,7 @@ def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
     for entry in _entries(schema):
         number = entry.get("__id__")
         if number is not None and type(number) is not int:  # 1, 1.0 and true would be one number to skops
-            raise FileError(f"schema.json has an object of the number {number!r}, which is no whole number")
+            raise FileError(f"schema.json has an object of the number {number!r}, which is no integer")
         if number is not None and not _alike(seen.setdefault(number, entry), entry, files):
             raise FileError(f"schema.json has two different objects of the number {number}")
 
@@ -111,8 +112,7 @@ def _check_tree_entry(tree: dict[str, Any], entries: dict[str, bytes]) -> None:
         fits = fits and 1 <= count == len(nodes) and 1 <= int(columns["content"]) < 1 << 31
     except (KeyError, ValueError, TypeError, AttributeError):
         fits = False
-    if not fits:
-        raise FileError("a tree of the skops file has sizes that do not fit")
+    refuse(not fits, "a tree of the skops file has sizes that do not fit")
 
 
 def _entries(value: Any) -> Iterator[dict[str, Any]]:
@@ -129,8 +129,7 @@ def _entries(value: Any) -> Iterator[dict[str, Any]]:
 
 def _types(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Every type that the schema names, with the loader that would make it."""
-    if depth > MOST_DEPTH:
-        raise FileError("schema.json is nested too deeply")
+    refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
     if isinstance(value, dict):
         entry = cast(dict[str, Any], value)
         if any(key in entry for key in ("__class__", "__module__", "__loader__")):
@@ -148,16 +147,21 @@ def _types(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
 # ---- loading
 
 
-def load(data: bytes, *, trust: bool = False) -> Found:
+def load(data: bytes, schema: Any = None, *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
     """The estimator in the bytes of a skops file."""
-    from holdfast.models.formats.sandbox import try_in_child
-
     if not trust:
         data = without_searches(data)
         check_file(data)
         optional("skops.io", "files")
-        try_in_child(data)
-    return Found(made(data, trust=trust))
+        try_in_child("skops", data)
+    return LoadedModel(made(data, trust=trust))
+
+
+def try_out(data: bytes) -> None:
+    """Make the estimator and let it predict."""
+    estimator = made(data)
+    with contextlib.suppress(Exception):  # a model may ask for a table with names; only a crash counts
+        exercise(estimator)
 
 
 def made(data: bytes, *, trust: bool = False) -> Any:
@@ -199,7 +203,7 @@ def _last(estimator: Any) -> Any:
 # ---- saying what is in it
 
 
-def describe(data: bytes) -> Said:
+def describe(data: bytes) -> Description:
     """The type of the estimator and what it says of its columns and classes, from the schema alone."""
     data = without_searches(data)
     schema, entries = check_file(data), unzip(data, "the skops file")
@@ -215,7 +219,7 @@ def describe(data: bytes) -> Said:
         if name.startswith("sklearn.") and loader == "ObjectNode" and "._loss" not in name
     }
     details = {"estimator": schema["__class__"], "types": sorted(held)}
-    return Said(inputs, classes, outputs, _is_smooth(before, last, len(classes or [])), details)
+    return Description(inputs, classes, outputs, _is_smooth(before, last, len(classes or [])), details)
 
 
 def _steps(entry: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

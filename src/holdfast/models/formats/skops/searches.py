@@ -13,6 +13,7 @@ from inspect import signature
 from typing import Any, cast
 
 from holdfast.errors import FileError, UnsafeFileError, untyped
+from holdfast.models.formats.limits import refuse
 
 MOST_DEPTH = 200
 _THRESHOLDS = "sklearn.model_selection._classification_threshold"
@@ -21,8 +22,7 @@ _KEPT = ("response_method", "n_features_in_", "feature_names_in_", "_sklearn_ver
 
 def found(value: Any, depth: int = 0) -> Any:
     """A part of the schema with what the searches in it found; the same value if there is no search in it."""
-    if depth > MOST_DEPTH:
-        raise FileError("schema.json is nested too deeply")
+    refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
     if isinstance(value, list):
         items = cast(list[Any], value)
         new = [found(item, depth + 1) for item in items]

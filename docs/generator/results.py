@@ -1,0 +1,109 @@
+"""Tables of what was measured, from the result files of experiments and benchmarks."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _all(paper: str) -> list[Any]:
+    return [_json(path) for path in sorted((EXPERIMENTS / paper).glob("*.json"))]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines).replace("| --- |", "|---|", 1)
+
+
+def black2022() -> str:
+    """Over datasets and starts: invalidation, and what the move costs."""
+    from experiments.black2022.experiment import means
+
+    head = ["", "one row left out", "other initial weights", "rise in l2 cost", "times the start's cost"]
+    rows = [
+        [name, f"{r['LOO']:.4f}", f"{r['RS']:.4f}", f"{r['rise']:.3f}", f"{r['times']:.2f}"]
+        for name, r in means(_all("black2022")).items()
+    ]
+    return _table(head, rows)
+
+
+def guo2023() -> str:
+    """Robust validity and proximity on the three real datasets."""
+    from experiments.guo2023.experiment import brief
+
+    results = [_json(EXPERIMENTS / f"guo2023/{name}.json") for name in ("sba_loan", "german_credit", "student")]
+    head = [
+        "robust validity / proximity (reported)",
+        "Loans, 16 years",
+        "German Credit, 2 tables",
+        "Student, 2 schools",
+    ]
+    return _table(head, brief(results))
+
+
+def krishna2024() -> str:
+    """In how many cases each claim of the paper holds."""
+    from experiments.krishna2024.claims import tally
+
+    return _table(["claim", "holds in"], tally(_all("krishna2024")).items())
+
+
+def altmeyer2025() -> str:
+    """Percent less than the plain network, by dataset."""
+    from experiments.altmeyer2025.experiment import brief
+
+    head = ["data", "distance to data", "MMD", "cost, a feature protected", "accuracy, plain", "trained so"]
+    order = ["linearly_separable", "circles", "moons", "overlapping", "adult", "california_housing", "taiwan_credit"]
+    order += ["give_me_some_credit", "mnist"]
+    return _table(head, (brief(_json(EXPERIMENTS / f"altmeyer2025/{name}.json")) for name in order))
+
+
+def hoeltgen2021() -> str:
+    """Pixels, distance, realism and failures on MNIST."""
+    from experiments.hoeltgen2021.page import brief
+
+    head = ["networks", "method", "L0", "L1", "AnoGAN score", "failures"]
+    return _table(head, (row for r in _all("hoeltgen2021") for row in brief(r)))
+
+
+def peers() -> str:
+    """Every library on the same network and rows."""
+    found = _json(BENCHMARKS / "peers/heloc.json")
+    by_name = {m["method"]: m for m in found["methods"]}
+    head = ["method", "rows", "valid", "mean L1", "mean L2", "in range", "features changed", "ms per row"]
+    rows = list[list[object]]()
+    for name, label in found["readme"].items():
+        m = by_name[name]
+        figures = [f"{m['validity']:.2f}", f"{m['l1']:.3f}", f"{m['l2']:.3f}", f"{m['in_range']:.2f}"]
+        rows.append([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"])
+    return _table(head, rows)
+
+
+def tree_search() -> str:
+    """Every library on the same boosted trees and rows."""
+    found, rows = _json(BENCHMARKS / "trees.json")["search"], list[list[object]]()
+    for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
+        for method, m in found[name]["methods"].items():
+            figures = [f"{m['validity']:.2f}", f"{m['changed']:.2f}", f"{m['l1']:.3f}"]
+            rows.append([label, method, m["rows"], *figures, f"{1000 * m['seconds per row']:.3g}"])
+    return _table(["data", "method", "rows", "valid", "features changed", "mean L1", "ms per row"], rows)
+
+
+def compiled_trees() -> str:
+    """Time of a compiled tree model over that of the library's own prediction."""
+    found = _json(BENCHMARKS / "trees.json")["models"]
+    return _table(["model", "compiled / library"], ([name, f"{m['copy / library']:.2f}"] for name, m in found.items()))
+
+
+def speed(file: str) -> str:
+    """The figures of a benchmark that have a limit."""
+    found = _json(BENCHMARKS / f"{file}.json")
+    rows = ([name, f"{found['figures'][name]:.3g}", f"{limit:g}"] for name, limit in found["limits"].items())
+    return _table(["what", "measured", "at most"], rows)

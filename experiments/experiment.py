@@ -1,0 +1,69 @@
+"""What an experiment is: one paper as data, and a few functions over it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from experiments import PAPERS
+from experiments.cells import Cells
+from holdfast.errors import SettingError, did_you_mean
+
+Setting = TypeVar("Setting")
+Task = TypeVar("Task")
+Figures = dict[str, Any]  # what was measured on one dataset, as its JSON file has it
+Results = Sequence[Figures]  # the files of a paper, in the order of its settings
+Pictures = Mapping[str, Callable[[], Any]]  # file name -> draws a chart (.svg), or the bytes of an image (.png)
+
+
+@dataclass(frozen=True)
+class Run(Generic[Setting, Task]):
+    """One dataset of a paper, ready to be measured."""
+
+    dataset: str
+    setting: Setting
+    task: Task
+    models: int
+    rows: int | None  # None: all
+    seed: int
+    cells: Cells
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[Setting, Task]):
+    """The experiments of one paper.
+
+    Args:
+        name: the citation, which is the name of its package and of the directory of its results.
+        title: the heading of its page.
+        settings: dataset -> what the paper chose for it.
+        models: how many a full run has, and at most: retrained models a family, repeats with other seeds, or test sets.
+        quick: the dataset of a quick run.
+        quick_models: how many it has.
+        prepare: dataset, seed -> the rows to learn from and to ask about.
+        measure: the figures of one dataset; everything that takes long is a cell of the run.
+        page: the lines of the page between its heading and the notes.
+        pictures: those of the page, by file name; they are drawn when called.
+        full: datasets of a full run; () for all.
+        workers: processes that make cells side by side.
+    """
+
+    name: str
+    title: str
+    settings: Mapping[str, Setting]
+    models: int
+    quick: str
+    quick_models: int
+    prepare: Callable[[str, int], Task]
+    measure: Callable[[Run[Setting, Task]], Figures]
+    page: Callable[[Results], list[str]]
+    pictures: Callable[[Results], Pictures]
+    full: tuple[str, ...] = ()
+    workers: int = 1
+
+
+def load_experiment(paper: str) -> Experiment[Any, Any]:
+    """The experiments of a paper, by its citation."""
+    if paper not in PAPERS:
+        raise SettingError(f"unknown paper {paper!r}; {did_you_mean(paper, PAPERS)}")
+    return import_module(f"experiments.{paper}.experiment").EXPERIMENT

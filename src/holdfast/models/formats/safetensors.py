@@ -1,0 +1,107 @@
+"""safetensors files: tensors and a few strings, read by us and written by the safetensors library.
+
+Eight bytes hold the length of the header; the header is JSON (name -> dtype, shape, where the bytes begin and end); the
+bytes of all tensors follow, one after the other. Nothing of a file is believed: the tensors must fill the rest of the
+file exactly, each with as many bytes as its shape says, so no more memory is taken than the file is long.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import FileError, untyped
+from holdfast.models.formats.limits import parse_json, refuse
+
+MOST_HEADER = 100_000_000  # bytes
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says it holds: its strings, and each tensor's dtype, shape and first byte in the file."""
+
+    metadata: dict[str, str]
+    tensors: dict[str, tuple[torch.dtype, list[int], int]]
+
+
+def read_header(path: Path) -> Header:
+    """The checked header; no tensor is looked at."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(8)
+        length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
+        if length > min(size - 8, MOST_HEADER):
+            raise FileError(f"the file is cut off: its header has {length:,} bytes, the file {size:,}")
+        header = parse_json(file.read(length), "the header")
+    if not isinstance(header, dict):
+        raise FileError("the header is no object")
+    entries = cast(dict[str, Any], header)
+    metadata: Any = entries.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in cast(dict[str, Any], metadata).values()):
+        raise FileError("the metadata of the header are no strings")
+    try:
+        tensors, end = _placed(entries, 8 + length)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"the header is damaged: {type(error).__name__}: {error}") from None
+    refuse(end != size, f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
+    return Header(cast(dict[str, str], metadata), tensors)
+
+
+def _placed(entries: dict[str, Any], start: int) -> tuple[dict[str, tuple[torch.dtype, list[int], int]], int]:
+    """The tensors, which follow each other from the byte `start` on, and where the last one ends."""
+    out, at = dict[str, tuple[torch.dtype, list[int], int]](), start
+    for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+        dtype, shape = DTYPES[entry["dtype"]], [*entry["shape"]]
+        begin, end = entry["data_offsets"]
+        if not all(type(n) is int and n >= 0 for n in (begin, end, *shape)):
+            raise ValueError(f"tensor {name!r} has a size that is no integer")
+        if start + begin != at or end - begin != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"tensor {name!r} has another number of bytes than its shape says, or in another place")
+        out[name], at = (dtype, shape, at), start + end
+    return out, at
+
+
+def read(path: str | Path, keep: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The strings of a file, and those of its tensors whose names are to be kept."""
+    try:
+        header = read_header(Path(path))
+        with Path(path).open("rb") as file:
+            tensors = {name: _tensor(file, *entry) for name, entry in header.tensors.items() if keep(name)}
+    except OSError as error:
+        raise FileError(str(error)) from None
+    return header.metadata, tensors
+
+
+def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tensor:
+    file.seek(begin)
+    data = bytearray(file.read(math.prod(shape) * dtype.itemsize))
+    if not data:
+        return torch.empty(shape, dtype=dtype)
+    if dtype == torch.bool:  # any other byte than 0 and 1 would be neither
+        return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
+    return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()  # at an aligned address, as other tensors are
+
+
+def metadata_of(path: str | Path) -> dict[str, str]:
+    """The strings of a file; none if there is no such file, or it is something else."""
+    try:
+        return read_header(Path(path)).metadata
+    except (OSError, FileError):
+        return {}
+
+
+def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A file of tensors and strings, which runs no code when it is loaded."""
+    try:
+        untyped("safetensors.torch").save_file(dict(tensors), path, metadata=dict(metadata))
+    except Exception as error:  # safetensors has an error of its own, which is no OSError
+        raise FileError(f"cannot write {str(path)!r}: {error}") from None

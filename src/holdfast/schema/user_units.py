@@ -1,0 +1,99 @@
+"""From encoded rows to the rows that people would hand in: every limit and rule kept exactly in the user's units.
+
+`FeasibleSet.project` keeps them in encoded units, to rounding. Here the projected row is decoded, put on the grid and
+into the dtype of its column, and the last digits that rounding leaves over a limit or a rule are taken off again.
+"""
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.schema.feature import Array, Mask, Rule, differ
+from holdfast.schema.schema import Schema
+
+
+def hand_in(schema: Schema, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
+    """The rows that people starting from `before` would hand in to get to `z` (n, width)."""
+    numbers, changed = settle(schema, z, schema.read(before))
+    return schema.write(numbers, before, changed)
+
+
+def settle(schema: Schema, z: Tensor, before: Array) -> tuple[Array, Mask]:
+    """Encoded rows `z` (n, width) of people whose rows are `before` (n, features), in the user's units: the numbers
+    (n, features), and which cells change."""
+    x = schema.encode_numbers(before, torch.float64)
+    asked = schema.changed_features(z, x.to(z.dtype))  # a row of which nothing is asked is handed in as it is
+    same = z.double() == x.to(z.dtype).double()
+    feasible, z = schema.feasible(x), torch.where(same, x, z.double())
+    y = feasible.freeze(same & ~feasible.outside).project(z)  # move nothing else, if that is enough
+    if schema.rules or schema.max_changes:
+        y = torch.where(feasible.contains(y)[:, None], y, feasible.project(z))
+    numbers = _exact(schema, y, x, before)
+    broken = np.zeros(len(before), dtype=bool)
+    for rule in schema.rules:
+        broken |= _excess(schema, rule, numbers) > 0
+    if broken.any():
+        rows = torch.as_tensor(broken)
+        numbers[broken] = _exact(schema, feasible[rows].to_fallback(y[rows]), x[rows], before[broken])
+    return numbers, differ(numbers, before) & asked.any(1, keepdims=True)
+
+
+def limits(schema: Schema, before: Array) -> tuple[Array, Array]:
+    """(n, features) the lowest and the highest number each person may hand in; of numbers, not categories."""
+    low, high = (np.tile([f.limits[end] for f in schema.features], (len(before), 1)) for end in (0, 1))
+    fixed, up, down = (np.array([f.change == word for f in schema.features]) for word in ("fixed", "up", "down"))
+    # What is missing is no limit: fmax and fmin pass it over.
+    low = np.where(fixed, before, np.where(up, np.fmax(low, before), low))
+    return low, np.where(fixed, before, np.where(down, np.fmin(high, before), high))
+
+
+def _exact(schema: Schema, y: Tensor, x: Tensor, before: Array) -> Array:
+    """Reachable rows `y` of the people `x` in the user's units, without a last digit over any limit or rule."""
+    moved, numbers = schema.changed_features(y, x), schema.decode_numbers(y)
+    low, high = limits(schema, before)
+    for i, f in enumerate(schema.features):
+        if f.grid or f.storage != np.float64:
+            numbers[:, i] = f.stored(f.multiples(numbers[:, i]) if f.grid else numbers[:, i])
+    plain = [i for i, f in enumerate(schema.features) if not f.is_category]
+    numbers[:, plain] = np.minimum(np.maximum(numbers[:, plain], low[:, plain]), high[:, plain])
+    numbers = np.where(moved, numbers, before)
+    _mend_rules(schema, numbers, before, low, high)
+    return numbers
+
+
+def _mend_rules(schema: Schema, numbers: Array, before: Array, low: Array, high: Array) -> None:
+    """What rounding leaves a rule over its bound, take off one of its columns that has room, in place: best
+    one that changes anyway and whose move breaks no other rule."""
+    most, names = schema.max_changes or len(schema.features), schema.names
+    for rule in schema.rules * 3:  # more than once: mending one rule may break another
+        # Some last digits more than the excess: adding up the rule again rounds too.
+        tries = product((True, False), (True, False), rule.weights.items(), (0, 1, 2, 8))
+        for harmless, changed_only, (name, weight), nudge in tries:
+            rows = np.flatnonzero(_excess(schema, rule, numbers) > 0)
+            if not len(rows):
+                break
+            i, f, sign = names.index(name), schema[name], int(math.copysign(1, weight))
+            part = numbers[rows]
+            terms = [np.abs(w * part[:, names.index(n)]) for n, w in rule.weights.items()]
+            digit = f.grid or np.maximum(f.digit(part[:, i]), np.spacing(np.max(terms, 0)) / abs(weight))
+            value = part[:, i] - _excess(schema, rule, part) / weight - nudge * digit * sign
+            value = f.stored(f.multiples(value, -sign) if f.grid else value)
+            changed, new = differ(part, before[rows]), part.copy()
+            new[:, i] = value
+            fits = changed[:, i] | ((changed.sum(1) < most) & (not changed_only))
+            fits &= (value >= low[rows, i]) & (value <= high[rows, i])
+            for other in schema.rules if harmless else ():
+                fits &= _excess(schema, other, new) <= np.maximum(_excess(schema, other, part), 0)
+            numbers[rows[fits], i] = value[fits]
+
+
+def _excess(schema: Schema, rule: Rule, numbers: Array) -> Array:
+    """(n,) by how much the rule is over its bound."""
+    total = np.zeros(len(numbers))
+    for name, weight in rule.weights.items():
+        total = total + weight * numbers[:, schema.names.index(name)]
+    return total - rule.bound

@@ -1,0 +1,182 @@
+"""Ways to train a model, by name and with settings in words: 'counternet' with 'epochs=20'.
+
+Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet` and `hf.train_counterfactual`.
+Of counterfactual training some are the network's, some the objective's and some the generator's; what both the network
+and the generator have, such as `lr`, is the network's, and `generator__lr` the generator's.
+
+Nothing heavy is imported before it is needed: the command line lists these names in its help.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+from holdfast.errors import SettingError, did_you_mean
+from holdfast.registry import chosen, key_and_value, value_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import holdfast as hf
+
+KINDS = ("network", "counternet", "rocoursenet", "counterfactual")
+OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer")
+OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
+OF_OBJECTIVE = (
+    "objective", "l_clf", "l_div", "l_reg", "l_adv", "epsilon", "tau", "n_counterfactuals", "burn_in", "refresh",
+    "spread", "respect_categories", "spare_wrong",
+)  # fmt: skip
+# Of each generator only the settings that count inside training, where it is not the method that `explain` runs.
+OF_GENERATOR = {
+    "eccco": ("energy", "lam", "lr", "steps"),
+    "generic": ("lam", "lr", "steps"),
+    "revise": ("lam", "lr", "steps", "kind", "hidden", "latent", "epochs", "beta"),
+    "omniscient": (),
+}
+PAPER: dict[str, Any] = {"lam": 0.001, "lr": 0.1, "steps": 30}  # of every generator that searches
+NOT_SEARCHED = ("tau", "epsilon", "spread", "respect_categories", "spare_wrong")  # idle where rows are drawn instead
+
+
+class Trained(NamedTuple):
+    """A trained model and, of counterfactual training, a line per epoch."""
+
+    model: "hf.Model | hf.CounterNet"
+    history: "pd.DataFrame | None" = None
+
+
+Rows = tuple["pd.DataFrame", "pd.Series[Any]"]  # and their outcomes
+
+
+@dataclass(frozen=True)
+class NetworkTrainer:
+    """A plain network."""
+
+    recipe: "hf.Recipe"
+    seed: int
+
+    def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
+        """Train on rows and their outcomes; those held out are only for trainers that watch their accuracy."""
+        return Trained(self.recipe.fit(*rows, schema, seed=self.seed, progress=progress))
+
+    def audit_recipe(self) -> "hf.Recipe":
+        """How the model is made again by an audit."""
+        return self.recipe
+
+
+@dataclass(frozen=True)
+class RecourseTrainer:
+    """A network that predicts and gives recourse: `CounterNet` or `RoCourseNet`."""
+
+    net: "hf.CounterNet"
+
+    def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
+        return Trained(self.net.fit(*rows, schema, progress=progress))
+
+    def audit_recipe(self) -> "hf.Recipe":
+        """Of the half that predicts."""
+        import holdfast as hf
+
+        net = self.net
+        return hf.Recipe.of(net.model_, epochs=net.epochs, batch_size=net.batch_size, lr=net.lr)
+
+
+@dataclass(frozen=True)
+class CounterfactualTrainer:
+    """A network that learns from its own counterfactuals, and the settings of `hf.train_counterfactual`."""
+
+    recipe: "hf.Recipe"
+    settings: dict[str, Any]
+    seed: int
+
+    def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
+        import holdfast as hf
+
+        learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
+        validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
+        out = hf.train_counterfactual(
+            self.recipe, *rows, schema, validation=validation, seed=self.seed, progress=progress, **self.settings
+        )
+        return Trained(out.model, out.history)
+
+    def audit_recipe(self) -> "hf.Recipe":
+        warnings.warn("the recipe is that of the network: an audit retrains it without counterfactuals", stacklevel=2)
+        return self.recipe
+
+
+Trainer = NetworkTrainer | RecourseTrainer | CounterfactualTrainer
+
+
+def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
+    """What is to be trained, one of `KINDS`, with settings such as 'epochs=20'."""
+    import holdfast as hf
+
+    if kind not in KINDS:
+        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    if kind == "network":
+        return NetworkTrainer(hf.Recipe(**chosen(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)), seed)
+    if kind == "counterfactual":
+        return counterfactual_trainer(assignments, seed)
+    cls = hf.CounterNet if kind == "counternet" else hf.RoCourseNet
+    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
+    net = cls(**chosen(cls, kind, known, assignments), seed=seed)
+    net.how()  # what cannot be is told before any table is read
+    return RecourseTrainer(net)
+
+
+def counterfactual_trainer(assignments: Sequence[str], seed: int) -> CounterfactualTrainer:
+    """Settings such as 'l_div=0.1', 'energy=10', 'generator__lr=0.05' and 'epochs=20'."""
+    import holdfast as hf
+
+    kind = "counterfactual"
+    inner = dict.fromkeys(name for names in OF_GENERATOR.values() for name in names)
+    known = (*OF_OBJECTIVE, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
+    given = dict(map(key_and_value, assignments))
+    for name in given:
+        if name not in known:
+            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
+    network = [f"{name}={text}" for name, text in given.items() if name in OF_NETWORK]
+    objective = [f"{name}={text}" for name, text in given.items() if name in OF_OBJECTIVE]
+    search = {name: text for name, text in given.items() if name not in (*OF_OBJECTIVE, *OF_NETWORK, "generator")}
+    settings = chosen(hf.train_counterfactual, kind, OF_OBJECTIVE, objective)
+    name = given.get("generator", "eccco").lower()
+    settings["generator"] = generator(name, search, seed) if search or "generator" in given else None
+    _check_idle(settings.get("objective", "full"), name, list(given))
+    return CounterfactualTrainer(hf.Recipe(**chosen(hf.Recipe, kind, OF_NETWORK, network)), settings, seed)
+
+
+def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
+    """A generator by name, with the settings of the paper but for those that are given."""
+    import holdfast as hf
+
+    if kind not in OF_GENERATOR:
+        raise SettingError(f"unknown generator {kind!r}; {did_you_mean(kind, OF_GENERATOR)}")
+    cls = {"eccco": hf.ECCCo, "generic": hf.Descent, "revise": hf.REVISE, "omniscient": hf.Omniscient}[kind]
+    known, hints, given = OF_GENERATOR[kind], get_type_hints(cls), dict[str, Any]()
+    for typed, text in settings.items():
+        name = typed.removeprefix("generator__")
+        if name not in known:
+            hint = did_you_mean(name, known) if known else "it has none"
+            raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
+        if name in given:
+            raise SettingError(f"{name!r} of the generator is given twice; leave one of {list(settings)} out")
+        given[name] = value_of(typed, text, hints[name])
+    if kind == "omniscient":
+        return hf.Omniscient()
+    given = PAPER | given
+    if kind == "revise":
+        return hf.REVISE(seed=seed, **given)
+    return hf.Descent.generic(**given) if kind == "generic" else hf.ECCCo(**given)
+
+
+def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
+    """A setting that would change nothing was meant to change something."""
+    from holdfast.training.counterfactual.train import OFF
+
+    off = [f"l_{term}" for term in OFF[objective]]
+    for name in given:
+        plain = objective == "plain" and name not in (*OF_NETWORK, "objective", "l_clf")
+        if plain or name in off:
+            raise SettingError(f"objective {objective!r} has no use for {name}; leave it out")
+        if kind == "omniscient" and name in NOT_SEARCHED:
+            raise SettingError(f"generator 'omniscient' searches for nothing and has no use for {name}; leave it out")

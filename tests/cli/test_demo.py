@@ -1,0 +1,116 @@
+"""`holdfast demo` from the outside."""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import holdfast as hf
+from holdfast.datasets import read_table
+from support.terminal import Ran, run
+
+
+@contextlib.contextmanager
+def inside(directory: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@dataclass(frozen=True)
+class Demo:
+    at: Path
+    ran: Ran
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    at = tmp_path_factory.mktemp("demo")
+    with inside(at):
+        return Demo(at, run("demo", "--out", "my demo"))
+
+
+def test_demo_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
+    assert (demo.ran.code, demo.ran.err) == (0, "")
+    left = {path.name for path in (demo.at / "my demo").iterdir()}
+    assert left == {
+        "report.html",
+        "model.safetensors",
+        "schema.toml",
+        "applicants.csv",
+        "recourse.parquet",
+        "recourse-stable.parquet",
+        "training.csv",
+        "recipe.toml",
+    }
+    cfs = hf.Counterfactuals.load(demo.at / "my demo" / "recourse.parquet")
+    assert len(cfs) > 30
+    assert f"refuses {len(cfs)}; {int(cfs.found.sum())} of them get an answer" in demo.ran.out
+    assert f"{cfs.cost('l0').mean():.1f} changes on average" in demo.ran.out
+    assert int(re.search(r"right about (\d+)%", demo.ran.out)[1]) >= 70
+    assert f"The first 10 of {len(cfs)} rows." in demo.ran.out
+
+
+def test_demo_makes_answers_hold(demo: Demo) -> None:
+    shares = [float(s) for s in re.findall(r"hold on ([\d.]+)% of 60 retrained models", demo.ran.out)]
+    certified = [int(s) for s in re.findall(r"models; (\d+) of \d+ are certified", demo.ran.out)]
+    assert len(shares) == len(certified) == 2
+    assert shares[0] < 80 < 97 < shares[1]
+    assert certified[0] < certified[1]
+    held = hf.Counterfactuals.load(demo.at / "my demo" / "recourse-stable.parquet")
+    assert len(held.run.guided_by) == 10
+
+
+def test_demo_answers_are_accepted_by_the_saved_model(demo: Demo) -> None:
+    cfs = hf.Counterfactuals.load(demo.at / "my demo" / "recourse.parquet")
+    model = hf.Model.load(demo.at / "my demo" / "model.safetensors")
+    refused = read_table(demo.at / "my demo" / "applicants.csv", model.schema)
+    pd.testing.assert_frame_equal(refused, cfs.before)
+    assert (model.predict(refused) == "denied").all()
+    assert (model.predict(cfs.to_frame()[cfs.found]) == "approved").all()
+
+
+def test_the_commands_that_demo_prints_work_as_they_are(demo: Demo) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings: Any = {"shell": True, "cwd": demo.at, "env": os.environ | {"PATH": path}, "text": True}
+    explain, audit = demo.ran.out.rstrip("\n").splitlines()[-2:]
+    done = subprocess.run(explain, capture_output=True, **settings)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    first, again = (hf.Counterfactuals.load(demo.at / p) for p in ("my demo/recourse.parquet", "recourse.parquet"))
+    pd.testing.assert_frame_equal(again.after, first.after)
+    assert again.run.model == first.run.model
+    done = subprocess.run(audit, capture_output=True, **settings)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["summary"]["all"]["models"] == 100
+    assert told["summary"]["all"]["survival"] > 0.97
+
+
+@pytest.mark.filterwarnings("default:columns of")  # the training rows have an outcome, which the method leaves out
+def test_demo_without_the_plot_extra_does_without_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    ran = run("demo", "--out", tmp_path / "new" / "demo", "--method", "nearest-neighbor")
+    assert ran.code == 0
+    assert "pip install 'holdfast[plot]'" in ran.err
+    left = {path.name for path in (tmp_path / "new" / "demo").iterdir()}
+    assert "report.html" not in left
+    assert "report.html" not in ran.out
+    again = run(*shlex.split(ran.out.rstrip("\n").splitlines()[-2])[1:-1], tmp_path / "again.parquet")
+    assert again.code == 0
+    paths = tmp_path / "new" / "demo" / "recourse.parquet", tmp_path / "again.parquet"
+    first, second = (hf.Counterfactuals.load(path) for path in paths)
+    pd.testing.assert_frame_equal(first.after, second.after)
