@@ -9,7 +9,7 @@ import torch
 
 from experiments.data import Split, load_table
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE
 from holdfast.methods.descent import Descent
 from holdfast.methods.growing_spheres import GrowingSpheres
@@ -84,7 +84,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
     return out.assign(education=rank, **{name: flags.astype(float) for name, flags in yes.items()})
 
 
-def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
+def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
@@ -96,7 +96,7 @@ def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explai
     }
 
 
-def latent_space(task: Split, seed: int) -> Autoencoder:
+def latent_space(task: Split, seed: int) -> TableAutoencoder:
     """That of C-CHVAE: one for all models."""
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 
