@@ -21,8 +21,8 @@ from benchmarks.engine import out_file, write
 from benchmarks.shift import asked, medians
 from experiments.data import Split
 from experiments.krishna2024.setup import hardened, latent_space, prepare
-from holdfast.methods._candidates import Crowd
-from holdfast.methods.latent_search import LatentMethod
+from holdfast.methods._candidates import Candidates
+from holdfast.methods._latent import LatentMethod
 from holdfast.training.adversarial import EPSILONS
 
 EPOCHS, SEEDS, ROWS = 2, 5, 1000
@@ -55,13 +55,13 @@ def training(task: Split) -> dict[str, float]:
 @contextmanager
 def portions() -> Iterator[list[int]]:
     """How many candidates are weighed at a time."""
-    sizes, met = list[int](), Crowd.met
+    sizes, met = list[int](), Candidates.met
 
-    def counted(self: Crowd, z: Tensor, people: slice) -> Tensor:
+    def counted(self: Candidates, z: Tensor, people: slice) -> Tensor:
         sizes.append(z[0].numel())
         return met(self, z, people)
 
-    with patch.object(Crowd, "met", counted):
+    with patch.object(Candidates, "met", counted):
         yield sizes
 
 

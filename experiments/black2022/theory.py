@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
-from holdfast._core.rows import row_norm
+from holdfast.distances import l2
 from holdfast.errors import ModelError, untyped
 from holdfast.methods._path_integral import own_and_slope
 from holdfast.nn.relu_network import Engine
@@ -80,7 +80,7 @@ def influence(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) ->
 def slope_bound(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> tuple[Tensor, Tensor]:
     """Proposition 1 at each point of the line: (P, n) the gradient's length, and the lower bound of it."""
     _, g, z = _along(model, x, y, points)
-    length = row_norm(x, 2).clamp_min(torch.finfo(x.dtype).tiny)
+    length = l2.value(x).clamp_min(torch.finfo(x.dtype).tiny)
     return g.square().sum(2).sqrt(), (g * z).sum(2).abs() / length
 
 

@@ -10,7 +10,7 @@ import holdfast as hf
 from experiments.cells import Arrays
 from experiments.data import Split
 from experiments.krishna2024.setup import LAM, SCORE, hardened, latent_space, methods
-from holdfast._core.rows import row_norm
+from holdfast.distances import l2
 from holdfast.evaluation import bounds as theory
 from holdfast.evaluation.tradeoff import FORMS
 from holdfast.methods.cchvae import Trace, retrace
@@ -61,7 +61,7 @@ def linear_bounds(task: Split, seed: int) -> Arrays:
         drift = theory.lemma1(learnt, eta=GD_ETA, steps=GD_STEPS, epsilon=e).value
         moved = torch.cat([w[i] - w[0], (b[i] - b[0])[None]])
         both = (f[:, 0] <= 0) & (f[:, i] <= 0)
-        a, a_r = (row_norm(w[j][None], 2)[0] for j in (0, i))
+        a, a_r = (l2.value(w[j][None])[0] for j in (0, i))
         for lam in LAMS:
             m, m_r = SCORE - f[both, 0], SCORE - f[both, i]
             apart = theory.step_length(a_r, m_r, lam) - theory.step_length(a, m, lam)
@@ -70,7 +70,7 @@ def linear_bounds(task: Split, seed: int) -> Arrays:
             s = side[both, 0]
             z, z_r = (x[both] + theory.scfe_step(s[:, None] * w[j], r, lam) for j, r in ((0, m), (i, m_r)))
             got, crossed, got_r = (s * (rows @ w[j] + b[j]) for rows, j in ((z, 0), (z_r, 0), (z_r, i)))
-            claim = theory.theorem4(got, crossed, got_r, row_norm(z_r, 2), drift)
+            claim = theory.theorem4(got, crossed, got_r, l2.value(z_r), drift)
             if lam == LAM:
                 shown.append(torch.stack([apart[:SHOWN], known.value[:SHOWN]], 1))
             out.append(
@@ -116,7 +116,7 @@ def ntk_bounds(task: Split, seed: int) -> Arrays:
     out, shown = list[list[float]](), list[Tensor]()
     for i, e in enumerate(HARDER, 1):
         both = (f[0] <= 0) & (f[i] <= 0)
-        a, a_r = (row_norm(slope[j][both], 2) for j in (0, i))
+        a, a_r = (l2.value(slope[j][both]) for j in (0, i))
         drift = theory.lemma2(grams[0], grams[i], BETA, y).value
         moved = (nets[0].w - nets[i].w).square().sum().sqrt()
         for lam in LAMS:
@@ -156,7 +156,7 @@ def vae_bounds(task: Split, epochs: int, rows: int, seed: int) -> Arrays:
         sampled = theory.sampled_lipschitz(net.decoder, plain.start)
         for e, trace in zip(models.epsilon[1:], traces[1:], strict=True):
             both = trace.radius.isfinite() & plain.radius.isfinite()
-            apart = row_norm(net.decode(trace.z[both]) - net.decode(plain.z[both]), 2).double()
+            apart = l2.value(net.decode(trace.z[both]) - net.decode(plain.z[both])).double()
             radii = plain.radius[both].double(), trace.radius[both].double()
             true, low = theory.theorem3(product, *radii), theory.theorem3(sampled, *radii)
             figures = [_mean(v) for v in (apart, true.value, true.tightness(apart))]

@@ -13,7 +13,8 @@ import torch
 
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import chunks, unit
+from holdfast._core.rows import chunks
+from holdfast.distances import l2
 from holdfast.errors import SettingError, untyped
 
 CELLS = 1 << 20  # numbers in drawn rows at once
@@ -44,7 +45,7 @@ def granted_nearby(
     n, d = x.shape
     random, parts = RowRandom.of(seed, x), list[torch.Tensor]()
     for rows in chunks(torch.arange(n), max(1, CELLS // (samples * d * len(hardened.bank)))):
-        u = unit(random[rows].normal(samples, d).flatten(0, 1))
+        u = l2.ascent(random[rows].normal(samples, d).flatten(0, 1))
         r = radius * random[rows].uniform(samples, draw=1).reshape(-1, 1)
         z = x[rows].repeat_interleave(samples, 0) + r * u
         given = hardened.bank.scores(z).argmax(2).view(-1, hardened.seeds, len(rows), samples)

@@ -9,7 +9,7 @@ import torch
 
 import holdfast as hf
 from experiments.data import Split, load_table
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 
 BATCH, LR = 256, 1e-3
 LAM, SCORE, SCFE_STEPS = 0.1, 1.0, 50  # of SCFE
@@ -76,7 +76,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
     return out.assign(education=rank, **{name: flags.astype(float) for name, flags in yes.items()})
 
 
-def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, hf.Explainer]:
+def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, hf.Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
@@ -88,7 +88,7 @@ def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, hf.Exp
     }
 
 
-def latent_space(task: Split, seed: int) -> Autoencoder:
+def latent_space(task: Split, seed: int) -> TableAutoencoder:
     """That of C-CHVAE: one for all models."""
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 

@@ -1,4 +1,5 @@
 from holdfast import datasets as datasets
+from holdfast import distances as distances
 from holdfast import images as images
 from holdfast.counterfactuals import Counterfactuals as Counterfactuals
 from holdfast.errors import HoldfastError as HoldfastError

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast import __version__
-from holdfast._core.rows import row_norm
-from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.distances import Distance, distance_of, l1, weighted
+from holdfast.errors import FileError, SettingError, untyped
 from holdfast.schema.feature import differ
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget, IntervalTarget, Status, Target
@@ -23,8 +23,6 @@ from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
     from holdfast.models.base import Model
-
-NORMS = {"l0": 0.0, "l1": 1.0, "l2": 2.0, "linf": float("inf")}
 
 
 @dataclass(frozen=True)
@@ -123,30 +121,24 @@ class Counterfactuals:
         tidy = pd.concat(parts, ignore_index=True).sort_values(["_at", "_place"], kind="stable")
         return tidy.drop(columns=["_at", "_place"]).reset_index(drop=True)
 
-    def cost(self, norm: str = "l1", *, units: str = "encoded") -> "pd.Series[float]":
+    def cost(self, norm: str | Distance = "l1", *, units: str = "encoded") -> "pd.Series[float]":
         """How far each answer is from its question; missing where there is none.
 
         Args:
-            norm: "l0" (number of features that change), "l1", "l2", "linf", or "weighted" (l1 with the
-                schema's weights). A number that was missing and is filled in counts 1, and how far it is from what
-                stands for it while it is missing, the center of the feature.
+            norm: "l0" (number of features that change), "l1", "l2", "linf", "weighted" (l1 with the schema's
+                weights), or a `Distance`. A number that was missing and is filled in counts 1, and how far it is from
+                what stands for it while it is missing, the center of the feature.
             units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
         """
-        if norm not in (*NORMS, "weighted"):
-            raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, [*NORMS, 'weighted'])}")
         if units not in ("encoded", "raw"):
             raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
         at = self.schema.encoding(torch.float64)
         x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
-        if norm == "l0":
-            value = (at.per_feature(delta.abs()) > 0).sum(1).double()
-        elif norm == "weighted":
-            value = (delta.abs() * at.weight).sum(1)
-        else:
-            if units == "raw":
-                delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
-            value = row_norm(delta, NORMS[norm])
+        distance = weighted(l1, at.weight) if norm == "weighted" else distance_of(norm)
+        if distance.per_feature or (units == "raw" and norm != "weighted"):
+            delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
+        value = distance.value(delta)
         gone = torch.tensor(self.status_codes == Status.NOT_FOUND)
         return self._series(value.masked_fill(gone, float("nan")))
 

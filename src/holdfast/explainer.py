@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import ROW_BLOCK, chunks, limited_threads
+from holdfast._core.rows import chunks, limited_threads, whole_blocks
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
@@ -35,6 +35,8 @@ class Explainer(Settings, ABC):
 
     title: ClassVar[str] = ""  # one line for the list of methods
     paper: ClassVar[str] = ""
+    when: ClassVar[str] = ""  # one sentence: when to use it
+    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
     needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
     uses_data: ClassVar[bool] = False  # works without, and better with
@@ -199,8 +201,7 @@ class Explainer(Settings, ABC):
             if clock.over():
                 late[batch] = True
                 continue
-            # Filled up with copies of its last row, so that no model has to pad at every step.
-            full = torch.cat([batch, batch[-1:].repeat(-len(batch) % ROW_BLOCK)])
+            full = whole_blocks(batch)
             problem = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock)
             answer, infeasible = self.found(problem)
             none[batch] = infeasible[: len(batch)]

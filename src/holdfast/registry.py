@@ -239,7 +239,7 @@ def type_words(kind: Any) -> str:
     }
     import holdfast as hf
 
-    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank"}
+    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank", hf.distances.Distance: "a Distance"}
     parts = [
         f"one of {', '.join(map(str, get_args(part)))}"
         if get_origin(part) is Literal

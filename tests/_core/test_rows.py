@@ -1,26 +1,17 @@
-import math
-
 import torch
 
-from holdfast._core.rows import ROW_BLOCK, clip_norm, pad_rows, per_row, row_norm, rows_per_chunk, unit
+from holdfast._core.rows import ROW_BLOCK, pad_rows, per_row, rows_per_chunk, whole_blocks
 
 
-def test_row_norms_by_hand() -> None:
-    delta = torch.tensor([[3.0, -4.0, 0.0], [0.0, 0.0, 0.0]])
-    assert row_norm(delta, 0).tolist() == [2, 0]
-    assert row_norm(delta, 1).tolist() == [7, 0]
-    assert row_norm(delta, 2).tolist() == [5, 0]
-    assert row_norm(delta, math.inf).tolist() == [4, 0]
-    assert row_norm(torch.ones(2, 3, 4), 1).tolist() == [12, 12]
-
-
-def test_unit_and_clip_keep_zero_rows_and_work_per_row() -> None:
-    delta = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.3, 0.4]])
-    assert torch.allclose(unit(delta), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, 0.8]]))
-    clipped = clip_norm(delta, torch.tensor([1.0, 1.0, 1.0]))
-    assert torch.allclose(clipped, torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.3, 0.4]]))
-    assert torch.allclose(clip_norm(delta, 2.5)[0], torch.tensor([1.5, 2.0]))
+def test_values_per_row_broadcast_over_each_row() -> None:
     assert per_row(torch.tensor([1.0, 2.0]), torch.zeros(2, 3, 4)).shape == (2, 1, 1)
+
+
+def test_row_numbers_in_whole_blocks() -> None:
+    filled = whole_blocks(torch.tensor([4, 7]))
+    assert len(filled) == ROW_BLOCK
+    assert filled[:3].tolist() == [4, 7, 7]
+    assert whole_blocks(torch.arange(ROW_BLOCK)).tolist() == list(range(ROW_BLOCK))
 
 
 def test_pad_rows() -> None:

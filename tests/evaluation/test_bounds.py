@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from holdfast._core.rows import row_norm, unit
+from holdfast.distances import l2
 from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation import bounds
 from holdfast.nn.architecture import mlp
@@ -23,7 +23,7 @@ def gaussian(seed: int, *shape: int) -> Tensor:
 
 
 def length(rows: Tensor) -> Tensor:
-    return row_norm(rows, 2)
+    return l2.value(rows)
 
 
 def logistic_data(seed: int, n: int = 200, d: int = 5) -> tuple[Tensor, Tensor]:
@@ -314,7 +314,7 @@ def test_theorem3_for_random_decoders(ends: nn.Module) -> None:
         net, x = decoder(seed, ends=ends), gaussian(seed, 500, 7)
         center = gaussian(seed + 10, 500, 3)
         r, r_r = (torch.rand(500, generator=torch.Generator().manual_seed(i), dtype=torch.float64) * 3 for i in (1, 2))
-        z, z_r = (center + unit(gaussian(i, 500, 3)) * q[:, None] for i, q in ((3, r), (4, r_r)))
+        z, z_r = (center + l2.ascent(gaussian(i, 500, 3)) * q[:, None] for i, q in ((3, r), (4, r_r)))
         with torch.no_grad():
             found, found_r = net(z), net(z_r)
         exact, sampled = bounds.decoder_lipschitz(net), bounds.sampled_lipschitz(net, z)

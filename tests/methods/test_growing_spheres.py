@@ -1,4 +1,4 @@
-"""Growing Spheres against planes and brute force, and the crowds of candidates that it weighs."""
+"""Growing Spheres against planes and brute force, and the candidatess of candidates that it weighs."""
 
 import time
 from typing import Any
@@ -12,9 +12,10 @@ from torch import nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast.distances import penalty_of
 from holdfast.methods import growing_spheres as spheres
-from holdfast.methods._candidate_projection import Space
-from holdfast.methods._candidates import Crowd, Memory, column_sum
+from holdfast.methods._candidate_projection import CandidateProjection
+from holdfast.methods._candidates import Candidates, Scratch, column_sum
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
@@ -63,13 +64,13 @@ def test_space_is_reach_columns_first(name: str, dtype: torch.dtype) -> None:
     z = x.T[..., None] + 2 * points(x.shape[1], len(x) * m, dtype=dtype).view(-1, len(x), m)
     z = z.contiguous()
     rows = reach.repeat(m).project(z.flatten(1).T)
-    got = Space(reach).project(z.clone(), slice(0, len(x)))
+    got = CandidateProjection(reach).project(z.clone(), slice(0, len(x)))
     assert torch.allclose(got.flatten(1).T, rows, atol=1e-6, rtol=0)
     fixed = schema.encoding(dtype).fixed
     assert torch.equal(got[fixed], x.T[fixed][..., None].expand(-1, -1, m))
-    part = Space(reach).project(z[:, 11:20].clone(), slice(11, 20))
+    part = CandidateProjection(reach).project(z[:, 11:20].clone(), slice(11, 20))
     assert torch.equal(part, got[:, 11:20])
-    alone = Space(reach[torch.tensor([17])]).project(z[:, 17:18].clone(), slice(0, 1))
+    alone = CandidateProjection(reach[torch.tensor([17])]).project(z[:, 17:18].clone(), slice(0, 1))
     assert torch.equal(alone[:, 0], got[:, 17])
 
 
@@ -79,17 +80,19 @@ def test_own_values_between_the_steps_may_stay() -> None:
     x = torch.tensor([[0.1, 0.5], [0.5, 0.5]])
     z = torch.tensor([[0.12, 0.02, 0.2, 9.0, -9.0], [0.12, 0.02, 0.2, 9.0, -9.0]])
     z = torch.stack([z, torch.full_like(z, 0.3)])
-    got = Space(schema.feasible(x)).project(z.clone(), slice(0, 2))
+    got = CandidateProjection(schema.feasible(x)).project(z.clone(), slice(0, 2))
     assert torch.allclose(got[0, 0], torch.tensor([0.1, 0.0, 0.25, 1.0, 0.0]))
     assert torch.allclose(got[0, 1], torch.tensor([0.0, 0.0, 0.25, 1.0, 0.0]))
-    assert torch.equal(Space(schema.feasible(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0], got[:, 1])
+    assert torch.equal(
+        CandidateProjection(schema.feasible(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0], got[:, 1]
+    )
 
 
 def test_the_first_of_equally_strong_levels_is_taken() -> None:
     schema = hf.Schema((hf.Feature("c", "category", levels=("a", "b", "c")), hf.Feature("n", seen=(0, 1))))
     x = torch.tensor([[1.0, 0.0, 0.0, 0.5]])
     z = torch.tensor([[0.0, 1.0, 1.0, 0.5], [2.0, 2.0, 2.0, 0.5], [0.0, 0.0, 3.0, 0.5]]).T[:, None].clone()
-    got = Space(schema.feasible(x)).project(z, slice(0, 1))[:, 0].T
+    got = CandidateProjection(schema.feasible(x)).project(z, slice(0, 1))[:, 0].T
     assert got[:, :3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
 
@@ -100,7 +103,7 @@ def test_sums_over_columns() -> None:
 
 
 def test_memory_grows_and_is_used_again() -> None:
-    memory = Memory(torch.zeros(1, dtype=torch.float64))
+    memory = Scratch(torch.zeros(1, dtype=torch.float64))
     a = memory.tensor(3, 4)
     assert (a.shape, a.dtype) == ((3, 4), torch.float64)
     assert memory.tensor(2, 5).data_ptr() == a.data_ptr()
@@ -119,8 +122,8 @@ def test_the_nearest_candidate_by_brute_force(norm: int, samples: int) -> None:
     drawn = 2 * points(samples, seed=1).T
     with model.eval_mode():
         problem = problem_of(model, x, 1 - model(x).argmax(1))
-        crowd = Crowd(problem, norm, weight)
-        best = crowd.nearest(samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some]))
+        candidates = Candidates(problem, penalty_of(norm), weight)
+        best = candidates.nearest(samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some]))
         rows = (x[:, None] + drawn.T).clamp(-2, 2)  # (n, samples, d)
         met = torch.stack([problem[torch.full((samples,), i)].met(rows[i]) for i in range(len(x))])
     cost = ((rows - x[:, None]).abs() ** norm * weight).sum(2).masked_fill(~met, torch.inf)
@@ -138,12 +141,12 @@ def test_candidates_that_come_in_order() -> None:
     drawn = points(300, seed=1)
     drawn = drawn[drawn.norm(dim=1).argsort()].T
     with model.eval_mode():
-        crowd = Crowd(problem_of(model, x, 1 - model(x).argmax(1)), 2)
+        candidates = Candidates(problem_of(model, x, 1 - model(x).argmax(1)), penalty_of(2))
 
         def place(people: slice, some: slice, z: torch.Tensor) -> None:
             z.copy_(x.T[:, people, None] + drawn[:, None, some])
 
-        first, nearest = crowd.nearest(300, place, ordered=True), crowd.nearest(300, place)
+        first, nearest = candidates.nearest(300, place, ordered=True), candidates.nearest(300, place)
     assert first.cost.isfinite().any()
     assert torch.allclose(first.cost, nearest.cost, atol=1e-5)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.methods.rbr import around, f_op, f_pe, into_ball, kernels, odds, optimistic, pessimistic
+from holdfast.methods.rbr import around, f_op, f_pe, kernels, odds, optimistic, pessimistic
 from holdfast.nn.architecture import mlp
 from support import tables
 from support.tables import N, mixed_schema, mixed_table, problem_of, seeded
@@ -135,20 +135,7 @@ def test_odds_with_samples_of_one_kind_only() -> None:
     assert g.isfinite().all()
 
 
-# ---- the ball, the samples and the boundary
-
-
-def test_the_nearest_point_of_the_l1_ball() -> None:
-    x, z = points(200).double(), points(200, 1).double() * 2
-    radius = torch.rand(200, generator=torch.Generator().manual_seed(0)).double() * 3
-    y = into_ball(z, x, radius)
-    far = (z - x).abs().sum(1)
-    assert torch.allclose((y - x).abs().sum(1), torch.minimum(far, radius))
-    assert torch.allclose(y[far <= radius], z[far <= radius])
-    # Optimal if no point of the ball lies ahead: (z - y).(q - y) <= 0 at every corner q.
-    corners = x[:, None] + radius[:, None, None] * torch.cat([torch.eye(D), -torch.eye(D)]).double()
-    assert (((z - y)[:, None] * (corners - y[:, None])).sum(2) <= 1e-9).all()
-    assert torch.allclose(into_ball(z, x, torch.zeros(200).double()), x)
+# ---- the samples and the boundary
 
 
 def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:

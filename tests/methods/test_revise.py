@@ -9,8 +9,8 @@ from torch import nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import row_norm
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.distances import l1
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
@@ -21,7 +21,7 @@ BOX = hf.Schema.box(D)
 SMALL: dict[str, Any] = {"hidden": (16,), "latent": 4, "epochs": 30}
 
 
-def identity(d: int = D) -> Autoencoder:
+def identity(d: int = D) -> TableAutoencoder:
     """An autoencoder with dec(enc(x)) = x."""
     nets: list[nn.Sequential] = []
     for _ in range(2):
@@ -30,7 +30,7 @@ def identity(d: int = D) -> Autoencoder:
             layer.weight.copy_(torch.eye(d))
             layer.bias.zero_()
         nets.append(nn.Sequential(layer).requires_grad_(False))
-    return Autoencoder(nets[0], nets[1], torch.zeros(0, 0, dtype=torch.int64))
+    return TableAutoencoder(nets[0], nets[1], torch.zeros(0, 0, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("norm", [1, 2])
@@ -97,7 +97,7 @@ def test_a_larger_weight_keeps_answers_nearer() -> None:
     near, far = (hf.REVISE(lam=w, steps=200, autoencoder=net).fit(model, x).explain(model, x) for w in (0.1, 0.0))
     both = near.found & far.found
     assert both.sum() > 20
-    cost = [row_norm(c.x_cf - c.x, 1)[both].mean() for c in (near, far)]
+    cost = [l1.value(c.x_cf - c.x)[both].mean() for c in (near, far)]
     assert cost[0] <= cost[1]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast.distances import l2, linf
 from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
 from holdfast.methods.roar import worst_shift
@@ -59,7 +60,7 @@ def ask(model: hf.Model, x: Tensor, target: object = 1) -> SearchProblem:
 def test_the_worst_shift_is_the_optimum_of_the_linear_program_and_of_all_corners(target: int) -> None:
     z, delta = points(20).double(), 0.3
     z[0, 1] = 0.0
-    dw, db = worst_shift(z, delta, "linf", target=target)
+    dw, db = worst_shift(z, delta, linf, target=target)
     hurt = (dw * z).sum(1) + db.squeeze(1)  # what the shift adds to the score
     sign = 1 if target == 1 else -1  # class 1 is hurt by a lower score
     corners = torch.tensor([*itertools.product([-delta, delta], repeat=D + 1)]).double()
@@ -72,14 +73,14 @@ def test_the_worst_shift_is_the_optimum_of_the_linear_program_and_of_all_corners
 
 def test_the_worst_shift_in_the_l2_ball_beats_all_others() -> None:
     z, delta = points(20).double(), 0.3
-    dw, db = worst_shift(z, delta, "l2")
+    dw, db = worst_shift(z, delta, l2)
     both = torch.cat([dw, db], 1)
     assert torch.allclose(both.norm(dim=1), torch.full((20,), delta).double())
     hurt = (both * torch.cat([z, torch.ones(20, 1)], 1)).sum(1)
     assert torch.allclose(hurt, -delta * (z.square().sum(1) + 1).sqrt())
     others = delta * torch.nn.functional.normalize(points(500, 3, D + 1).double())
     assert (hurt[:, None] <= torch.cat([z, torch.ones(20, 1)], 1) @ others.T + 1e-12).all()
-    without = worst_shift(z, delta, "l2", shifts_b=False)
+    without = worst_shift(z, delta, l2, shifts_b=False)
     assert torch.allclose((without[0] * z).sum(1), -delta * z.norm(dim=1))
     assert (without[1] == 0).all()
 

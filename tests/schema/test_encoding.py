@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
-from holdfast.methods.descent import SoftWalk
+from holdfast.methods._walk import SoftWalk
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.schema.encoding import Encoding

@@ -10,7 +10,7 @@ from torch import nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast.methods.latent_search import LatentMethod
+from holdfast.methods._latent import LatentMethod
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 

@@ -1,9 +1,30 @@
 """Settings in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)."""
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Self, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from holdfast.errors import SettingError, did_you_mean
+
+Value = TypeVar("Value")
+
+
+class Trait(Generic[Value]):
+    """A property of instances that can be asked of the class too, which then tells the default.
+
+    @Trait(False)
+    def needs_data(self) -> bool: ...
+    """
+
+    def __init__(self, default: Value) -> None:
+        self.default = default
+
+    def __call__(self, getter: Callable[[Any], Value]) -> Self:
+        self.getter = getter
+        return self
+
+    def __get__(self, instance: object | None, owner: type) -> Value:
+        return self.default if instance is None else self.getter(instance)
 
 
 class Settings:

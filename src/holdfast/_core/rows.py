@@ -1,6 +1,5 @@
-"""Tensors in, tensors out: norms, per-row broadcasting, and parts of a batch that fit into memory."""
+"""Tensors in, tensors out: per-row broadcasting, and parts of a batch that fit into memory."""
 
-import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-Norm = float  # 0, 1, 2 or infinity
-
 CELLS = 1 << 20  # numbers worked on at once unless there is a reason for more or fewer: 4 MB in single precision
 CACHE_CELLS = 1 << 19  # what stays in a core's cache
 
@@ -18,28 +15,6 @@ CACHE_CELLS = 1 << 19  # what stays in a core's cache
 def per_row(values: Tensor, like: Tensor) -> Tensor:
     """Give `(n,)` values the trailing axes of `like`, so that they broadcast over each row."""
     return values.reshape(-1, *[1] * (like.ndim - 1))
-
-
-def row_norm(delta: Tensor, norm: Norm) -> Tensor:
-    """`(n, *shape)` -> `(n,)`; norm 0 counts the entries that are not zero."""
-    flat = delta.flatten(1)
-    if norm == 0:
-        return (flat != 0).sum(1).to(delta.dtype)
-    if norm == math.inf:
-        return flat.abs().amax(1)
-    return flat.abs().sum(1) if norm == 1 else flat.square().sum(1).sqrt()
-
-
-def unit(direction: Tensor) -> Tensor:
-    """Each row divided by its l2 norm; a zero row stays zero."""
-    length = row_norm(direction, 2)
-    return direction / per_row(length.clamp_min(torch.finfo(direction.dtype).tiny), direction)
-
-
-def clip_norm(delta: Tensor, radius: Tensor | float) -> Tensor:
-    """Nearest point to each row in the l2 ball of `radius` around zero."""
-    length = row_norm(delta, 2).clamp_min(torch.finfo(delta.dtype).tiny)
-    return delta * per_row((radius / length).clamp_max(1.0), delta)
 
 
 def chunks(rows: Tensor, size: int) -> list[Tensor]:
@@ -82,6 +57,12 @@ def pad_rows(x: Tensor) -> Tensor:
     """`x` with zero rows appended up to a multiple of `ROW_BLOCK`: scores then do not depend on n."""
     missing = -len(x) % ROW_BLOCK
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
+
+
+def whole_blocks(rows: Tensor) -> Tensor:
+    """Row numbers, the last one repeated up to a multiple of `ROW_BLOCK`: no model has to pad at every step then, and
+    the same row gets the same bits in any company."""
+    return torch.cat([rows, rows[-1:].repeat(-len(rows) % ROW_BLOCK)])
 
 
 class RowBlocks(TorchFunctionMode):

@@ -17,7 +17,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import limited_threads, row_norm
+from holdfast._core.rows import limited_threads
+from holdfast.distances import l1
 from holdfast.errors import SettingError
 from holdfast.evaluation.plausibility import MOST_IN_SET, implausibility, mmd, redundancy
 from holdfast.explainer import Explainer
@@ -108,7 +109,7 @@ class Repeats:
             "validity": valid.mean(1),
             "implausibility": mean_where(away[question], valid),
             "mmd": self._mmd(z, question, valid),
-            "cost": mean_where(row_norm(z - x, 1).numpy()[question], valid),
+            "cost": mean_where(l1.value(z - x).numpy()[question], valid),
             "redundancy": mean_where(redundancy(x, z).numpy()[question], valid),
         }
         classes = np.array(model.classes, dtype=object)

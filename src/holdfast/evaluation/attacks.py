@@ -17,10 +17,11 @@ from torch import Tensor
 
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
+from holdfast.distances import BallNorm, Distance
 from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
-from holdfast.retraining.attacks import Adversary, Ball
+from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.recipe import class_numbers
@@ -36,7 +37,7 @@ def pgd_attack(
     *,
     epsilon: float,
     steps: int = 40,
-    norm: Ball = "linf",
+    norm: BallNorm | Distance = "linf",
     step_size: float | None = None,
     start: bool = True,
     immutable: Collection[Immutable] = (),

@@ -23,6 +23,7 @@ import torch
 
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.distances import Distance
 from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
@@ -310,7 +311,7 @@ class Audit:
         return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
 
 
-def r_squared(audits: Mapping[str, Audit], norm: str = "l2") -> float:
+def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
     """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
     if not audits:
         raise SettingError("r_squared needs at least one audit")

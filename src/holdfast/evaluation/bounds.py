@@ -34,7 +34,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.rows import row_norm
+from holdfast.distances import l2
 from holdfast.errors import ModelError, SettingError, untyped
 from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
@@ -115,7 +115,7 @@ def lemma1(
         batches: the steps were taken on parts of the rows, so that the mean over i becomes a maximum.
     """
     _check(0.0, form)
-    length, room = row_norm(x, 2), epsilon * math.sqrt(x.shape[1])
+    length, room = l2.value(x), epsilon * math.sqrt(x.shape[1])
     if form == "paper":
         if y is None:
             raise SettingError("Lemma 1 as printed needs the labels y")
@@ -193,7 +193,7 @@ _CONSTANTS: dict[type[nn.Module], float] = {
 def decoder_lipschitz(decoder: nn.Module) -> float:
     """An upper bound of the decoder's l2 Lipschitz constant: spectral norms times constants of activations.
 
-    A softmax over the levels of each category at the end, as `Autoencoder.decode` has it, leaves the bound as it is.
+    A softmax over the levels of each category at the end, as `TableAutoencoder` has it, leaves the bound as it is.
     """
     product = 1.0
     for layer in flat_layers(decoder):
@@ -237,7 +237,7 @@ def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> Bound:
             f"need two kernel matrices of one size and a label for each row, got shapes {tuple(K.shape)}, "
             f"{tuple(K_r.shape)} and {tuple(y.shape)}"
         )
-    return Bound.of(inverse_gap(K, K_r, beta) * row_norm(y.double()[None], 2)[0])
+    return Bound.of(inverse_gap(K, K_r, beta) * l2.value(y.double()[None])[0])
 
 
 def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
@@ -289,7 +289,7 @@ def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | flo
         w, w_r: weights (N,) of the two models.
         drift: D_K |Y| of Lemma 2.
     """
-    return theorem4(k @ w, k_r @ w, k_r @ w_r, row_norm(k_r, 2), drift)
+    return theorem4(k @ w, k_r @ w, k_r @ w_r, l2.value(k_r), drift)
 
 
 def _check(lam: Any, form: Any = "corrected") -> None:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.distances import Distance, distance_of
 from holdfast.errors import SettingError, untyped
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.retraining.recipe import outcomes
@@ -50,7 +51,7 @@ def validity(cfs: Counterfactuals) -> "pd.Series[float]":
     return pd.Series(cfs.found.astype(np.float64), index=cfs.after.index).where(needed)
 
 
-def cost(cfs: Counterfactuals, norm: str = "l1", *, units: str = "encoded") -> "pd.Series[float]":
+def cost(cfs: Counterfactuals, norm: str | Distance = "l1", *, units: str = "encoded") -> "pd.Series[float]":
     """Size of the change; see `Counterfactuals.cost`."""
     return _answers_only(cfs, cfs.cost(norm, units=units))
 
@@ -71,7 +72,12 @@ def estimate(cfs: Counterfactuals) -> "pd.Series[float]":
 
 
 def distance_to_data(
-    cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, nearest: int | None = 1, norm: float = 1
+    cfs: Counterfactuals,
+    X: pd.DataFrame,
+    y: ArrayLike,
+    *,
+    nearest: int | None = 1,
+    norm: float | str | Distance = 1,
 ) -> "pd.Series[float]":
     """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them); of a
     regression model, to those whose outcome is in the range."""
@@ -81,7 +87,7 @@ def distance_to_data(
         k = len(data) if nearest is None else min(nearest, len(data))
         near: list[Tensor] = []
         for part in chunks(answers[rows], max(1, PAIRS // len(data))):
-            near.append(torch.cdist(part, data, p=norm).topk(k, 1, largest=False).values.mean(1))
+            near.append(distance_of(norm).between(part, data).topk(k, 1, largest=False).values.mean(1))
         out[rows] = torch.cat(near).numpy()
     return _answers_only(cfs, out)
 

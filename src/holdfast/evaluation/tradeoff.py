@@ -28,8 +28,9 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import chunks, row_norm
+from holdfast._core.rows import chunks
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.audit import verdicts
@@ -171,7 +172,7 @@ class Tradeoff:
             for e, by_seed in zip(self.epsilon, by_epsilon, strict=True):
                 for s, cfs in enumerate(by_seed):
                     asked = cfs.status_codes != Status.ALREADY_MET
-                    tried = row_norm((cfs.x_cf - cfs.x).double(), 2).numpy()
+                    tried = l2.value((cfs.x_cf - cfs.x).double()).numpy()
                     columns = {"method": name, "epsilon": e, "seed": s, "row": cfs.source, "found": cfs.found}
                     part = pd.DataFrame(columns | {"cost": cfs.cost("l2").to_numpy(), "cost of attempts": tried})
                     parts.append(part.loc[np.flatnonzero(asked)])
@@ -261,7 +262,7 @@ class Tradeoff:
         """
         parts = list[pd.DataFrame]()
         for name, method in self.methods.items():
-            if not isinstance(method, Descent) or method.loss != "score" or method.norm != 2:
+            if not isinstance(method, Descent) or method.loss != "score" or distance_of(method.norm) != l2:
                 continue
             for s in range(self.hardened.seeds):
                 plain = _slopes(self.hardened.model(self.epsilon[0], s), self.answers[name][0][s])
@@ -352,7 +353,7 @@ def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
     with model.eval_mode():
         scores, pull = model.vjp(cfs.x[rows])
         gap, slope = goal.gap_and_slope(scores)
-        length = row_norm(pull(slope).double(), 2)
+        length = l2.value(pull(slope).double())
     return {"row": rows, "gap": gap.double(), "length": length}
 
 

@@ -11,9 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import row_norm
-from holdfast.counterfactuals import NORMS, Run
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.counterfactuals import Run
+from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget, Status
 
 if TYPE_CHECKING:
@@ -73,17 +72,15 @@ class ImageCounterfactuals:
         moved = (self.x_cf != self.x).any(1).flatten(1).sum(1).double().numpy()
         return pd.Series(moved).mask(self.status_codes == Status.NOT_FOUND)
 
-    def cost(self, norm: str = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
+    def cost(self, norm: str | Distance = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
         """How far each answer is from its image; missing where there is none.
 
         Args:
-            norm: "l0" (number of values that change), "l1", "l2" or "linf".
+            norm: "l0" (number of values that change), "l1", "l2", "linf", or a `Distance`.
             tolerance: changes up to it do not count.
         """
-        if norm not in NORMS:
-            raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, NORMS)}")
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
-        value = row_norm(delta.masked_fill(delta.abs() <= tolerance, 0.0), NORMS[norm])
+        value = distance_of(norm).value(delta.masked_fill(delta.abs() <= tolerance, 0.0))
         return pd.Series(value.masked_fill(torch.tensor(self.status_codes == Status.NOT_FOUND), float("nan")).numpy())
 
     def changes(self) -> pd.DataFrame:

@@ -47,7 +47,7 @@ def _no_columns() -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class Autoencoder:
+class TableAutoencoder:
     """A trained pair of networks between encoded rows (n, d) and latent points (n, latent)."""
 
     encoder: nn.Sequential  # d -> latent, or to the mean and log-variance of each latent number
@@ -166,7 +166,7 @@ class Autoencoder:
 
     def __repr__(self) -> str:
         given = f", {len(self.given)} given" if len(self.given) else ""
-        return f"Autoencoder({self.kind}, {self.width} -> {self.latent}{given})"
+        return f"TableAutoencoder({self.kind}, {self.width} -> {self.latent}{given})"
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture and history in one safetensors file that runs no code."""
@@ -178,14 +178,14 @@ class Autoencoder:
         safetensors.write(path, tensors, {_MARK: content})
 
     @staticmethod
-    def load(path: str | Path) -> "Autoencoder":
+    def load(path: str | Path) -> "TableAutoencoder":
         """Read what `save` wrote."""
         try:
             metadata, tensors = safetensors.read(path)
         except FileError as error:
             raise FileError(f"cannot read an autoencoder from {str(path)!r}: {error}") from None
         if _MARK not in metadata:
-            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `Autoencoder.save`")
+            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `TableAutoencoder.save`")
         try:
             return _from_parts(json.loads(metadata[_MARK]), tensors)
         except HoldfastError:
@@ -215,7 +215,7 @@ def _outputs(net: nn.Sequential) -> int:
     return next(m.out_features for m in reversed(net) if isinstance(m, nn.Linear))
 
 
-def _from_parts(content: Any, tensors: dict[str, Tensor]) -> Autoencoder:
+def _from_parts(content: Any, tensors: dict[str, Tensor]) -> TableAutoencoder:
     nets: dict[str, nn.Sequential] = {}
     for part in ("encoder", "decoder"):
         with torch.device("meta"):  # no memory before the tensors are there: the sizes are only a claim of the file
@@ -225,7 +225,7 @@ def _from_parts(content: Any, tensors: dict[str, Tensor]) -> Autoencoder:
         nets[part] = net.eval().requires_grad_(False)
     history = tuple((float(a), float(b)) for a, b in content["history"])
     given = tensors.get("given", _no_columns()).long()
-    return Autoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
+    return TableAutoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
 
 
 # ---- given columns
@@ -333,7 +333,7 @@ def autoencoder(
     patience: int = 10,
     seed: int = 0,
     progress: bool = False,
-) -> Autoencoder:
+) -> TableAutoencoder:
     """Train an autoencoder on a table, or on its encoding (n, d).
 
     The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae", hidden=(512, 256),
@@ -389,7 +389,7 @@ def autoencoder(
             _objective(nets, groups, Parts.of(given.clone(), schema.width), beta, generator), bar, generator,
             epochs=epochs, batch_size=batch_size, lr=lr, patience=patience, warm_up=warm_up, weight_decay=weight_decay,
         )  # fmt: skip
-    return Autoencoder(nets[0], nets[1], groups, history, given)
+    return TableAutoencoder(nets[0], nets[1], groups, history, given)
 
 
 def _modelled(groups: Tensor, given: Tensor, width: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What people can reach, for many candidates each, columns first as in `crowd`."""
+"""What people can reach, for many candidates each, columns first as in `_candidates`."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -11,47 +11,48 @@ from torch import Tensor
 from holdfast.schema.feasible import FeasibleSet, stays_missing
 
 
-class Space:
-    """What people can reach, for many candidates each: `Reach.project`, columns first.
+class CandidateProjection:
+    """What people can reach, for many candidates each: `FeasibleSet.project`, columns first.
 
     It finds the same rows, up to rounding: steps along a grid are counted from the person's own value, where that is
     on the grid, and not from its origin, which saves comparing the two.
     """
 
-    def __init__(self, reach: FeasibleSet) -> None:
-        self.reach = reach
-        at = reach.encoding
-        kinds = [2 if at.one_hot[j] else int(at.grid[j] > 0) for j in range(len(at.grid))]
+    def __init__(self, feasible: FeasibleSet) -> None:
+        self.feasible = feasible
+        encoding = feasible.encoding
+        one_hot, grid = encoding.one_hot, encoding.grid
+        kinds = [2 if one_hot[j] else int(grid[j] > 0) for j in range(len(grid))]
         runs = [[j for j, _ in run] for _, run in groupby(enumerate(kinds), lambda pair: pair[1])]
         numbers = [(slice(run[0], run[-1] + 1), kinds[run[0]]) for run in runs if kinds[run[0]] < 2]
-        self.parts: list[tuple[slice, Part]] = [(c, Steps(reach, c) if k else Interval(reach, c)) for c, k in numbers]
-        self.parts += [(c, Levels(reach, c)) for c in (slice(a, b) for a, b in at.spans)]
+        self.parts: list[tuple[slice, Part]] = [(c, (Steps if k else Interval)(feasible, c)) for c, k in numbers]
+        self.parts += [(c, Levels(feasible, c)) for c in (slice(a, b) for a, b in encoding.spans)]
 
-    def only(self, reach: FeasibleSet, rows: Tensor) -> "Space":
-        """That of some of the people, whose reach is given."""
-        space = copy(self)
-        space.reach, space.parts = reach, [(columns, part.only(rows)) for columns, part in self.parts]
-        return space
+    def only(self, feasible: FeasibleSet, rows: Tensor) -> "CandidateProjection":
+        """That of some of the people, with what they can reach."""
+        some = copy(self)
+        some.feasible, some.parts = feasible, [(columns, part.only(rows)) for columns, part in self.parts]
+        return some
 
     def project(self, z: Tensor, people: slice) -> Tensor:
         """Nearest reachable candidates to `z` (d, n, m), which is overwritten."""
-        at = self.reach.encoding
-        if at.max_changes:  # weighs all columns of a row against each other
+        encoding = self.feasible.encoding
+        if encoding.max_changes:  # weighs all columns of a row against each other
             return self._row_by_row(z, people, torch.arange(z[0].numel())).reshape(z.shape)
-        wanted = z.clone() if len(at.rules) else z
-        value, says = at.gaps
-        u, w = (z[value], z[says]) if says.numel() else (z, z)
+        wanted = z.clone() if len(encoding.rules) else z
+        value, missing = encoding.gaps
+        u, w = (z[value], z[missing]) if missing.numel() else (z, z)
         for columns, into in self.parts:
             into(z[columns], people)
-        if says.numel():
+        if missing.numel():
             x, lo, hi = (
                 v[people].T[columns, :, None]
-                for v, columns in ((self.reach.x, value), (self.reach.lo, says), (self.reach.hi, says))
+                for v, columns in ((self.feasible.x, value), (self.feasible.lo, missing), (self.feasible.hi, missing))
             )
             stays = stays_missing(u, w, x, z[value], lo, hi)
-            z[value], z[says] = torch.where(stays, x, z[value]), stays.to(z.dtype)
-        if len(at.rules):
-            broken = (at.excess(z.flatten(1).T.contiguous()) > 0).any(1).nonzero().squeeze(1)
+            z[value], z[missing] = torch.where(stays, x, z[value]), stays.to(z.dtype)
+        if len(encoding.rules):
+            broken = (encoding.excess(z.flatten(1).T.contiguous()) > 0).any(1).nonzero().squeeze(1)
             if len(broken):
                 z.view(len(z), -1)[:, broken] = self._row_by_row(wanted, people, broken)
         return z
@@ -59,12 +60,12 @@ class Space:
     @property
     def by_column(self) -> bool:
         """Is each column, and each category, brought within reach by itself, whatever the others hold?"""
-        return not (self.reach.encoding.max_changes or len(self.reach.encoding.rules))
+        return not (self.feasible.encoding.max_changes or len(self.feasible.encoding.rules))
 
     def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
         """(d, some) the candidates with these numbers, each as a row of its own."""
-        reach = self.reach[people][some // z.shape[2]]
-        return reach.project(z.flatten(1)[:, some].T.contiguous()).T
+        feasible = self.feasible[people][some // z.shape[2]]
+        return feasible.project(z.flatten(1)[:, some].T.contiguous()).T
 
 
 class Part(ABC):
@@ -91,8 +92,8 @@ class Interval(Part):
 
     personal = ("lo", "hi")
 
-    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
-        self.lo, self.hi = (_columns_first(v, columns) for v in (reach.lo, reach.hi))
+    def __init__(self, feasible: FeasibleSet, columns: slice) -> None:
+        self.lo, self.hi = (_columns_first(v, columns) for v in (feasible.lo, feasible.hi))
 
     def __call__(self, z: Tensor, people: slice) -> None:
         torch.maximum(z, self.lo[:, people], out=z)
@@ -104,11 +105,11 @@ class Steps(Interval):
 
     personal = ("lo", "hi", "own", "off", "base")
 
-    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
-        super().__init__(reach, columns)
-        self.tick, origin = (v[columns, None, None] for v in (reach.encoding.grid, reach.encoding.origin))
+    def __init__(self, feasible: FeasibleSet, columns: slice) -> None:
+        super().__init__(feasible, columns)
+        self.tick, origin = (v[columns, None, None] for v in (feasible.encoding.grid, feasible.encoding.origin))
         self.per_unit = 1 / self.tick
-        self.own = torch.clamp(_columns_first(reach.x, columns), self.lo, self.hi)
+        self.own = torch.clamp(_columns_first(feasible.x, columns), self.lo, self.hi)
         near = torch.round((self.own + origin) / self.tick) * self.tick - origin
         self.off = (self.own - near).abs() > 1e-5 * self.tick  # own values between the steps
         self.base = torch.where(self.off, near, self.own)
@@ -130,8 +131,8 @@ class Levels(Part):
 
     personal = ("shut",)
 
-    def __init__(self, reach: FeasibleSet, columns: slice) -> None:
-        hi = _columns_first(reach.hi, columns)
+    def __init__(self, feasible: FeasibleSet, columns: slice) -> None:
+        hi = _columns_first(feasible.hi, columns)
         self.shut = torch.where(hi <= 0, -torch.inf, torch.zeros_like(hi))
         self.any_shut = bool(self.shut.any())
 

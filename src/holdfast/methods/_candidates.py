@@ -8,21 +8,20 @@ are, and a model gets the lot as a transposed view. On rows (n m, d) the same st
 import math
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.rows import ROW_BLOCK
+from holdfast._core.rows import ROW_BLOCK, rows_per_chunk
+from holdfast.distances import Distance, Separable
 from holdfast.methods._autoencoder import aligned
-from holdfast.methods._candidate_projection import Space
+from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.nn.relu_network import Engine
 from holdfast.problem import SLACK, SearchProblem
 
-CANDIDATES = (
-    1 << 14
-)  # weighed before the time is looked at, and fewer where a layer is so wide that these would leave the cache
-CELLS = 1 << 20  # numbers in the widest layer
+# Weighed before the time is looked at, and fewer where a layer is so wide that these would leave the cache.
+CANDIDATES = 1 << 14
 
 Place = Callable[[slice, slice, Tensor], None]  # of people, samples: their candidates, into a tensor (d, n, m)
 
@@ -42,40 +41,40 @@ class Nearest(NamedTuple):
     def take(self, rows: Tensor, found: "Nearest") -> None:
         """Keep what was found for some of the rows where it is cheaper."""
         better = (found.cost < self.cost[rows]).nonzero().squeeze(1)
-        for mine, new in zip(self, found, strict=True):
-            mine[rows[better]] = new[better]
+        for kept, new in zip(self, found, strict=True):
+            kept[rows[better]] = new[better]
 
 
-class Crowd:
+class Candidates:
     """The people of a problem, who may each be given many candidates.
 
     Args:
         problem: the people.
-        norm: 1, or 2 (squared): what the nearest is nearest by.
+        distance: what the nearest is nearest by.
         weight: (d,) of the columns in that distance; None for 1.
     """
 
-    def __init__(self, problem: SearchProblem, norm: Literal[1, 2], weight: Tensor | None = None) -> None:
-        self.problem, self.norm, self.weight = problem, norm, weight
+    def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
+        self.problem, self.distance, self.weight = problem, distance, weight
         engine = problem.model.engine if problem.goal.k == 2 and problem.goal.is_lead else None
         self.lead = Lead(engine) if engine else None
         widest = max([problem.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
-        self.at_once = min(CANDIDATES, max(1, CELLS // widest))
-        self.memory = Memory(problem.x)
+        self.at_once = min(CANDIDATES, rows_per_chunk(widest))
+        self.memory = Scratch(problem.x)
         self.up = (problem.goal.label[:, None] == 1) == (problem.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
-        self.ways = {v for v in (False, True) if bool((self.up == v).any())}
-        self.space = Space(problem.feasible)
+        self.directions = {v for v in (False, True) if bool((self.up == v).any())}
+        self.projection = CandidateProjection(problem.feasible)
 
     def __len__(self) -> int:
         return len(self.problem)
 
-    def only(self, rows: Tensor) -> "Crowd":
+    def only(self, rows: Tensor) -> "Candidates":
         """Some of the people: how finished rows leave."""
         if len(rows) == len(self):
             return self
         part = copy(self)
         part.problem, part.up = self.problem[rows], self.up[rows]
-        part.space = self.space.only(part.problem.feasible, rows)
+        part.projection = self.projection.only(part.problem.feasible, rows)
         return part
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
@@ -104,7 +103,7 @@ class Crowd:
                 break
             z = self.memory.tensor(x.shape[0], people.stop - people.start, some.stop - some.start)
             place(people, some, z)
-            z = self.space.project(z, people)
+            z = self.projection.project(z, people)
             hit = self.met(z, people)
             best = hit.view(torch.uint8).argmax(1) if ordered else self._cheapest(z, hit, people)
             number = torch.arange(0, hit.numel(), hit.shape[1]) + best
@@ -119,9 +118,9 @@ class Crowd:
             more = -(n * m) % ROW_BLOCK
             rows = (nn.functional.pad(flat, (0, more)) if more else flat).T
             lead, level = self.lead(rows)[: n * m].view(n, m), self.problem.level
-            if len(self.ways) > 1:
+            if len(self.directions) > 1:
                 lead = torch.where(self.up[people], lead, -lead)
-            return lead < -level if self.ways == {False} else lead > level
+            return lead < -level if self.directions == {False} else lead > level
         goal = self.problem.goal[people][torch.arange(n).repeat_interleave(m)]
         return goal.met(self.problem.model(flat.T.contiguous()), SLACK).view(n, m)
 
@@ -137,11 +136,13 @@ class Crowd:
 
     def _cost(self, delta: Tensor) -> Tensor:
         """(d, ...) changes -> (...); overwrites them."""
-        delta = delta.abs_() if self.norm == 1 else delta.square_()
+        if not isinstance(self.distance, Separable):
+            return self.distance.value(delta.movedim(0, -1).contiguous(), self.weight)
+        delta = self.distance.terms(delta, out=delta)
         return column_sum(delta if self.weight is None else delta.mul_(self.weight.view(-1, *[1] * (delta.ndim - 1))))
 
 
-class Memory:
+class Scratch:
     """Room for one tensor after the other: pages fresh from the system cost as much as what is written to them."""
 
     def __init__(self, like: Tensor) -> None:
@@ -159,7 +160,7 @@ class Lead:
 
     def __init__(self, engine: Engine) -> None:
         self.net = aligned(engine.against(-1.0, 0.0), outputs=False)
-        self.memory = [Memory(b) for b, _ in self.net.hidden]
+        self.memory = [Scratch(b) for b, _ in self.net.hidden]
 
     def __call__(self, rows: Tensor) -> Tensor:
         """(n, 1), for n a multiple of `ROW_BLOCK`."""

@@ -7,27 +7,25 @@ the gradient of each row's own sum; a row is mature, and stops, at the first poi
 the gradient generators of "Counterfactual Training" (Altmeyer et al. 2025). Where any class but the present one will
 do, t is the likeliest other class of the row as it was.
 
-Gradients are taken at the nearest reachable row of z and applied to z, as in `search/descent.py`, and mature is what
-that row is. A column that may only rise can come back on the way, never below where it was. A target that asks for
+Gradients are taken at the nearest reachable row of z and applied to z, as in `_walk.py`, and mature is what that row
+is. A column that may only rise can come back on the way, never below where it was. A target that asks for
 more than tau, by a probability or a margin, is waited for. A row that never matures keeps its last point, and counts if
 the model gives it the wanted outcome.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods.descent import Descent, Walk, until_met
+from holdfast.methods._walk import Walk, until_met
+from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
 from holdfast.problem import SLACK, SearchProblem
-from holdfast.target import Target
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -86,7 +84,7 @@ class GuidedWalk(Walk):
         scores, pull = problem.model.vjp(p)
         s = softmax(scores)
         if t < self.how.steps:
-            grad = torch.addcmul(pull(self.by_scores(scores, s, t)), (p - problem.x).sign_(), self.back)
+            grad = self.distance.add_slope(pull(self.by_scores(scores, s, t)), p - problem.x, self.slope_weight)
             self._move(self.by_row(grad, p), t, problem.feasible.lo, problem.feasible.hi)
         return self.below - s.gather(1, self.label)
 
@@ -103,21 +101,3 @@ def softmax(scores: Tensor) -> Tensor:
     """(n, k) row by row, in half the time that torch's own takes for few classes."""
     e = (scores - scores.amax(1, keepdim=True)).exp_()
     return e / e.sum(1, keepdim=True)
-
-
-def encoded(X: pd.DataFrame | Tensor, model: Model, name: str) -> Tensor:
-    """Data rows as the model sees them."""
-    x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-    require(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
-    return x
-
-
-def scores_of(x: Tensor, model: Model) -> Tensor:
-    """(n, k) scores of data rows."""
-    with model.eval_mode():
-        return torch.cat([model(part) for part in chunks(x, 1 << 16)])
-
-
-def classes_of(scores: Tensor, model: Model, y: Any = None) -> Tensor:
-    """(n,) the class of each data row: y, or what the model says where that is not known."""
-    return scores.argmax(1) if y is None else Target(y).bind(model, scores).label

@@ -1,12 +1,8 @@
 """C-CHVAE: rings around the code of a row, in the latent space of a VAE that is given what cannot change.
 
-    z = enc(x)
-    ring k = 1 .. rings:   z_i = z + l_i u_i / |u_i|_p,   u_i ~ N(0, I),   l_i ~ U((k - 1) step, k step)
-    answer = argmin |dec(z_i, x_given) - x|   over the i with the wanted outcome, in the first ring that has one
-
-Pawelczyk, Broelemann and Kasneci 2020, as the CARLA benchmark runs it: p = 1, the answer nearest in l1. Decoded rows
-are made reachable before they are judged and compared. Directions and lengths are drawn once and shared by all rows:
-what a row is tried with depends on the seed alone, so two models are compared on the same draws.
+As the CARLA benchmark runs it: p = 1, the answer nearest in l1. Decoded rows are made reachable before they are
+judged and compared. Directions and lengths are drawn once and shared by all rows: what a row is tried with depends on
+the seed alone, so two models are compared on the same draws.
 
 Any two answers for one row are dec(z') and dec(z'') with z', z'' in the balls of the rings they were found in, hence
 
@@ -24,11 +20,12 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import limited_threads, row_norm
+from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
 from holdfast.errors import require
-from holdfast.methods._candidates import Crowd, Nearest, Place
-from holdfast.methods.latent_search import LatentMethod
+from holdfast.methods._candidates import Candidates, Nearest, Place
+from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem, TimeBudget
 
@@ -46,17 +43,34 @@ class Trace(NamedTuple):
 class CCHVAE(LatentMethod):
     """Random search in growing rings around the latent code of each row.
 
+        z = enc(x)
+        ring k = 1 .. rings:   z_i = z + l_i u_i / |u_i|_p,   u_i ~ N(0, I),   l_i ~ U((k - 1) step, k step)
+        answer = argmin |dec(z_i, x_given) - x|   over the i with the wanted outcome, in the first ring that has one
+
     Args:
         step: width of a ring.
         rings: how many rings at most.
         samples: points per ring.
         p: 1 or 2, the norm that radii are measured in.
-        norm: 1, or 2 (squared): what the nearest is nearest by.
+        norm: 1, 2, a name such as "linf", or a `Distance`: what the nearest is nearest by.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic Counterfactual Explanations for Tabular Data".
     """
 
     title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"
     paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE)"
+    when: ClassVar[str] = "answers should look like data, for any model; two models are tried with the same candidates"
+    cost: ClassVar[str] = "up to rings x samples forward passes for each row, after training a VAE once"
     regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     advice: ClassVar[str] = "raise rings, step or samples, or try NearestNeighbor"
@@ -65,46 +79,46 @@ class CCHVAE(LatentMethod):
     rings: int = 100
     samples: int = 100
     p: Literal[1, 2] = 1
-    norm: Literal[1, 2] = 1
+    norm: Norm | Distance = 1
 
     def check(self, model: Model) -> None:
         super().check(model)
         require(self.step > 0, f"step must be positive, got {self.step}")
         require(self.rings >= 1 and self.samples >= 1, "rings and samples must be at least 1")
-        require(self.p in (1, 2), f"p must be 1 or 2, got {self.p!r}")
-        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        distance_of(self.p, (l1, l2), "p")
+        penalty_of(self.norm)
 
     def search(self, problem: SearchProblem) -> Tensor:
         return self.trace(problem).rows
 
     def trace(self, problem: SearchProblem) -> Trace:
         """The search, and which latent points its answers were decoded from."""
-        crowd = Crowd(problem, self.norm, problem.feasible.encoding.weight)
+        candidates = Candidates(problem, penalty_of(self.norm), problem.feasible.encoding.weight)
         start = self.autoencoder_.encode(problem.x)
         best, z = Nearest.none(problem.feasible.project(problem.x)), start.clone()
         radius, rows = start.new_full((len(problem),), torch.inf), torch.arange(len(problem))
         for i in problem.steps(self.rings):
             moves = self._moves(problem.rng, i, start)
-            found = crowd.nearest(self.samples, self._place(crowd, start[rows], moves))
+            found = candidates.nearest(self.samples, self._place(candidates, start[rows], moves))
             best.take(rows, found)
             hit = found.cost.isfinite()
             z[rows[hit]] += moves[found.at[hit]]
             radius[rows[hit]] = (i + 1) * self.step
             stay = (~hit).nonzero().squeeze(1)
-            rows, crowd = rows[stay], crowd.only(stay)
+            rows, candidates = rows[stay], candidates.only(stay)
             if not len(rows):
                 break
         return Trace(best.rows, start, z, radius)
 
-    def _moves(self, random: RowRandom, ring: int, like: Tensor) -> Tensor:
+    def _moves(self, rng: RowRandom, ring: int, like: Tensor) -> Tensor:
         """(samples, latent) steps from the codes into a ring, the same for all rows."""
-        u = random.common_normal(self.samples, like.shape[1], draw=2 * ring, dtype=like.dtype)
-        length = self.step * (ring + random.common_uniform(self.samples, draw=2 * ring + 1, dtype=like.dtype))
-        return u * (length / row_norm(u, self.p).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
+        u = rng.common_normal(self.samples, like.shape[1], draw=2 * ring, dtype=like.dtype)
+        length = self.step * (ring + rng.common_uniform(self.samples, draw=2 * ring + 1, dtype=like.dtype))
+        return u * (length / distance_of(self.p).value(u).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
 
-    def _place(self, crowd: Crowd, start: Tensor, moves: Tensor) -> Place:
-        net, x = self.autoencoder_, crowd.problem.x
-        soft = not crowd.space.by_column  # else only the strongest level counts, and the logits tell that too
+    def _place(self, candidates: Candidates, start: Tensor, moves: Tensor) -> Place:
+        net, x = self.autoencoder_, candidates.problem.x
+        soft = not candidates.projection.by_column  # else only the strongest level counts, and the logits tell that too
 
         def place(people: slice, some: slice, z: Tensor) -> None:
             d, n, m = z.shape
@@ -123,10 +137,9 @@ def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     rows = torch.tensor(cfs.found).nonzero().squeeze(1)
     x = cfs.x[rows]
     with model.eval_mode(), limited_threads(1):
-        reach, random = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
-        part = method.trace(
-            SearchProblem(model, x, cfs.goal[rows], reach, random, TimeBudget(None, Progress(False, "")))
-        )
+        feasible, rng = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
+        budget = TimeBudget(None, Progress(False, ""))
+        part = method.trace(SearchProblem(model, x, cfs.goal[rows], feasible, rng, budget))
         start = method.autoencoder_.encode(cfs.x)
     radius = start.new_full((len(cfs),), torch.inf)
     found, z = cfs.x.clone(), start.clone()

@@ -1,4 +1,9 @@
-"""ClaPROAR: gradient descent that also pays the loss that a model retrained on the answer would have there."""
+"""ClaPROAR: answers that also pay for what they cost the model that is trained on them.
+
+The row that a person hands in becomes training data of the class t. The loss that it brings there is a cost to
+everybody else, as it moves the boundary; here it is the cross-entropy of the present model. What is shared with other
+methods, such as when a row stops, is in `_guided.py`.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,13 +20,28 @@ from holdfast.problem import SearchProblem
 class ClaPROAR(GuidedMethod):
     """Gradient descent that also pays the loss that a model retrained on the answer would have there.
 
+        minimise over z    CE(M(z), t) + lam |z - x|_1 + external * CE(M(z), t)
+
     Args:
         external: weight of that loss.
         lam, tau, lr, steps: see `GuidedMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> len(hf.ClaPROAR().explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
+        Recourse".
     """
 
     title: ClassVar[str] = "gradient descent that also pays the loss of the model's next training"
     paper: ClassVar[str] = "Altmeyer et al. 2023 (ClaPROAR)"
+    when: ClassVar[str] = "many people will follow the advice, the model will be trained on them, and there are no data"
+    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
 
     lam: float = 0.1
     external: float = 0.5

@@ -1,12 +1,7 @@
 """ECCCo: answers that the model itself finds likely, by a low energy and, if asked for, a small conformal set.
 
-    minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
-
-    E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T; phi: `methods._energy`
-    Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
-
-Altmeyer, Farmanbar, van Deursen and Liem 2024 (ECCCo), in the variant of "Counterfactual Training" (Altmeyer et al.
-2025), which has no Omega. The stop, and what is shared with other methods, is in `search/guided.py`.
+In the variant of "Counterfactual Training" (Altmeyer et al. 2025), which has no Omega; phi is in `_energy.py`. What is
+shared with other methods, such as when a row stops, is in `_guided.py`.
 
 Scores are the k columns that `Model` presents. A model with one logit f has the scores (0, f), so class 0 has the
 constant energy 0, and towards it only the other terms act; a model of probabilities has their logarithms.
@@ -23,8 +18,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import require
+from holdfast.methods._data import classes_of, encoded, scores_of
 from holdfast.methods._energy import RIDGE, decay
-from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
+from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
@@ -33,6 +29,11 @@ from holdfast.problem import Outcomes, Rows, SearchProblem
 class ECCCo(GuidedMethod):
     """Gradient descent on cross-entropy, distance and the energy of the wanted class.
 
+        minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
+
+        E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T
+        Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
+
     Args:
         energy: weight of the energy.
         conformal: weight of the smooth size of the conformal set; above 0 the method must be fitted on rows that the
@@ -40,10 +41,23 @@ class ECCCo(GuidedMethod):
         alpha: how often the conformal set may miss the true class.
         temperature: how soft membership of the set is.
         lam, tau, lr, steps: see `GuidedMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> len(hf.ECCCo().explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through Energy-Constrained
+        Conformal Counterfactuals".
     """
 
     title: ClassVar[str] = "gradient descent towards low energy of the wanted class"
     paper: ClassVar[str] = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
+    when: ClassVar[str] = "answers should be rows that the model itself finds typical of the wanted class"
+    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
     uses_data: ClassVar[bool] = True
 
     energy: float = 5.0

@@ -1,14 +1,9 @@
-"""Gravitational and ClaPROAR: answers that also pay for what they cost everybody else.
+"""Gravitational: answers drawn towards data of the wanted class, not only across the boundary.
 
-    minimise over z    CE(M(z), t) + lam |z - x|_1 + external * cost(z, t)
-
-    Gravitational    cost = mean_i |z - n_i|_1    n_1 .. n_K: the data rows of class t nearest to x
-    ClaPROAR         cost = CE(M(z), t)           the loss that the new row brings to a model that is trained on it
-
-Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic Recourse":
-people who take the cheapest way gather at the boundary and move it. The stop, and what is shared with other methods, is
-in `search/guided.py`. Neighbours are found once, around the row as it was (the authors' code offers K random rows, or
-the nearest at every step); with few in a class all of them draw, with none no one does.
+People who take the cheapest way gather at the boundary and move it when the model is trained on them; one who ends
+among others of the wanted class does not. Neighbours are found once, around the row as it was (the authors' code offers
+K random rows, or the nearest at every step); with few in a class all of them draw, with none no one does. What is
+shared with other methods, such as when a row stops, is in `_guided.py`.
 """
 
 import math
@@ -18,14 +13,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks
+from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.distances import l1
 from holdfast.errors import require
-from holdfast.methods._guided import GuidedMethod, GuidedWalk, classes_of, encoded, scores_of
+from holdfast.methods._data import check_columns, classes_of, encoded, scores_of
+from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
-CELLS = 1 << 22  # distances held at once
-BLOCK = 1 << 17  # numbers of neighbours looked at together: what stays in the cache is faster
 POOL = 1000  # rows of a class among which neighbours are looked for
 
 
@@ -33,15 +28,32 @@ POOL = 1000  # rows of a class among which neighbours are looked for
 class Gravitational(GuidedMethod):
     """Gradient descent drawn towards the nearest data rows of the wanted class.
 
+        minimise over z    CE(M(z), t) + lam |z - x|_1 + external * mean_i |z - n_i|_1
+        n_1 .. n_K         the data rows of class t nearest to x
+
     Args:
         external: weight of the mean distance to them.
         neighbors: K, how many they are.
         seed: which 1,000 rows of a class with more are looked at.
         lam, tau, lr, steps: see `GuidedMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.Gravitational(external=0.05).fit(model, data.X, data.y)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
+        Recourse".
     """
 
     title: ClassVar[str] = "gradient descent drawn to the nearest data rows of the wanted class"
     paper: ClassVar[str] = "Altmeyer et al. 2023 (Gravitational)"
+    when: ClassVar[str] = "many people will follow the advice, and the model will be trained on them"
+    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "lower external, raise steps or lr, or try NearestNeighbor"
 
@@ -54,8 +66,7 @@ class Gravitational(GuidedMethod):
         super().check(model)
         require(self.external >= 0, f"external must be 0 or more (below 0 it rewards distance), got {self.external}")
         require(self.neighbors >= 1, f"neighbors must be at least 1, got {self.neighbors}")
-        columns, width = self.data_.shape[1], model.schema.width
-        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember up to 1,000 rows of each class y (left out: those that the model says)."""
@@ -83,8 +94,8 @@ class GravityWalk(GuidedWalk):
             rows, pool = (self.label == label).nonzero()[:, 0], data[labels == label]
             k = min(most, len(pool))
             self.count[rows] = k
-            for part in chunks(rows, CELLS // max(len(pool), 1) + 1) if k else ():
-                nearest = torch.cdist(problem.x[part], pool, p=1.0).topk(k, 1, largest=False).indices
+            for part in chunks(rows, rows_per_chunk(len(pool), 1 << 22)) if k else ():
+                nearest = l1.between(problem.x[part], pool).topk(k, 1, largest=False).indices
                 self.near[:k, part] = pool[nearest.T]
 
     def only(self, rows: Tensor) -> None:
@@ -93,7 +104,7 @@ class GravityWalk(GuidedWalk):
 
     def by_row(self, grad: Tensor, p: Tensor) -> Tensor:
         signs = torch.zeros_like(p)
-        for part in chunks(self.near, BLOCK // max(p.numel(), 1) + 1):
+        for part in chunks(self.near, rows_per_chunk(p.numel(), 1 << 17)):
             signs += (p - part).sign_().sum(0)
         missing = len(self.near) - self.count  # each added -1
         return grad + self.weight * (signs + missing) / self.count.clamp_min(1)

@@ -1,11 +1,7 @@
 """Growing Spheres: sample in a ball that shrinks while it holds enemies, then in rings that grow until one does.
 
-    eta <- eta / 2   while some sample of the ball B(x, eta) has the wanted class
-    rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest such sample is taken
-    sparsify         give back the smallest changes while the class stays
-
-Laugel et al. 2018. No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of
-fixed width, and draws yes-or-no columns and categories anew rather than moving them, as that benchmark does.
+No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of fixed width, and draws
+yes-or-no columns and categories anew rather than moving them, as that benchmark does.
 
 Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring. Both are drawn once
 and shared by all rows: which directions a row is tried in depends on the seed alone, and not on the model either.
@@ -17,9 +13,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.distances import squared_l2
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods._candidates import Crowd, Nearest
+from holdfast.methods._candidates import Candidates, Nearest
 from holdfast.methods._tighten import revert
 from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
@@ -31,16 +28,35 @@ HALVINGS = 30  # of the first ball, at most
 class GrowingSpheres(Explainer):
     """Random search in growing rings.
 
+        eta <- eta / 2   while some sample of the ball B(x, eta) has the wanted class
+        rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest such sample is taken
+        sparsify         give back the smallest changes while the class stays
+
     Args:
         samples: points per ball or ring.
         radius: first ball; None takes a quarter of the diagonal of the data's range.
         rings: how many rings at most.
         variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories drawn anew).
         width: width of a ring in the "carla" variant.
+
+    Example:
+        >>> import holdfast as hf
+        >>> from sklearn.ensemble import RandomForestClassifier
+        >>> data = hf.datasets.moons(n=200)
+        >>> forest = RandomForestClassifier(10, random_state=0).fit(data.X, data.y)
+        >>> model = hf.Model.of(forest, data.schema)
+        >>> cfs = hf.GrowingSpheres().explain(model, data.X.head(20), "yes")
+        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+        True
+
+    Reference:
+        Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in Machine Learning".
     """
 
     title: ClassVar[str] = "random search in growing rings, any model"
     paper: ClassVar[str] = "Laugel et al. 2018"
+    when: ClassVar[str] = "the model is a black box and there are no data at hand"
+    cost: ClassVar[str] = "samples forward passes per ball (at most 30) and ring, then one per changed feature"
     regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     advice: ClassVar[str] = "raise samples or rings, or try NearestNeighbor"
@@ -64,70 +80,71 @@ class GrowingSpheres(Explainer):
         require(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
-        crowd = Crowd(problem, norm=2)
+        candidates = Candidates(problem, squared_l2)
         if self.variant == "carla":
-            return self._grow(crowd, problem.x.new_full((len(problem),), self.width), first=0).rows
-        ball, eta = self._shrink(crowd)
-        ring = self._grow(crowd, eta, first=1)
+            return self._grow(candidates, problem.x.new_full((len(problem),), self.width), first=0).rows
+        ball, eta = self._shrink(candidates)
+        ring = self._grow(candidates, eta, first=1)
         answer = torch.where((ball.cost < ring.cost)[:, None], ball.rows, ring.rows)
         ok = torch.minimum(ball.cost, ring.cost).isfinite().nonzero().squeeze(1)
         if len(ok):
             answer[ok] = revert(problem[ok], answer[ok])
         return answer
 
-    def _shrink(self, crowd: Crowd) -> tuple[Nearest, Tensor]:
+    def _shrink(self, candidates: Candidates) -> tuple[Nearest, Tensor]:
         """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
-        problem, rows = crowd.problem, torch.arange(len(crowd))
+        problem, rows = candidates.problem, torch.arange(len(candidates))
         best = Nearest.none(problem.feasible.project(problem.x))
         eta = problem.x.new_full((len(problem),), self.radius or 0.25 * problem.feasible.encoding.diagonal)
         for draw in range(HALVINGS):
-            found = self._sample(crowd, eta[rows], 0, draw)
+            found = self._sample(candidates, eta[rows], 0, draw)
             best.take(rows, found)
             hit = found.cost.isfinite().nonzero().squeeze(1)
-            rows, crowd = rows[hit], crowd.only(hit)
+            rows, candidates = rows[hit], candidates.only(hit)
             eta[rows] /= 2
             if not len(rows) or problem.budget.over():
                 break
         return best, eta
 
-    def _grow(self, crowd: Crowd, width: Tensor, first: int) -> Nearest:
+    def _grow(self, candidates: Candidates, width: Tensor, first: int) -> Nearest:
         """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
-        problem, rows = crowd.problem, torch.arange(len(crowd))
+        problem, rows = candidates.problem, torch.arange(len(candidates))
         best = Nearest.none(problem.feasible.project(problem.x))
         for i in problem.steps(self.rings):
-            found = self._sample(crowd, width[rows], first + i, HALVINGS + i)
+            found = self._sample(candidates, width[rows], first + i, HALVINGS + i)
             best.take(rows, found)
             stay = (~found.cost.isfinite()).nonzero().squeeze(1)
-            rows, crowd = rows[stay], crowd.only(stay)
+            rows, candidates = rows[stay], candidates.only(stay)
             if not len(rows):
                 break
         return best
 
-    def _sample(self, crowd: Crowd, width: Tensor, ring: int, draw: int) -> Nearest:
+    def _sample(self, candidates: Candidates, width: Tensor, ring: int, draw: int) -> Nearest:
         """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
-        reach, random, dtype = crowd.problem.feasible, crowd.problem.rng, crowd.problem.x.dtype
-        d, m = crowd.problem.x.shape[1], self.samples
-        anew = _few_values(reach.encoding) if self.variant == "carla" else torch.zeros_like(reach.encoding.fixed)
-        way = random.common_normal(d, m, draw=3 * draw, dtype=dtype)
-        way[reach.encoding.fixed | anew] = 0.0
+        feasible, rng, dtype = candidates.problem.feasible, candidates.problem.rng, candidates.problem.x.dtype
+        d, m, fixed = candidates.problem.x.shape[1], self.samples, feasible.encoding.fixed
+        anew = _few_values(feasible.encoding) if self.variant == "carla" else torch.zeros_like(fixed)
+        way = rng.common_normal(d, m, draw=3 * draw, dtype=dtype)
+        way[fixed | anew] = 0.0
         way /= way.square().sum(0).sqrt().clamp_min(torch.finfo(dtype).tiny)
-        way *= ring + random.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
+        way *= ring + rng.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
         columns = anew.nonzero().squeeze(1)
-        lots = random.common_uniform(len(columns), m, draw=3 * draw + 2, dtype=dtype)
-        x, lo = reach.x.T[..., None], reach.lo.T[columns, :, None]  # (d, n, 1)
-        room = reach.hi.T[columns, :, None] - lo
+        lots = rng.common_uniform(len(columns), m, draw=3 * draw + 2, dtype=dtype)
+        x, lo = feasible.x.T[..., None], feasible.lo.T[columns, :, None]  # (d, n, 1)
+        room = feasible.hi.T[columns, :, None] - lo
 
         def place(people: slice, some: slice, z: Tensor) -> None:
             torch.mul(way[:, None, some], width[people, None], out=z).add_(x[:, people])
             if len(columns):
                 z.index_copy_(0, columns, (lots[:, None, some] * room[:, people]).add_(lo[:, people]))
 
-        return crowd.nearest(m, place, ordered=ring == 0 and self.variant == "original")
+        return candidates.nearest(m, place, ordered=ring == 0 and self.variant == "original")
 
 
-def _few_values(at: Encoding) -> Tensor:
+def _few_values(encoding: Encoding) -> Tensor:
     """(d,) the columns of categories, and of numbers that take two values.
 
     A uniform number between the limits, made reachable, is a fair choice between the two, or between the levels.
     """
-    return at.one_hot | ((at.grid > 0) & (at.seen_high - at.seen_low < 1.5 * at.grid))
+    two_values = (encoding.grid > 0) & (encoding.seen_high - encoding.seen_low < 1.5 * encoding.grid)
+    return encoding.one_hot | two_values

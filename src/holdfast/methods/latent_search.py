@@ -1,88 +1,56 @@
 """Latent search: random points around the code of a row, decoded; the nearest that succeeds is the answer.
 
-    z = enc(x);  if dec(z) has the wanted outcome it is the answer, else
-    z_i = z + r_i u_i,   u_i uniform on the unit sphere,   r_i ~ U(0, radius),   i = 1 .. samples
-    answer = argmin |dec(z_i) - x|_2   over the i with the wanted outcome
-
-Pawelczyk et al. 2020 (C-CHVAE), as "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs it
-with a deterministic autoencoder. Decoded rows are projected to what the person can reach before they are
-judged and compared. The released code divides all directions by one common norm, which makes the radii
-smaller by the root of `samples`; here each direction has norm 1. A row without a hit has no answer.
+As "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs C-CHVAE, with a deterministic autoencoder.
+Decoded rows are projected to what the person can reach before they are judged and compared. The released code divides
+all directions by one common norm, which makes the radii smaller by the root of `samples`; here each direction has
+norm 1. A row without a hit has no answer.
 """
 
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks, unit
+from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.distances import l2, squared_l2
 from holdfast.errors import require
-from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import HIDDEN, Autoencoder, Kind, autoencoder
-from holdfast.methods._tighten import cost_of
+from holdfast.methods._autoencoder import HIDDEN, Kind
+from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
-
-CELLS = 1 << 17  # numbers in drawn points or rows at once: what stays in the cache is faster
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class LatentMethod(Explainer):
-    """A method that searches in the latent space of an autoencoder of the data: its settings, and its training.
-
-    Args:
-        kind: "autoencoder", or "vae".
-        hidden: widths of the autoencoder's layers before the latent one.
-        latent, epochs, seed: its latent numbers, longest training and seed.
-        beta: weight of a VAE's divergence; the smaller, the closer rows are to what their codes decode to.
-        autoencoder: a ready `Autoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
-    """
-
-    needs_data: ClassVar[bool] = True
-    conditioned: ClassVar[bool] = True  # is the autoencoder given the columns that cannot change?
-
-    kind: Kind = "vae"
-    hidden: tuple[int, ...] = (512, 256)  # this and the latent numbers as in the CARLA benchmark
-    latent: int = 8
-    epochs: int = 200
-    beta: float = 0.05
-    seed: int = 0
-    autoencoder: Autoencoder | None = None
-
-    def __repr__(self) -> str:
-        """As for every method, with what it adds to these settings first: stored answers are known by it."""
-        shared = [f.name for f in fields(LatentMethod)]
-        ordered = sorted(fields(self), key=lambda f: f.name in shared)
-        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in ordered if getattr(self, f.name) != f.default]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def check(self, model: Model) -> None:
-        columns, width = self.autoencoder_.width, model.schema.width
-        require(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
-
-    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Train the autoencoder, unless one was given."""
-        given = model.schema.encoding().fixed.nonzero().squeeze(1) if self.conditioned else None
-        self.autoencoder_ = self.autoencoder or autoencoder(
-            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
-            beta=self.beta, seed=self.seed, given=given,
-        )  # fmt: skip
+from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False)
 class LatentSearch(LatentMethod):
     """Random search around the latent code of each row, in an autoencoder of the data.
 
+        z = enc(x);  if dec(z) has the wanted outcome it is the answer, else
+        z_i = z + r_i u_i,   u_i uniform on the unit sphere,   r_i ~ U(0, radius),   i = 1 .. samples
+        answer = argmin |dec(z_i) - x|_2   over the i with the wanted outcome
+
     Args:
         radius: how far from the code of the row points are drawn.
         samples: points per draw.
         repeats: how often to draw at most, for rows without a hit.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for Deep Models".
     """
 
     title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
     paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
+    when: ClassVar[str] = "answers should look like data, for any model, and most columns may change"
+    cost: ClassVar[str] = "up to repeats x samples forward passes, after training an autoencoder once"
     regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     conditioned: ClassVar[bool] = False
@@ -104,14 +72,12 @@ class LatentSearch(LatentMethod):
     def search(self, problem: SearchProblem) -> Tensor:
         net = self.autoencoder_
         z = net.encode(problem.x)
-        answer, again = (
-            problem.feasible.project(problem.x),
-            problem.feasible.project(net.decode(z, problem.x).to(problem.x.dtype)),
-        )
-        met = problem.met(again)
-        answer[met] = again[met]
-        size = max(1, CELLS // (max(net.latent, net.width) * self.samples))
-        parts = chunks((~met).nonzero().squeeze(1), size)
+        answer = problem.feasible.project(problem.x)
+        decoded = problem.feasible.project(net.decode(z, problem.x).to(problem.x.dtype))
+        met = problem.met(decoded)
+        answer[met] = decoded[met]
+        together = rows_per_chunk(max(net.latent, net.width) * self.samples, budget=1 << 17)
+        parts = chunks((~met).nonzero().squeeze(1), together)
         for i in problem.steps(len(parts)):
             answer[parts[i]] = self._around(problem[parts[i]], z[parts[i]])
         return answer
@@ -135,13 +101,13 @@ class LatentSearch(LatentMethod):
         drawn = around(problem, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
         many = problem[torch.arange(n).repeat_interleave(m)]
         p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(problem.x.dtype))  # (n m, d)
-        cost = cost_of(p - many.x, many.feasible.encoding.weight, 2)
+        cost = squared_l2.value(p - many.x, many.feasible.encoding.weight)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best
 
 
 def around(problem: SearchProblem, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
     """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
-    u = unit(problem.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
+    u = l2.ascent(problem.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
     r = radius * problem.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
     return z[:, None] + r[..., None] * u.reshape(len(z), samples, -1)

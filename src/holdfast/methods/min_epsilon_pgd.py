@@ -1,9 +1,7 @@
 """Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an answer.
 
-    for e_i = radius * i / radii, i = 1 .. radii:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g| )
-
-Madry et al. 2018; the ladder as in "Consistent Counterfactuals for Deep Models", with its absolute step (the
-released code takes it for a relative one). The cost comes in rungs of radius / rungs by construction.
+The ladder is that of "Consistent Counterfactuals for Deep Models", with its absolute step (the released code takes it
+for a relative one). The cost comes in rungs of radius / radii by construction.
 """
 
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import clip_norm, unit
+from holdfast.distances import l2
 from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.problem import SearchProblem
@@ -22,15 +20,30 @@ from holdfast.problem import SearchProblem
 class MinEpsilonPGD(Explainer):
     """Projected gradient ascent in growing l2 balls.
 
+        for e_i = radius * i / radii, i = 1 .. radii:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g|_2 )
+
     Args:
         radius: the largest ball; None takes half the diagonal of the data's range.
         radii: how many balls.
         steps: steps per ball.
         start: from the row itself, or from a random point of the ball.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> hf.MinEpsilonPGD(steps=20).explain(model, data.X.head(20), "yes").found.sum() > 0
+        True
+
+    Reference:
+        Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et al. 2022,
+        "Consistent Counterfactuals for Deep Models".
     """
 
     title: ClassVar[str] = "smallest l2 ball in which gradient ascent succeeds"
     paper: ClassVar[str] = "Madry et al. 2018; Black et al. 2022"
+    when: ClassVar[str] = "you want the attack of the robustness literature, or a start that many columns share"
+    cost: ClassVar[str] = "up to radii x steps gradient passes; rows leave with the first ball that holds an answer"
     regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise radius or steps"
 
@@ -59,21 +72,21 @@ class MinEpsilonPGD(Explainer):
 
     def _ascend(self, problem: SearchProblem, radius: float, draw: int) -> Tensor:
         """The last point of ascent inside the ball, as a reachable row."""
-        x, reach = problem.x, problem.feasible
+        x, feasible = problem.x, problem.feasible
         z = x
         if self.start == "random":
             d = x.shape[1]
             length = radius * problem.rng.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
-            z = reach.clamp(x + length[:, None] * unit(problem.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
+            z = feasible.clamp(x + length[:, None] * l2.ascent(problem.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
         for _ in range(self.steps):
             scores, pull = problem.model.vjp(self._inside(problem, z, radius))
             slope = problem.goal.gap_and_slope(scores, soft=True)[1]
-            step = 2 * radius / self.steps * unit(pull(slope))
-            z = reach.clamp(x + clip_norm(z + step - x, radius))
+            step = 2 * radius / self.steps * l2.ascent(pull(slope))
+            z = feasible.clamp(x + l2.project(z + step - x, radius))
         return self._inside(problem, z, radius)
 
     def _inside(self, problem: SearchProblem, z: Tensor, radius: float) -> Tensor:
-        """The reachable row for z; where rounding to whole values leaves the ball, the row itself."""
+        """The reachable row for z; where rounding leaves the ball, the row itself."""
         if problem.feasible.is_box:
             return z
         p = problem.feasible.project(z)

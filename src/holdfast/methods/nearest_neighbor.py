@@ -7,73 +7,88 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks
+from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.distances import Distance, Norm, penalty_of
 from holdfast.errors import require, untyped
 from holdfast.explainer import Explainer
-from holdfast.methods._tighten import cost_of
+from holdfast.methods._data import encoded, have_outcome, scores_of
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
 BLOCK = 64  # candidates tried at once for each row
-CELLS = 1 << 24  # numbers held at once while distances are computed
 
 
 @dataclass(eq=False, repr=False)
 class NearestNeighbor(Explainer):
     """The nearest data row of the wanted class, as far as the person can reach it.
 
+        minimise over data rows t    |z_t - x|        z_t: the reachable row nearest to t
+        subject to                   gap(z_t) >= margin
+
     Args:
-        norm: 1 or 2: the distance that counts.
+        norm: 1, 2, a name such as "linf", or a `Distance`: the distance that counts.
         n_counterfactuals: how many different answers per row; a row with fewer repeats its last one.
+
+    Example:
+        >>> import holdfast as hf
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+        >>> cfs = hf.NearestNeighbor().fit(model, data.X).explain(model, data.X.head(20), "yes")
+        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+        True
+
+    Reference:
+        Compare Brughmans, Leyman and Martens 2023, "NICE: an Algorithm for Nearest Instance Counterfactual
+        Explanations".
     """
 
     title: ClassVar[str] = "nearest data row of the wanted class, any model"
     paper: ClassVar[str] = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
+    when: ClassVar[str] = "any model, and an answer wherever the data have one; a row much like real ones"
+    cost: ClassVar[str] = "one forward pass per data row when fitted, then blocks of 64 per row until one succeeds"
     regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "no data row leads to one from here: give more data, or free more columns"
 
-    norm: Literal[1, 2] = 1
+    norm: Norm | Distance = 1
     n_counterfactuals: int = 1
 
     def check(self, model: object) -> None:
-        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        penalty_of(self.norm)
         require(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
-        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        require(len(x) > 0, "NearestNeighbor needs at least one data row")
-        self.data_: Tensor = untyped("torch").unique(x, dim=0)
-        with model.eval_mode():
-            self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
+        self.data_: Tensor = untyped("torch").unique(encoded(X, model, "NearestNeighbor"), dim=0)
+        self.scores_ = scores_of(self.data_, model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         d = problem.x.shape[1]
         out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
-        data, scores = self.data_.to(problem.x.dtype), self.scores_
+        data = self.data_.to(problem.x.dtype)
         for label in range(problem.goal.k):
             rows = (problem.goal.label == label).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            fits = problem.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(scores)
+            fits = have_outcome(problem, label, self.scores_)
             if fits.any():
-                for part in chunks(rows, max(1, CELLS // (int(fits.sum()) * d))):
+                for part in chunks(rows, rows_per_chunk(int(fits.sum()) * d, 1 << 24)):
                     out[part] = self._nearest(problem[part], data[fits])
         return out
 
     def _nearest(self, problem: SearchProblem, data: Tensor) -> Tensor:
         """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""
         n, d, m = *problem.x.shape, len(data)
-        wide = problem.feasible.repeat(m)
-        candidates = wide.project(data.repeat(n, 1))  # (n m, d)
-        cost = cost_of(candidates - wide.x, wide.encoding.weight, self.norm).reshape(n, m)
+        feasible = problem.feasible.repeat(m)
+        candidates = feasible.project(data.repeat(n, 1))  # (n m, d)
+        cost = penalty_of(self.norm).value(candidates - feasible.x, feasible.encoding.weight).reshape(n, m)
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
         out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
@@ -84,15 +99,13 @@ class NearestNeighbor(Explainer):
             met = many.met(tried.flatten(0, 1)).reshape(len(rows), -1)
             rank = have[rows, None] + met.cumsum(1) - 1  # the place of each success in its row's answers
             take = met & (rank < self.n_counterfactuals)
-            at, which = take.nonzero(as_tuple=True)
-            place = rank[at, which]
-            out[rows[at], place] = tried[at, which]
+            row, which = take.nonzero(as_tuple=True)
+            out[rows[row], rank[row, which]] = tried[row, which]
+            have[rows] += met.sum(1)
             # Places not filled yet repeat the latest answer.
             for k in range(1, self.n_counterfactuals):
-                late = have[rows] + met.sum(1) <= k
-                got = late & (have[rows] + met.sum(1) > 0)
-                out[rows[got], k] = out[rows[got], k - 1]
-            have[rows] += met.sum(1)
+                repeats = rows[(have[rows] <= k) & (have[rows] > 0)]
+                out[repeats, k] = out[repeats, k - 1]
             rows = rows[have[rows] < self.n_counterfactuals]
             if not len(rows) or problem.budget.over():
                 break

@@ -1,13 +1,11 @@
 """Omniscient: a random data row that the model gives the wanted outcome. A control, not advice.
 
-    answer = the reachable row nearest to d,   d drawn from { data rows with the wanted outcome }
-
 The control of "Counterfactual Training" (Altmeyer et al. 2025): as plausible as rows can be, and with no thought for
 cost. There d itself is the answer; here a person keeps what they cannot change, and whether what is left still has
 the outcome is up to the model. With more `draws`, rows that lost it try again. No gradients: any model will do.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods._guided import encoded, scores_of
+from holdfast.methods._data import check_columns, encoded, have_outcome, scores_of
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
@@ -24,12 +22,27 @@ from holdfast.problem import Outcomes, Rows, SearchProblem
 class Omniscient(Explainer):
     """A random data row with the wanted outcome, as far as the person can reach it.
 
+        answer = the reachable row nearest to d,   d drawn from { data rows with the wanted outcome }
+
     Args:
         draws: how many data rows are tried at most.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> cfs = hf.Omniscient().fit(model, data.X).explain(model, data.X.head(20), "yes")
+        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+        True
+
+    Reference:
+        Altmeyer et al. 2025, "Counterfactual Training".
     """
 
     title: ClassVar[str] = "a random data row of the wanted class: a control, any model"
     paper: ClassVar[str] = "Altmeyer et al. 2025 (Omniscient)"
+    when: ClassVar[str] = "a comparison needs a control: plausible rows, found without any thought for cost"
+    cost: ClassVar[str] = "up to draws forward passes"
     regression: ClassVar[bool] = True
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
@@ -39,8 +52,7 @@ class Omniscient(Explainer):
 
     def check(self, model: Model) -> None:
         require(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
-        columns, width = self.data_.shape[1], model.schema.width
-        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and its scores."""
@@ -49,7 +61,7 @@ class Omniscient(Explainer):
 
     def search(self, problem: SearchProblem) -> Tensor:
         data, label = self.data_.to(problem.x.dtype), problem.goal.label
-        fits = torch.stack([self._met(problem, k) for k in range(problem.goal.k)])  # (k, m)
+        fits = torch.stack([have_outcome(problem, k, self.scores_) for k in range(problem.goal.k)])  # (k, m)
         size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
         start = size.cumsum(0) - size
         answer, rows = problem.feasible.project(problem.x), (size[label] > 0).nonzero().squeeze(1)
@@ -61,7 +73,3 @@ class Omniscient(Explainer):
             answer[rows] = part.feasible.project(data[pool[start[k] + (u * size[k]).long()]])
             rows = rows[~part.met(answer[rows])]
         return answer
-
-    def _met(self, problem: SearchProblem, label: int) -> Tensor:
-        """(m,) which data rows have the outcome that people with this label ask for?"""
-        return replace(problem.goal, label=torch.full((len(self.data_),), label)).met(self.scores_)

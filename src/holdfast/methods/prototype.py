@@ -1,14 +1,9 @@
 """Prototype-guided search: the elastic net, drawn towards a typical row of another class.
 
-    minimise over x'   c max(0, kappa - lead(x')) + beta |x' - x|_1 + |x' - x|_2^2 + theta |x' - proto|_2^2
-    lead = probability of the wanted class minus the next best one
-    proto: of each allowed class the k-th nearest data row to x; the nearest of these
-
-Van Looveren & Klaise 2021, with data rows in place of an encoder, as "Consistent Counterfactuals for Deep
-Models" (Black et al. 2022) runs it. Rows of the data belong to the class that the model predicts for them.
-Steps are those of EAD (`search/minimal.py`): accelerated, each followed by the shrinkage S_beta around x with
-threshold beta whatever the step size, with c per row from bisection. The answer is the iterate with least
-beta l1 + l2^2 among those with the wanted outcome.
+With data rows in place of an encoder, as "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs it. Rows
+of the data belong to the class that the model predicts for them. Steps are those of EAD (`_fista.py`): accelerated,
+each followed by the shrinkage S_beta around x with threshold beta whatever the step size, with c per row from
+bisection. The answer is the iterate with least beta l1 + l2^2 among those with the wanted outcome.
 
 A class with fewer than k rows gives its farthest one. Where no allowed class has a row, theta is 0: what is
 left is the elastic net.
@@ -21,22 +16,27 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks
+from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.distances import Distance, l1, squared_l2
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods._tighten import cost_of
-from holdfast.methods.min_cost import Best, bisected, lead_and_gradient, scored, shrink
+from holdfast.methods._best import BestSoFar
+from holdfast.methods._data import check_columns, encoded, scores_of
+from holdfast.methods._fista import bisected, lead_and_gradient
 from holdfast.models.base import Model
 from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
 from holdfast.target import BoundTarget
 
-CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per column
 
 
 @dataclass(eq=False, repr=False)
 class Prototype(Explainer):
     """The elastic net, drawn towards the k-th nearest data row of a class that is wanted.
+
+        minimise over z    c max(0, kappa - lead(z)) + beta |z - x|_1 + |z - x|_2^2 + theta |z - proto|_2^2
+        lead = probability of the wanted class minus the next best one
+        proto: of each allowed class the k-th nearest data row to x; the nearest of these
 
     Args:
         k: which neighbour is the prototype.
@@ -46,10 +46,23 @@ class Prototype(Explainer):
         c: the first weight of the loss; bisection goes on from there.
         steps, bisections: steps for each weight, and how many weights.
         lr: first step size; it falls with the root of the steps left.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.Prototype(k=5, steps=30, bisections=3).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by Prototypes".
     """
 
     title: ClassVar[str] = "elastic net drawn towards a typical row of the wanted class"
     paper: ClassVar[str] = "Van Looveren & Klaise 2021; Black et al. 2022"
+    when: ClassVar[str] = "answers should be near typical rows of the wanted class, and change few columns"
+    cost: ClassVar[str] = "bisections x steps gradient passes, and as many forward passes"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
 
@@ -69,46 +82,45 @@ class Prototype(Explainer):
         require(
             self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}"
         )
-        columns, width = self.data_.shape[1], model.schema.width
-        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, and the class that the model gives each row."""
-        x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        require(len(x) > 0, "Prototype needs at least one data row")
-        with model.eval_mode():
-            self.data_: Tensor = x
-            self.labels_: Tensor = torch.cat([model(part).argmax(1) for part in chunks(x, 1 << 16)])
+        self.data_: Tensor = encoded(X, model, "Prototype")
+        self.labels_: Tensor = scores_of(self.data_, model).argmax(1)
 
     def search(self, problem: SearchProblem) -> Tensor:
-        x, reach = problem.x, problem.feasible
+        x, feasible = problem.x, problem.feasible
         proto, distance = prototypes(x, problem.goal, self.data_.to(x.dtype), self.labels_, self.k)
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
-        best = Elastic(problem, self.beta)
+        best = BestSoFar(problem, ElasticNet(self.beta))
 
         def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
-            scores, lead, rise = lead_and_gradient(problem, reach.project(v))
+            scores, lead, rise = lead_and_gradient(problem, feasible.project(v))
             # The hinge; a goal with a margin of its own keeps it on until that is met.
             short = (lead < self.kappa) | ~problem.goal.met(scores, SLACK)
             push = torch.where(short, c, 0.0)[:, None] * rise
             g = (2 * (v - x) + 2 * theta * (v - proto) - push).clamp(-CLIP, CLIP)
             a = self.lr * math.sqrt(1 - k / self.steps)
-            new = reach.clamp(x + shrink(v - a * g - x, self.beta))
-            return new, best.offer(*scored(problem, reach.project(new)))
+            new = feasible.clamp(x + l1.prox(v - a * g - x, self.beta))
+            return new, best.judge(feasible.project(new))
 
         bisected(problem, x.new_full((len(x),), self.c), self.bisections, self.steps, step)
         return best.z
 
 
-class Elastic(Best):
-    """The valid row with least beta l1 + l2^2 so far."""
+@dataclass(frozen=True, repr=False)
+class ElasticNet(Distance):
+    """beta l1 + l2^2"""
 
-    def __init__(self, problem: SearchProblem, beta: float) -> None:
-        super().__init__(problem, 2)
-        self.beta = beta
+    beta: float
+    name = "elastic net"
 
-    def price(self, delta: Tensor) -> Tensor:
-        return self.beta * cost_of(delta, self.weight, 1) + cost_of(delta, self.weight, 2)
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.beta * l1.value(delta, weight) + squared_l2.value(delta, weight)
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.beta * l1.gradient(delta, weight) + squared_l2.gradient(delta, weight)
 
 
 def prototypes(x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -119,7 +131,7 @@ def prototypes(x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: in
         rows, pool = wanted.nonzero().squeeze(1), data[labels == label]
         if not len(pool):
             continue
-        for part in chunks(rows, max(1, CELLS // len(pool))):
+        for part in chunks(rows, rows_per_chunk(len(pool), 1 << 22)):
             # Not by way of a matrix product, which is inexact for near rows and depends on the batch.
             distance = torch.cdist(x[part], pool, compute_mode="donot_use_mm_for_euclid_dist")
             far, at = distance.kthvalue(min(k, len(pool)), 1)

@@ -1,11 +1,5 @@
 """RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the worst kernel.
 
-    x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
-    x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and not (neg)
-
-    minimise over |z - x|_1 <= |x_b - x|_1 + delta_plus
-    J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j)),      c_i = |z - x_i|_2,   p = d,   s = sigma
-
     F_op(c) = min over v >= 0, |v| <= e_op  of   log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
     F_pe(c) = min over u >= 0, |u| <= e_pe / sqrt(p)  of
               -log(u_2 + s) - (c + sqrt(p) u_1)^2 / (2 (u_2 + s)^2)
@@ -30,13 +24,14 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import ROW_BLOCK, chunks, row_norm, unit
+from holdfast._core.rows import ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
+from holdfast.distances import l1, l2
 from holdfast.errors import require, untyped
 from holdfast.explainer import Explainer
+from holdfast.methods._data import check_columns, encoded, have_outcome, scores_of
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
-CELLS = 1 << 20  # numbers held at once
 NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
 COARSE, FINE, ZOOMS = 25, 9, 10  # of the inner problems: values per axis at first, later, and how many times
 PATIENCE, GAIN = 10, 1e-10  # a row stops after so many steps without so much improvement
@@ -46,6 +41,12 @@ AT_ONCE = 4  # points of each segment tried at once
 @dataclass(eq=False, repr=False)
 class RBR(Explainer):
     """Projected gradient on the worst-case posterior odds of samples around the boundary.
+
+        x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
+        x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and not (neg)
+
+        minimise over |z - x|_1 <= |x_b - x|_1 + delta_plus
+        J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j)),      c_i = |z - x_i|_2,   p = d,   s = sigma
 
     Args:
         e_op: how far the kernels of samples without the wanted outcome may move towards the answer.
@@ -59,10 +60,24 @@ class RBR(Explainer):
         steps: of projected gradient, at most; each has length 1 / sqrt(1000) times the gradient.
         relaxed: look for the boundary between the levels of categories too, as the paper does. Such a point may be
             rounded back to the levels it came from; otherwise only rows that a person can hand in are tried.
+
+    Example:
+        >>> import holdfast as hf
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+        >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
     """
 
     title: ClassVar[str] = "worst-case posterior odds of samples around the boundary, any model"
     paper: ClassVar[str] = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
+    when: ClassVar[str] = "the model is a black box and its answers should outlast a change of the data"
+    cost: ClassVar[str] = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise delta_plus, give more data, or try NearestNeighbor"
@@ -85,25 +100,19 @@ class RBR(Explainer):
         require(self.radius > 0, f"radius must be positive, got {self.radius}")
         require(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
         require(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
-        columns, width = self.data_.shape[1], model.schema.width
-        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Remember the data, encoded, without repeats."""
-        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        require(len(x) > 0, "RBR needs at least one data row")
-        self.data_: Tensor = untyped("torch").unique(x, dim=0)
-        with model.eval_mode():
-            self.scores_ = torch.cat([model(part) for part in chunks(self.data_, 1 << 16)])
+        self.data_: Tensor = untyped("torch").unique(encoded(X, model, "RBR"), dim=0)
+        self.scores_ = scores_of(self.data_, model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         edge = self._boundary(problem)
         answer = problem.feasible.project(problem.x)
         rows = edge.isfinite().all(1).nonzero().squeeze(1)
-        size = ROW_BLOCK * max(1, CELLS // (ROW_BLOCK * self.samples * problem.x.shape[1]))
-        for part in chunks(rows, size):
-            # Filled up with copies of the last row: the same row then gets the same bits in any company.
-            full = torch.cat([part, part[-1:].repeat(-len(part) % ROW_BLOCK)])
+        for part in chunks(rows, rows_per_chunk(self.samples * problem.x.shape[1], block=ROW_BLOCK)):
+            full = whole_blocks(part)
             some = problem[full]
             answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
         return answer
@@ -118,12 +127,11 @@ class RBR(Explainer):
             rows = (problem.goal.label == label).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            fits = problem.goal[rows[:1]][torch.zeros(len(data), dtype=torch.int64)].met(self.scores_)
+            fits = have_outcome(problem, label, self.scores_)
             m = min(self.neighbors, int(fits.sum()))
             if not m:
                 continue
-            size = max(1, CELLS // max(m * AT_ONCE * data.shape[1], int(fits.sum())))
-            for part in chunks(rows, size):
+            for part in chunks(rows, rows_per_chunk(max(m * AT_ONCE * data.shape[1], int(fits.sum())))):
                 if problem.budget.over():
                     return edge
                 some = problem[part]
@@ -132,7 +140,7 @@ class RBR(Explainer):
 
     def _guides(self, problem: SearchProblem, data: Tensor, m: int) -> Tensor:
         """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
-        near = torch.cdist(problem.x, data, p=1).topk(m, 1, largest=False, sorted=True).indices
+        near = l1.between(problem.x, data).topk(m, 1, largest=False, sorted=True).indices
         return problem.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(problem), m, -1)
 
     def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
@@ -171,7 +179,7 @@ class RBR(Explainer):
         points = around(problem, edge, self.radius, self.samples)
         many = problem[torch.arange(len(x)).repeat_interleave(self.samples)]
         pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
-        room = row_norm(edge - x, 1) + self.delta_plus
+        room = l1.value(edge - x) + self.delta_plus
         kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
         z = best = edge
         lowest, stale = x.new_full((len(x),), math.inf), torch.zeros(len(x), dtype=torch.int64)
@@ -181,7 +189,7 @@ class RBR(Explainer):
             better = (lowest - GAIN > J) & ~done  # a row that has stopped stays, whatever the others do
             stale = torch.where(better, 0, stale + 1)
             best, lowest = torch.where(better[:, None], z, best), torch.where(better, J, lowest)
-            z = into_ball(z - g / math.sqrt(1000), x, room)
+            z = x + l1.project(z - g / math.sqrt(1000) - x, room[:, None])
             z = problem.feasible.clamp(z)  # towards x in every column, so it stays in the ball
             done |= stale >= PATIENCE
             if int(done.sum()) * 2 > len(done):
@@ -204,20 +212,9 @@ def _coarse_to_fine(scan: int) -> Tensor:
 def around(problem: SearchProblem, center: Tensor, radius: float, samples: int) -> Tensor:
     """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
     n, d = center.shape
-    way = unit(problem.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
+    way = l2.ascent(problem.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
     r = radius * problem.rng.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
     return center[:, None] + r[..., None] * way
-
-
-def into_ball(z: Tensor, x: Tensor, radius: Tensor) -> Tensor:
-    """Nearest point (l2) to each row of z with |z - x|_1 <= radius: shrink all columns by the same amount."""
-    size = (z - x).abs()
-    high, _ = size.sort(1, descending=True)
-    count = torch.arange(1, z.shape[1] + 1, dtype=z.dtype)
-    over = (high.cumsum(1) - radius[:, None]) / count  # the amount, if only the largest `count` columns stay
-    keep = (high > over).sum(1, keepdim=True).clamp_min(1)
-    amount = over.gather(1, keep - 1).clamp_min(0)
-    return x + (z - x).sign() * (size - amount).clamp_min(0)
 
 
 def odds(z: Tensor, points: Tensor, pos: Tensor, kernel: "Kernels") -> tuple[Tensor, Tensor]:

@@ -1,25 +1,23 @@
 """REVISE: gradient descent in the latent space of a VAE, so that answers look like data.
 
-    minimise over z    softplus(margin - gap(dec(z))) + lam * distance(dec(z), x)        from z = enc(x)
-
-    distance  norm = 1    sum_j w_j |dec(z)_j - x_j|
-              norm = 2    sum_j w_j (dec(z)_j - x_j)^2
-
-Joshi et al. 2019, by Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot
-change. Categories are mixtures of levels while z moves; the row that is judged, and kept if it is the cheapest success
-so far, is the nearest one that a person can hand in.
+By Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot change. Categories
+are mixtures of levels while z moves; the row that is judged, and kept if it is the cheapest success so far, is the
+nearest one that a person can hand in.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from holdfast.distances import Distance, Norm, penalty_of
 from holdfast.errors import require
-from holdfast.methods._autoencoder import Autoencoder
-from holdfast.methods.descent import Cheapest, Descent, Walk
-from holdfast.methods.latent_search import LatentMethod
+from holdfast.methods._autoencoder import TableAutoencoder
+from holdfast.methods._best import BestOfWalk
+from holdfast.methods._latent import LatentMethod
+from holdfast.methods._walk import Walk
+from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
 
@@ -30,26 +28,42 @@ LANES = 32  # numbers that exp and the like handle as one at most; the remainder
 class REVISE(LatentMethod):
     """Gradient descent on a loss plus a distance, over latent codes.
 
+        minimise over z    softplus(margin - gap(dec(z))) + lam * distance(dec(z), x)        from z = enc(x)
+
     Args:
         lam: weight of the distance.
-        norm: 1, or 2 (squared): what pulls back.
+        norm: 1, 2 (squared), a name such as "linf", or a `Distance`: what pulls back.
         lr, steps: step size and number of steps.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.REVISE(steps=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in Black-Box Decision
+        Making Systems".
     """
 
     title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"
     paper: ClassVar[str] = "Joshi et al. 2019 (REVISE)"
+    when: ClassVar[str] = "answers should look like data, and both model and data can be differentiated through"
+    cost: ClassVar[str] = "steps gradient passes through model and decoder, after training a VAE once"
     regression: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps, lower lam, or try NearestNeighbor"
 
     lam: float = 0.1
-    norm: Literal[1, 2] = 1
+    norm: Norm | Distance = 1
     lr: float = 0.05
     steps: int = 500
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.norm in (1, 2), f"norm must be 1 or 2, got {self.norm!r}")
+        penalty_of(self.norm)
         require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         require(self.lr > 0, f"lr must be positive, got {self.lr}")
         require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
@@ -57,7 +71,8 @@ class REVISE(LatentMethod):
     def search(self, problem: SearchProblem) -> Tensor:
         n, how = len(problem), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
         problem = problem[torch.arange(n + -n % LANES).clamp_max(n - 1)]
-        walk, best, p = LatentWalk(how, problem, self.autoencoder_), Cheapest(problem, self.norm), problem.x
+        walk, p = LatentWalk(how, problem, self.autoencoder_), problem.x
+        best = BestOfWalk(problem, walk.distance)
         for t in problem.steps(self.steps + 1):
             p, u = walk.advance(problem, t)
             best.see(p, u)
@@ -67,7 +82,7 @@ class REVISE(LatentMethod):
 class LatentWalk(Walk):
     """The same walk as that of `Descent`, over codes."""
 
-    def __init__(self, how: Descent, problem: SearchProblem, net: Autoencoder) -> None:
+    def __init__(self, how: Descent, problem: SearchProblem, net: TableAutoencoder) -> None:
         super().__init__(how, problem, how.lam)
         self.net, self.z = net, net.encode(problem.x).contiguous()
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)

@@ -1,10 +1,7 @@
 """ROAR: answers for the worst model near the present one.
 
-    minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)  +  lam * distance(z, x)
-
-w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the opposite sign
-where class 0 is wanted. The model's own weights if it is one Linear layer, else a plane fitted around each row
-by LIME (`robust/lime.py`). The loss falls with the gap, so the inner maximum has a closed form:
+The model's own weights if it is one Linear layer, else a plane fitted around each row by LIME (`_local_linear.py`). The
+loss falls with the gap, so the inner maximum has a closed form: D against the steepest direction of (z, 1),
 
     norm = "linf"    dw = -D sign(z),                       db = -D
     norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1),    for |w|_2 = 1
@@ -12,8 +9,8 @@ by LIME (`robust/lime.py`). The loss falls with the gap, so the inner maximum ha
 Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of the loss with
 (dw, db) held still; both are found anew at every step, always from the original w and b.
 
-Upadhyay, Joshi and Lakkaraju 2021. `ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with
-the exact inner maximum in place of one random sign step, and without letting the shifts of all steps add up.
+`ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with the exact inner maximum in place of one
+random sign step, and without letting the shifts of all steps add up.
 """
 
 import math
@@ -23,14 +20,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import row_norm
+from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
 from holdfast.errors import require
 from holdfast.explainer import Explainer
+from holdfast.methods._data import check_columns, encoded
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 
-Ball = Literal["linf", "l2"]
 Optimizer = Literal["adam", "rmsprop", "sgd"]
 
 
@@ -38,11 +35,16 @@ Optimizer = Literal["adam", "rmsprop", "sgd"]
 class ROAR(Explainer):
     """Gradient descent against the worst shift of a linear score's weights.
 
+        minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)  +  lam * distance(z, x)
+
+    w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the opposite sign where
+    class 0 is wanted.
+
     Args:
         delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2 = 1).
         lam: weight of the distance.
         norm: "linf" or "l2": the ball of the shifts.
-        distance: 1, or "mse" (the mean square): what pulls back.
+        distance: 1, "mse" (the mean square), or a `Distance`: what pulls back.
         linear: "auto" uses the weights of a model that is one Linear layer, and planes by LIME for all others;
             "lime" uses planes for every model.
         relax: "box" moves each level of a category freely between 0 and 1, "softmax" keeps their sum at 1.
@@ -51,18 +53,32 @@ class ROAR(Explainer):
         restarts: rows without an answer start again with `lam` halved, this many times in all.
         samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
             range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
+
+    Example:
+        >>> import holdfast as hf
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+        >>> method = hf.ROAR(delta=0.02, steps=100, samples=500).fit(model, data.X)
+        >>> len(method.explain(model, data.X.head(20), "yes"))
+        20
+
+    Reference:
+        Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
     """
 
     title: ClassVar[str] = "descent against the worst shift of a linear score's weights, any model"
     paper: ClassVar[str] = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
+    when: ClassVar[str] = "the weights of a linear model, or of its local likeness, may shift by a known amount"
+    cost: ClassVar[str] = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
     needs_grad: ClassVar[bool] = False
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
 
     delta: float = 0.1
     lam: float = 0.1
-    norm: Ball = "linf"
-    distance: Literal[1, "mse"] = 1
+    norm: BallNorm | Distance = "linf"
+    distance: Literal[1, "mse"] | Distance = 1
     linear: Literal["auto", "lime"] = "auto"
     relax: Literal["box", "softmax"] = "box"
     optimizer: Optimizer = "adam"
@@ -86,8 +102,8 @@ class ROAR(Explainer):
     def check(self, model: Model) -> None:
         require(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")
         require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        require(self.norm in ("linf", "l2"), f"norm must be 'linf' or 'l2', got {self.norm!r}")
-        require(self.distance in (1, "mse"), f"distance must be 1 or 'mse', got {self.distance!r}")
+        distance_of(self.norm, (linf, l2))
+        distance_of(self.distance, (l1, mse), "distance")
         require(self.linear in ("auto", "lime"), f"linear must be 'auto' or 'lime', got {self.linear!r}")
         require(self.relax in ("box", "softmax"), f"relax must be 'box' or 'softmax', got {self.relax!r}")
         require(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
@@ -96,14 +112,11 @@ class ROAR(Explainer):
         require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
         require(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
         require(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
-        columns, width = len(self.shares_), model.schema.width
-        require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+        check_columns(len(self.shares_), model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Count how often each level of each category occurs."""
-        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        require(len(x) > 0, "ROAR needs at least one data row")
-        self.shares_: Tensor = shares_of(x, model.schema.encoding(model.dtype))
+        self.shares_: Tensor = shares_of(encoded(X, model, "ROAR"), model.schema.encoding(model.dtype))
 
     def search(self, problem: SearchProblem) -> Tensor:
         score = self._score(problem)
@@ -129,7 +142,7 @@ class ROAR(Explainer):
     def _descend(self, problem: SearchProblem, score: "Score", lam: float) -> Tensor:
         """One run for all rows; a row whose loss has settled stays where it is."""
         z, relax = problem.feasible.clamp(problem.x), Relax(problem, self.relax == "softmax")
-        memory = Memory(z, self.optimizer, self.lr)
+        state = OptimizerState(z, self.optimizer, self.lr)
         last, on = z.new_full((len(z), 1), math.inf), torch.ones(len(z), 1, dtype=torch.bool)
         for _ in problem.steps(self.steps):
             p = relax(z)
@@ -137,42 +150,34 @@ class ROAR(Explainer):
             on &= (last - loss).abs() >= self.tolerance
             if not on.any():
                 break
-            z, last = torch.where(on, relax.clamp(memory.step(z, relax.pull(p, grad))), z), loss
+            z, last = torch.where(on, relax.clamp(state.step(z, relax.pull(p, grad))), z), loss
         return problem.feasible.project(relax(z))
 
     def worst_loss(self, problem: SearchProblem, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
         """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
-        plane = score.at(problem, z)
+        plane, ball = score.at(problem, z), distance_of(self.norm)
         w, b = plane.w, plane.b[:, None]
-        if self.norm == "l2":
-            size = row_norm(w, 2)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
+        if not ball.ball_is_box:  # the weights share what they may shift, so it is measured in units of all of them
+            size = ball.value(w)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
             w, b = w / size, b / size
-        dw, db = worst_shift(z, self.delta, self.norm, shifts_b=score.shifts_b)
+        dw, db = worst_shift(z, self.delta, ball, shifts_b=score.shifts_b)
         short = problem.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
-        away, weight = z - problem.x, problem.feasible.weights * lam
-        if self.distance == 1:
-            far, back = away.abs() * weight, away.sign() * weight
-        else:
-            weight = weight / z.shape[1]
-            far, back = away.square() * weight, 2 * away * weight
-        loss = torch.nn.functional.softplus(short) + far.sum(1, keepdim=True)
-        return loss, back - torch.sigmoid(short) * (w + dw)
+        away, weight, distance = z - problem.x, problem.feasible.weights * lam, distance_of(self.distance)
+        loss = torch.nn.functional.softplus(short) + distance.value(away, weight)[:, None]
+        return loss, distance.gradient(away, weight) - torch.sigmoid(short) * (w + dw)
 
 
 def worst_shift(
-    z: Tensor, delta: float, norm: Ball, *, shifts_b: bool = True, target: int = 1
+    z: Tensor, delta: float, ball: Distance, *, shifts_b: bool = True, target: int = 1
 ) -> tuple[Tensor, Tensor]:
     """The shift dw (n, d), db (n, 1) of a linear score that hurts most at rows z, if class `target` is wanted."""
     one = torch.ones_like(z[:, :1]) if shifts_b else torch.zeros_like(z[:, :1])
-    away = -delta if target == 1 else delta
-    if norm == "linf":
-        return away * z.sign(), away * one
-    length = torch.sqrt(z.square().sum(1, keepdim=True) + one).clamp_min(torch.finfo(z.dtype).tiny)
-    return away * z / length, away * one / length
+    shift = (-delta if target == 1 else delta) * ball.ascent(torch.cat([z, one], 1))
+    return shift[:, :-1], shift[:, -1:]
 
 
 def exact_weights(model: Model) -> tuple[Tensor, Tensor] | None:
-    """Weights (k, d) and biases (k,) of the scores, if the eval_mode model is a single Linear layer."""
+    """Weights (k, d) and biases (k,) of the scores, if the model is a single Linear layer."""
     engine = model.engine
     if engine is None or len(engine.weights) > 1:
         return None
@@ -209,25 +214,25 @@ class Relax:
     """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
 
     def __init__(self, problem: SearchProblem, softmax: bool) -> None:
-        reach, self.layout, self.softmax = problem.feasible, problem.feasible.encoding, softmax
-        free = self.layout.one_hot & softmax
-        self.open = (reach.hi > 0).to(problem.x.dtype)
+        feasible, self.encoding, self.softmax = problem.feasible, problem.feasible.encoding, softmax
+        free = self.encoding.one_hot & softmax
+        self.open = (feasible.hi > 0).to(problem.x.dtype)
         # What goes into a softmax has no limits.
-        self.lo, self.hi = reach.lo.masked_fill(free, -math.inf), reach.hi.masked_fill(free, math.inf)
+        self.lo, self.hi = feasible.lo.masked_fill(free, -math.inf), feasible.hi.masked_fill(free, math.inf)
 
     def __call__(self, z: Tensor) -> Tensor:
-        return self.layout.softmax(z, self.open) if self.softmax else z
+        return self.encoding.softmax(z, self.open) if self.softmax else z
 
     def clamp(self, z: Tensor) -> Tensor:
         return torch.clamp(z, self.lo, self.hi)
 
     def pull(self, p: Tensor, grad: Tensor) -> Tensor:
         """The gradient by z from that by p = relax(z)."""
-        return self.layout.softmax_pull(p, grad) if self.softmax else grad
+        return self.encoding.softmax_pull(p, grad) if self.softmax else grad
 
 
-class Memory:
-    """The optimiser's state, one row each."""
+class OptimizerState:
+    """The moments of an optimiser, one row each."""
 
     def __init__(self, z: Tensor, optimizer: Optimizer, lr: float) -> None:
         self.optimizer, self.lr, self.count = optimizer, lr, 0

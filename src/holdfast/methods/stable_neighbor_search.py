@@ -1,10 +1,5 @@
 """Stable Neighbor Search: move each answer to a nearby point that retrained models accept too.
 
-Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep Models", ICLR 2022, Definition 5:
-
-    maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )        p_y: probability of the answer's class y
-    subject to        |z - x0| <= radius,  argmax p(z) = y,  z reachable
-
 x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's; after each
 the point returns to the ball and to what the person can reach. A row with no acceptable move keeps x0.
 
@@ -19,17 +14,19 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import ROW_BLOCK, chunks, clip_norm, row_norm
+from holdfast._core.params import Trait
+from holdfast._core.rows import CACHE_CELLS, ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
+from holdfast.distances import l2
 from holdfast.errors import ModelError, require
 from holdfast.explainer import Explainer
-from holdfast.methods._path_integral import Path, Value, path_value, stack_value
+from holdfast.methods._data import encoded
+from holdfast.methods._path_integral import Path, PathValue, Value, path_value, stack_value
 from holdfast.methods.min_cost import MinCost
 from holdfast.models.base import Model
 from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Target
 
-CELLS = 1 << 19  # hidden values of all points on the lines: what stays in a core's cache
 EVERY = 10  # steps between looks at which rows are done
 # Multiples of the typical distance of data from the boundary: how deep the ball reaches.
 DEPTH, DEPTH_WITH_BANK = 2.0, 8.0
@@ -38,19 +35,12 @@ OF_RANGE, OF_RANGE_WITH_BANK = 0.05, 0.2
 SWITCH = 1.5  # a category that takes another level moves by the root of 2: less, and none could
 
 
-class OfStart:
-    """A trait that a wrapper takes from the method it wraps."""
-
-    def __init__(self, name: str, alone: Any) -> None:
-        self.name, self.alone = name, alone
-
-    def __get__(self, wrapper: Any, kind: type) -> Any:
-        return self.alone if wrapper is None else getattr(wrapper.first, self.name, self.alone)
-
-
 @dataclass(eq=False, repr=False)
 class StableNeighborSearch(Explainer):
     """The answers of another method, moved by at most `radius` to where retrained models agree.
+
+        maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )        p_y: probability of the answer's class y
+        subject to        |z - x0|_2 <= radius,  argmax p(z) = y,  z reachable
 
     Args:
         start: the method whose answers are moved; None takes MinCost(norm=2).
@@ -65,14 +55,26 @@ class StableNeighborSearch(Explainer):
         noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
         endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons(n=200)
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+        >>> method = hf.StableNeighborSearch(steps=20).fit(model, data.X)
+        >>> cfs = method.explain(model, data.X.head(20), "yes")
+        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+        True
+
+    Reference:
+        Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
     """
 
     title: ClassVar[str] = "another method's answers, moved to where retrained models agree"
     paper: ClassVar[str] = "Black et al. 2022"
+    when: ClassVar[str] = "a network will be trained again and its answers should still hold"
+    cost: ClassVar[str] = "what start takes, and steps x path_points gradient passes through the model and the bank"
     advice: ClassVar[str] = "the method it starts from found none: try another start"
-    needs_data: ClassVar[Any] = OfStart("needs_data", False)
     uses_data: ClassVar[bool] = True
-    n_counterfactuals: ClassVar[Any] = OfStart("n_counterfactuals", 1)
 
     start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
@@ -94,6 +96,16 @@ class StableNeighborSearch(Explainer):
     def first(self) -> Explainer:
         """The method whose answers are moved."""
         return MinCost(norm=2) if self.start is None else self.start
+
+    @Trait(False)  # a bool on the class and on instances, as in the base class
+    def needs_data(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Only the method it starts from may need data."""
+        return self.first.needs_data
+
+    @Trait(1)
+    def n_counterfactuals(self) -> int:
+        """As many as the method it starts from gives."""
+        return self.first.n_counterfactuals
 
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
@@ -126,14 +138,13 @@ class StableNeighborSearch(Explainer):
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:
-        mine = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
-        return (*self.first.signatures, *mine)
+        of_bank = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
+        return (*self.first.signatures, *of_bank)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Fit the method it starts from, and measure how far data typically are from the boundary."""
         self.first.fit(model, X)
-        x = X.to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-        require(len(x) > 0, "StableNeighborSearch needs at least one data row to measure")
+        x = encoded(X, model, "StableNeighborSearch")
         if model.has_grad:
             self.depth_ = typical_distance(model, x)
 
@@ -145,29 +156,28 @@ class StableNeighborSearch(Explainer):
         rows = many.met(x0).nonzero().squeeze(1)
         out = x0.clone()
         for part in chunks(rows, self._together(problem.model)):
-            # Filled up with copies of the last row: the same row then gets the same bits in any company.
-            full = _filled(part)
+            full = whole_blocks(part)
             out[part] = self._refine(many[full], x0[full], self._radius(problem))[: len(part)]
         return out.reshape(len(problem), m, -1) if m > 1 else out
 
     def _radius(self, problem: SearchProblem) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided, at = self.bank is not None, problem.feasible.encoding
+        guided, encoding = self.bank is not None, problem.feasible.encoding
         if hasattr(self, "depth_"):
             radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
         else:
-            radius = (OF_RANGE_WITH_BANK if guided else OF_RANGE) * at.diagonal
-        return max(radius, SWITCH) if at.groups.numel() else radius
+            radius = (OF_RANGE_WITH_BANK if guided else OF_RANGE) * encoding.diagonal
+        return max(radius, SWITCH) if encoding.groups.numel() else radius
 
     def _together(self, model: Model) -> int:
         """How many rows to move at once."""
         engine = model.engine
         width = max((len(w) for w, _ in engine.weights), default=64) if engine else 64
         models = 1 + (len(self.bank) if self.bank is not None else 0)
-        return ROW_BLOCK * max(4, CELLS // (ROW_BLOCK * models * self.path_points * width))
+        return rows_per_chunk(models * self.path_points * width, CACHE_CELLS, at_least=4 * ROW_BLOCK, block=ROW_BLOCK)
 
-    def _value(self, problem: SearchProblem, y: Tensor, path: Path) -> Any:
+    def _value(self, problem: SearchProblem, y: Tensor, path: Path) -> PathValue:
         """One pass over the model and the bank."""
         base = path_value(problem.model, y, path)
         if self.bank is None:
@@ -219,13 +229,13 @@ class StableNeighborSearch(Explainer):
             move = size * direction(g * problem.feasible.movable)
             if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
                 move += self.noise * problem.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = problem.feasible.clamp(x0 + clip_norm(z + move - x0, radius))
+            z = problem.feasible.clamp(x0 + l2.project(z + move - x0, radius))
             if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
                 out[rows] = best
                 stay = (~done).nonzero().squeeze(1)
                 if not len(stay):
                     return out
-                stay = _filled(stay)
+                stay = whole_blocks(stay)
                 rows, problem, y = rows[stay], problem[stay], y[stay]
                 x0, z, best, highest, done = x0[stay], z[stay], best[stay], highest[stay], done[stay]
                 value = self._value(problem, y, path)
@@ -233,24 +243,17 @@ class StableNeighborSearch(Explainer):
         return out
 
     def _hand_in(self, problem: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
-        """The reachable row for z; where whole values do not fit into the ball, the answer we started from."""
+        """The reachable row for z; where rounding leaves the ball, the answer we started from."""
         if problem.feasible.is_box:
             return z
         p = problem.feasible.project(z)
-        outside = row_norm(p - x0, 2) > radius * (1 + 1e-6)
+        outside = l2.value(p - x0) > radius * (1 + 1e-6)
         return torch.where(outside[:, None], x0, p)
-
-
-def _filled(rows: Tensor) -> Tensor:
-    """Row numbers, the last one repeated up to whole blocks."""
-    return torch.cat([rows, rows[-1:].repeat(-len(rows) % ROW_BLOCK)])
 
 
 def direction(g: Tensor) -> Tensor:
     """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would vanish."""
-    tiny = torch.finfo(g.dtype).tiny
-    g = g / g.abs().amax(1, keepdim=True).clamp_min(tiny)
-    return g / row_norm(g, 2).clamp_min(tiny)[:, None]
+    return l2.ascent(g / g.abs().amax(1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny))
 
 
 def typical_distance(model: Model, x: Tensor) -> float:
@@ -260,7 +263,7 @@ def typical_distance(model: Model, x: Tensor) -> float:
         for part in chunks(x, 1 << 14):
             goal = Target(None).bind(model, model(part))
             gap, _, pull = model.shortfall(part, goal, 0.0)
-            slope = row_norm(pull(torch.ones_like(gap)), 2)
+            slope = l2.value(pull(torch.ones_like(gap)))
             out.append(gap.squeeze(1).abs() / slope.clamp_min(torch.finfo(x.dtype).tiny))
     distance = torch.cat(out)
     distance = distance[distance.isfinite()]

@@ -12,14 +12,13 @@ classes and a linear score, FGSM in the linf ball is the exact maximum, box or n
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from holdfast.distances import BallNorm, Distance, distance_of, l2, linf
 from holdfast.errors import SettingError
 
-Ball = Literal["linf", "l2"]
 Rise = Callable[[Tensor], Tensor]  # rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
 
 
@@ -35,20 +34,19 @@ class Adversary:
     """
 
     steps: int = 10
-    norm: Ball = "linf"
+    norm: BallNorm | Distance = "linf"
     size: float | None = None
     start: bool = True
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise SettingError(f"steps must be at least 1, got {self.steps}")
-        if self.norm not in ("linf", "l2"):
-            raise SettingError(f"norm must be 'linf' or 'l2', got {self.norm!r}")
+        distance_of(self.norm, (linf, l2))
         if self.size is not None and not self.size > 0:
             raise SettingError(f"size must be positive, got {self.size}")
 
     @classmethod
-    def fgsm(cls, norm: Ball = "linf") -> "Adversary":
+    def fgsm(cls, norm: BallNorm | Distance = "linf") -> "Adversary":
         """One step to the rim of the ball."""
         return cls(1, norm, 1.0, start=False)
 
@@ -73,28 +71,19 @@ class Adversary:
         """
         epsilon = torch.as_tensor(epsilon, dtype=x.dtype)
         radius = epsilon if free is None else epsilon * free.to(x.dtype)
-        lo, hi = x - radius, x + radius  # the l2 ball is inside these as well
+        lo, hi = x - radius, x + radius  # every ball is inside these as well
         if box is not None:
             lo = torch.minimum(torch.maximum(lo, box[0]), x)
             hi = torch.maximum(torch.minimum(hi, box[1]), x)
-        step, z = (self.size or 2.5 / self.steps) * radius, x
+        step, z, ball = (self.size or 2.5 / self.steps) * radius, x, distance_of(self.norm)
         if self.start and noise is not None:
             z = self._inside(x + radius * noise, x, epsilon, lo, hi)
         for _ in range(self.steps):
             g = rise(z)
-            if self.norm == "l2" and free is not None:
-                g = g * free
-            way = torch.sign(g) if self.norm == "linf" else g / length(g).clamp_min(torch.finfo(g.dtype).tiny)
+            way = ball.ascent(g if free is None else g * free)
             z = self._inside(torch.addcmul(z, way, step), x, epsilon, lo, hi)
         return z
 
     def _inside(self, z: Tensor, x: Tensor, epsilon: Tensor, lo: Tensor, hi: Tensor) -> Tensor:
-        if self.norm == "l2":
-            delta = z - x
-            z = x + delta * (epsilon / length(delta).clamp_min(torch.finfo(z.dtype).tiny)).clamp_max(1.0)
-        return torch.clamp(z, lo, hi)
-
-
-def length(rows: Tensor) -> Tensor:
-    """(.., n, 1) the l2 norm of each row."""
-    return rows.square().sum(-1, keepdim=True).sqrt()
+        ball = distance_of(self.norm)
+        return torch.clamp(z if ball.ball_is_box else x + ball.project(z - x, epsilon), lo, hi)

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from holdfast._core.adam import Adam
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
+from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
 from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
-from holdfast.retraining.attacks import Adversary, Ball
+from holdfast.retraining.attacks import Adversary
 
 CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
 
@@ -101,7 +102,7 @@ class RobustLoop(Loop):
     epsilon: float = 0.0
     attack: Literal["pgd", "fgsm"] = "pgd"
     attack_steps: int = 10
-    attack_norm: Ball = "linf"
+    attack_norm: BallNorm = "linf"
     attack_box: bool = True
 
     def __post_init__(self) -> None:
@@ -241,7 +242,7 @@ class Harder:
     ) -> None:
         self.models, self.how = models, loop.adversary()
         exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
-        if exact and loop.attack_norm == "linf":
+        if exact and distance_of(loop.attack_norm).ball_is_box:
             self.how = Adversary.fgsm()
         self.radius = torch.tensor(radius, dtype=x.dtype)[:, None, None]
         self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from holdfast._core.rows import row_norm, unit
+from holdfast.distances import l2
 from holdfast.errors import SettingError
 from holdfast.images.model import ImageModel, as_images, padded
 
@@ -34,15 +34,19 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
         z, _ = model.both(x)
         w = torch.zeros_like(z, requires_grad=True)  # J^T w is linear in w, so its derivative gives J v
         (pulled,) = torch.autograd.grad(z, x, w, create_graph=True)
-        v = unit(torch.ones_like(x) + x.detach())
+        v = _unit(torch.ones_like(x) + x.detach())
         size = torch.zeros(len(x))
         for _ in range(steps):
             (jv,) = torch.autograd.grad(pulled, w, v, retain_graph=True)
-            size = row_norm(jv, 2)
+            size = l2.value(jv.flatten(1))
             (v,) = torch.autograd.grad(z, x, jv, retain_graph=True)
-            v = unit(v)
+            v = _unit(v)
     size = size[: len(asked)].detach()
     return Norms(float(size.median()), float(size.max()), len(size))
+
+
+def _unit(v: Tensor) -> Tensor:
+    return l2.ascent(v.flatten(1)).view_as(v)
 
 
 def spectrally_normalised(model: ImageModel) -> bool:

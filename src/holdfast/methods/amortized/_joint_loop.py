@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import clip_norm, limited_threads
+from holdfast._core.rows import limited_threads
+from holdfast.distances import l2
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
     BATCHES,
@@ -306,4 +307,4 @@ class Training:
     def _clipped(self, g: Tensor) -> Tensor:
         if not self.how.clip:
             return g
-        return g.copy_(clip_norm(g, self.how.clip))
+        return g.copy_(l2.project(g, self.how.clip))

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from holdfast._core.adam import BETAS, EPS
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import clip_norm, unit
+from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
 from holdfast.nn.stack_derivatives import Buffers, Columns, Net, Weights
 from holdfast.schema.encoding import Encoding
@@ -53,7 +53,7 @@ class Shift:
     inner: int = 2
     eta: float = 0.03
     optimizer: Literal["adam", "sgd"] = "adam"
-    norm: Literal["linf", "l2"] = "linf"
+    norm: BallNorm = "linf"
     categories: Literal["none", "clamp", "softmax"] = "none"
     ascend: bool = True
     scope: Literal["all", "head"] = "all"
@@ -141,15 +141,15 @@ class Attack:
         return self._projected((2 * u - 1) * epsilon, epsilon)
 
     def _projected(self, delta: Tensor, epsilon: float) -> Tensor:
-        if self.shift.norm == "l2":
-            return clip_norm(delta.flatten(0, -2), epsilon).view_as(delta)
-        if self.shift.categories != "softmax":
-            return delta.clamp_(-epsilon, epsilon)
+        ball = distance_of(self.shift.norm)
+        inside = ball.project(delta, epsilon)
+        if self.shift.categories != "softmax" or not ball.ball_is_box:
+            return inside
         # The authors' map leaves shifts of categories where they are.
-        return torch.where(self.layout.one_hot, delta, delta.clamp(-epsilon, epsilon))
+        return torch.where(self.layout.one_hot, delta, inside)
 
     def _climbed(self, delta: Tensor, g: Tensor, epsilon: float) -> Tensor:
-        way = torch.sign(g) if self.shift.norm == "linf" else unit(g.flatten(0, -2)).view_as(g)
+        way = distance_of(self.shift.norm).ascent(g)
         return self._projected(torch.add(delta, way, alpha=2.5 * epsilon / self.shift.outer), epsilon)
 
     def _shifted(self, rows: Tensor, base: Tensor, delta: Tensor) -> Tensor:

@@ -25,9 +25,10 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
+from holdfast.distances import l1
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods._tighten import cost_of, revert
+from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.moves import Moves, Offers, mended, whole
@@ -133,7 +134,7 @@ class TreeSearch(Explainer):
                 problem[rows].met(z[rows]) & problem.feasible[rows].contains(z[rows]),
                 problem[rows].met(seeds),
             )
-            z[rows] = torch.where((nearest & ~held)[:, None], revert(problem[rows], seeds, 1), z[rows])
+            z[rows] = torch.where((nearest & ~held)[:, None], revert(problem[rows], seeds, l1), z[rows])
         ok = problem.met(z).nonzero().squeeze(1)
         if len(ok) and not profile.exact:
             z[ok] = pull_back(problem[ok], z[ok])
@@ -292,7 +293,7 @@ def pull_back(problem: SearchProblem, z: Tensor) -> Tensor:
             tried = z.clone()
             tried[:, column] = middle
             tried = problem.feasible.project(tried)
-            ok = problem.met(tried) & (cost_of(tried - problem.x, at.weight, 1) <= cost_of(z - problem.x, at.weight, 1))
+            ok = problem.met(tried) & (l1.value(tried - problem.x, at.weight) <= l1.value(z - problem.x, at.weight))
             z = torch.where(ok[:, None], tried, z)
             far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
             if problem.budget.over():

@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
+from holdfast.distances import distance_of, l1
 from holdfast.errors import SettingError, listed
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.objective import Terms
@@ -37,7 +38,7 @@ class Tutor:
             raise SettingError(f"a {kinds[0]} cannot be used inside training; there are {listed(_READERS)}")
         return read(method)
 
-    def codes(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> Autoencoder | None:
+    def codes(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> TableAutoencoder | None:
         """The autoencoder to search in, trained on rows x unless the method has one."""
         how = self.method
         if how is None or not hasattr(how, "autoencoder"):
@@ -60,13 +61,13 @@ def _eccco(how: Any) -> Tutor:
 
 
 def _descent(how: Any) -> Tutor:
-    if (how.loss, how.norm, how.optimizer, how.relax) != ("cross_entropy", 1, "sgd", "round"):
+    if (how.loss, distance_of(how.norm), how.optimizer, how.relax) != ("cross_entropy", l1, "sgd", "round"):
         raise SettingError("inside training a Descent has cross-entropy, l1 and plain steps; take Descent.generic(...)")
     return Tutor(Terms(lam=how.lam, energy=0.0, lr=how.lr), how.steps, method=how)
 
 
 def _revise(how: Any) -> Tutor:
-    if how.norm != 1:
+    if distance_of(how.norm) != l1:
         raise SettingError(f"inside training REVISE has the l1 distance; set norm=1, not {how.norm}")
     return Tutor(Terms(lam=how.lam, energy=0.0, lr=how.lr), how.steps, method=how)
 

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import SettingError
-from holdfast.methods._autoencoder import Autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.nn.stack import ModelStack, ModuleStack, lent_generator, stack_of
 from holdfast.retraining.loop import Orders, RobustLoop, Variation, check_batches, together
 from holdfast.training.counterfactual.domain import Domain
@@ -84,7 +84,7 @@ class Lesson:
     burn_in: float = 0.0
     refresh: Literal["epoch", "batch"] = "epoch"
     spare_wrong: bool = False
-    net: Autoencoder | None = None
+    net: TableAutoencoder | None = None
 
     def words(self, n: int) -> str:
         """The numbers in it, as they count with n rows."""

@@ -25,7 +25,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from holdfast.methods._autoencoder import Autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.nn.relu_network import Pullback
 from holdfast.nn.stack import WIDE, ModelStack
@@ -112,7 +112,7 @@ class Free:
 class Coded:
     """Codes move, rows are decoded from them; the step of a code is that of its row, to first order."""
 
-    def __init__(self, x: Tensor, domain: Domain, net: Autoencoder) -> None:
+    def __init__(self, x: Tensor, domain: Domain, net: TableAutoencoder) -> None:
         self.domain, self.net, self.like = domain, net, x[:, :, :1]
         self.z = self._stacked(net.encode(self._flat(x)))
         self.back: Pullback | None = None
@@ -167,7 +167,7 @@ class Grown:
 
 def grow(
     models: ModelStack, x: Tensor, wanted: Tensor, how: Search, domain: Domain, *,
-    shape: Sequence[int] = (), net: Autoencoder | None = None, out: Grown | None = None,
+    shape: Sequence[int] = (), net: TableAutoencoder | None = None, out: Grown | None = None,
 ) -> Grown:  # fmt: skip
     """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
 

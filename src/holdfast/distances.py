@@ -1,0 +1,393 @@
+"""How far a change is: one type for every distance, with all that searches, attacks and metrics ask of it.
+
+    value       D(u), u = z - x: changes (.., d) -> (..)
+    gradient    of D by u; the slope of |u| at u = 0 is taken as 0: every search starts there
+    prox        argmin_v  sum_j (v_j - u_j)^2 / (2 step_j) + D(v)
+    project     argmin_v  |v - u|_2   with D(v) <= radius
+    ascent      argmax_v  g.v         with D(v) <= 1: the steepest way up
+
+    l0     number of columns that change         l1     sum_j w_j |u_j|
+    l2     sqrt(sum_j w_j u_j^2)                 linf   max_j w_j |u_j|
+    squared_l2    sum_j w_j u_j^2                mse    the mean of the same over the columns
+
+    weighted(distance, weights)   the same with a weight for each column, besides those of the schema
+    mad(data)                     l1 with the weights 1 / MAD_j (Wachter, Mittelstadt and Russell 2018)
+
+A new distance is a subclass with a `name`, `value` and `gradient`, and goes wherever a setting is called `norm`:
+`hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. What else there is to say of it, such as an exact `prox`,
+makes searches better, not different.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import SettingError
+
+Norm = Literal[1, 2, "l1", "l2", "linf", "mse"]  # of a search
+BallNorm = Literal["linf", "l2"]  # of an attack
+
+
+class Distance(ABC):
+    """How far a change is. Changes are (.., d), weights of the columns are (d,) or like the changes."""
+
+    name: str
+    number: ClassVar[float | None] = None  # p of an l_p norm
+    per_feature: ClassVar[bool] = False  # does it count features, so that another level of a category counts once?
+    is_sparse: ClassVar[bool] = False  # do its cheapest changes move few columns?
+    ball_is_box: ClassVar[bool] = False  # is projecting onto its ball clamping each column?
+
+    @abstractmethod
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        """(.., d) changes -> (..)."""
+
+    @abstractmethod
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        """(.., d) of `value`, by the changes."""
+
+    @property
+    def penalty(self) -> "Distance":
+        """The distance in the form in which a search adds it to a loss: the same order, and a slope that fades at 0."""
+        return self
+
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
+        """(.., d) how much each column counts by itself: what ranks single changes."""
+        return torch.abs(delta, out=out)
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        """The proximal step; where a distance has none of its own, a plain gradient step of the same size."""
+        return delta - step * self.gradient(delta, weight)
+
+    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+        """(n, d) the least changes u with 0 <= u <= room and u.gain >= need (n,), or all of `room` if none gains that
+        much: the cheapest way to the other side of a plane. Unless a distance knows better, by least squares."""
+        return least_squares_step(need, gain, weight, room)
+
+    def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
+        """lam * weight, and the constant factor of the slope: made once for a search, for `add_slope`."""
+        return weight * lam
+
+    def add_slope(self, grad: Tensor, delta: Tensor, slope_weight: Tensor) -> Tensor:
+        """grad + lam * gradient, in as few passes over the rows as can be."""
+        return grad + self.gradient(delta, slope_weight)
+
+    def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
+        """The nearest changes in the ball; `radius` is one number, or (.., 1)."""
+        raise SettingError(f"the distance {self.name!r} has no ball to project onto; take 'l1', 'l2' or 'linf'")
+
+    def ascent(self, grad: Tensor) -> Tensor:
+        """The step in the unit ball along which a function with this gradient rises most."""
+        raise SettingError(f"the distance {self.name!r} has no steepest direction; take 'l1', 'l2' or 'linf'")
+
+    def between(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, d) and (m, d) rows -> (n, m) distances."""
+        return self.value(a[:, None] - b) if self.number is None else torch.cdist(a, b, p=self.number)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Separable(Distance):
+    """A sum over columns: sum_j w_j terms(u)_j."""
+
+    @abstractmethod
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor: ...
+
+    @abstractmethod
+    def slopes(self, delta: Tensor) -> Tensor:
+        """(.., d) of the terms, each by its own column."""
+
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        terms = self.terms(delta)
+        if weight is None:
+            return terms.sum(-1)
+        return terms @ weight if weight.ndim == 1 else (terms * weight).sum(-1)
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.slopes(delta) if weight is None else self.slopes(delta) * weight
+
+
+@dataclass(frozen=True, repr=False)
+class L0(Separable):
+    name = "l0"
+    number = 0.0
+    per_feature = True
+
+    @property
+    def penalty(self) -> Distance:
+        raise SettingError("norm 'l0' counts changes, so a search has no slope to follow; take 'l1', or TreeSearch")
+
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
+        counts = (delta != 0).to(delta.dtype)
+        return counts if out is None else out.copy_(counts)
+
+    def slopes(self, delta: Tensor) -> Tensor:
+        return torch.zeros_like(delta)
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        price = step if weight is None else step * weight
+        return torch.where(delta.square() > 2 * price, delta, 0.0)
+
+
+@dataclass(frozen=True, repr=False)
+class L1(Separable):
+    name = "l1"
+    number = 1.0
+    is_sparse = True
+
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.abs(delta, out=out)
+
+    def slopes(self, delta: Tensor) -> Tensor:
+        return torch.sign(delta)
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        """Changes made smaller by step * weight, and none where they are below it."""
+        price = step if weight is None else step * weight
+        return torch.sign(delta) * (delta.abs() - price).clamp_min(0)
+
+    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+        """A continuous knapsack: columns are filled in the order of gain per cost until the need is met."""
+        order = (gain / weight).argsort(1, descending=True)
+        all_of_it = (room * gain).gather(1, order)
+        before = all_of_it.cumsum(1) - all_of_it
+        share = ((need[:, None] - before) / all_of_it.clamp_min(1e-12)).clamp(0, 1)
+        return torch.zeros_like(share).scatter_(1, order, share) * room
+
+    def add_slope(self, grad: Tensor, delta: Tensor, slope_weight: Tensor) -> Tensor:
+        return torch.addcmul(grad, torch.sign(delta), slope_weight)
+
+    def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
+        size = delta.abs()
+        return delta.sign() * (size - water_level(size, torch.ones_like(size), radius)).clamp_min(0)
+
+    def ascent(self, grad: Tensor) -> Tensor:
+        """All of it along the steepest column."""
+        top = grad.abs().argmax(-1, keepdim=True)
+        return torch.zeros_like(grad).scatter_(-1, top, grad.gather(-1, top).sign())
+
+
+@dataclass(frozen=True, repr=False)
+class SquaredL2(Separable):
+    name = "squared l2"
+
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.square(delta, out=out)
+
+    def slopes(self, delta: Tensor) -> Tensor:
+        return 2 * delta
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        price = step if weight is None else step * weight
+        return delta / (1 + 2 * price)
+
+    def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
+        return weight * (2 * lam)
+
+    def add_slope(self, grad: Tensor, delta: Tensor, slope_weight: Tensor) -> Tensor:
+        return torch.addcmul(grad, delta, slope_weight)
+
+
+@dataclass(frozen=True, repr=False)
+class MeanSquare(SquaredL2):
+    name = "mse"
+
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        d = delta.shape[-1]
+        return super().value(delta) / d if weight is None else super().value(delta, weight / d)
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        d = delta.shape[-1]
+        return 2 * delta / d if weight is None else 2 * delta * (weight / d)
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        return super().prox(delta, step / delta.shape[-1], weight)
+
+    def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
+        return weight * (2 * lam / weight.shape[-1])
+
+
+@dataclass(frozen=True, repr=False)
+class L2(Distance):
+    name = "l2"
+    number = 2.0
+
+    @property
+    def penalty(self) -> Distance:
+        return squared_l2
+
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return squared_l2.value(delta, weight).sqrt()
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        length = self.value(delta, weight)[..., None].clamp_min(torch.finfo(delta.dtype).tiny)
+        return (delta if weight is None else delta * weight) / length
+
+    def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
+        length = self.value(delta)[..., None].clamp_min(torch.finfo(delta.dtype).tiny)
+        return delta * (radius / length).clamp_max(1.0)
+
+    def ascent(self, grad: Tensor) -> Tensor:
+        return grad / self.value(grad)[..., None].clamp_min(torch.finfo(grad.dtype).tiny)
+
+
+@dataclass(frozen=True, repr=False)
+class LInf(Distance):
+    name = "linf"
+    number = math.inf
+    ball_is_box = True
+
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return (delta.abs() if weight is None else delta.abs() * weight).amax(-1)
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        size = delta.abs() if weight is None else delta.abs() * weight
+        top = (size == size.amax(-1, keepdim=True)).to(delta.dtype)
+        slope = delta.sign() * top / top.sum(-1, keepdim=True)  # shared by the columns that are equally far
+        return slope if weight is None else slope * weight
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        """All columns cut off at one level t of w_j |u_j|, with sum_j (|u_j| - t / w_j)_+ / (step_j w_j) = 1."""
+        w = torch.ones_like(delta) if weight is None else weight.expand_as(delta)
+        level = water_level(delta.abs() * w, 1 / (step * w.square()), 1.0)
+        return delta.sign() * torch.minimum(delta.abs(), level / w)
+
+    def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
+        return torch.clamp(delta, *cast(tuple[float, float], (-radius, radius)))
+
+    def ascent(self, grad: Tensor) -> Tensor:
+        return torch.sign(grad)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Weighted(Distance):
+    """Another distance with a weight for each column (d,), besides those that it is asked with."""
+
+    distance: Distance
+    weights: Tensor
+    name: str
+
+    @property
+    def penalty(self) -> Distance:
+        return Weighted(self.distance.penalty, self.weights, self.name)
+
+    def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.distance.value(delta, self._times(delta, weight))
+
+    def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
+        return self.distance.gradient(delta, self._times(delta, weight))
+
+    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.mul(self.distance.terms(delta), self.weights.to(delta.dtype), out=out)
+
+    def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
+        return self.distance.prox(delta, step, self._times(delta, weight))
+
+    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+        return self.distance.least_step(need, gain, self._times(gain, weight), room)
+
+    def _times(self, delta: Tensor, weight: Tensor | None) -> Tensor:
+        if len(self.weights) != delta.shape[-1]:
+            raise SettingError(
+                f"{self.name!r} has {len(self.weights)} weights, one per column, for changes of {delta.shape[-1]}"
+            )
+        own = self.weights.to(delta.dtype).expand_as(delta)
+        return own if weight is None else own * weight
+
+
+l0, l1, l2, linf, squared_l2, mse = L0(), L1(), L2(), LInf(), SquaredL2(), MeanSquare()
+DISTANCES: tuple[Distance, ...] = (l0, l1, l2, linf, squared_l2, mse)
+
+
+def weighted(distance: Distance, weights: Tensor, name: str = "") -> Distance:
+    """A distance with a weight for each encoded column.
+
+    Args:
+        distance: `l1`, `l2`, `linf` or one of your own.
+        weights: (d,), none of them negative.
+        name: what it is called in settings and reports.
+
+    Example:
+        >>> import torch, holdfast as hf
+        >>> price = hf.distances.weighted(hf.distances.l1, torch.tensor([1.0, 10.0]))
+        >>> price.value(torch.tensor([[2.0, 1.0]])).tolist()
+        [12.0]
+    """
+    if weights.ndim != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
+        raise SettingError("weights must be finite numbers of at least 0, one for each encoded column (d,)")
+    return Weighted(distance, weights.detach().clone(), name or f"weighted {distance.name}")
+
+
+def mad(data: Tensor) -> Distance:
+    """l1 in units of the median absolute deviation: sum_j |u_j| / MAD_j, MAD_j = median_i |x_ij - median_i x_ij|.
+
+    Columns in which more than half of the rows are equal have no such unit; they keep the weight 1.
+
+    Args:
+        data: (n, d) encoded rows, `schema.encode(X)`.
+
+    Example:
+        >>> import torch, holdfast as hf
+        >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
+        [0.5]
+    """
+    spread = (data - data.median(0).values).abs().median(0).values
+    return weighted(l1, torch.where(spread > 0, 1 / spread, 1.0), "mad")
+
+
+def distance_of(norm: object, among: tuple[Distance, ...] = DISTANCES, setting: str = "norm") -> Distance:
+    """The distance behind a setting: 0, 1, 2, inf, a name such as 'linf', or a `Distance`.
+
+    Args:
+        norm: the value of the setting.
+        among: those that it may name; a `Distance` is taken as it is.
+        setting: its name, for the error.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.distances.distance_of(2) is hf.distances.l2
+        True
+    """
+    if isinstance(norm, Distance):
+        return norm
+    for distance in among if not isinstance(norm, bool) else ():
+        if norm == distance.name or (isinstance(norm, int | float) and norm == distance.number):
+            return distance
+    *most, last = (repr(distance.name) for distance in among)
+    raise SettingError(f"{setting} must be {', '.join(most)} or {last}, got {norm!r}")
+
+
+def penalty_of(norm: object) -> Distance:
+    """The same in the form that a search adds to a loss: of l2 the square."""
+    return distance_of(norm, DISTANCES[1:]).penalty
+
+
+def least_squares_step(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float = 0.0) -> Tensor:
+    """(n, d) steps tau gain / weight, cut off at `room`, with tau such that steps . gain + ridge tau = need.
+
+    The smallest weighted squares that close the gap `need` (n,), or, with a ridge, the optimum of the squared
+    gap plus ridge times the weighted squares. Rows with nothing to close stay.
+    """
+    pace = gain / weight
+    free = need / (ridge + (gain * pace).sum(1)).clamp_min(1e-12)  # tau if nothing is cut off
+    stop = torch.where(room.isfinite(), room, 0.0) / pace.clamp_min(1e-12)
+    short, long = free.clamp_min(0), torch.maximum(free, stop.amax(1))  # cutting off only ever asks for more
+    for _ in range(30):
+        tau = (short + long) / 2
+        enough = (torch.minimum(tau[:, None] * pace, room) * gain).sum(1) + ridge * tau >= need
+        short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
+    step = torch.minimum(long[:, None] * pace, room)
+    return torch.where((need > 0)[:, None], step, 0.0)
+
+
+def water_level(height: Tensor, share: Tensor, total: Tensor | float) -> Tensor:
+    """(.., 1) the level t >= 0 with sum_j share_j (height_j - t)_+ = total; 0 where there is less than that."""
+    height, order = height.sort(-1, descending=True)
+    share = share.gather(-1, order)
+    level = ((share * height).cumsum(-1) - total) / share.cumsum(-1)  # if only the highest so many are above it
+    above = (height > level).sum(-1, keepdim=True).clamp_min(1)
+    return level.gather(-1, above - 1).clamp_min(0)

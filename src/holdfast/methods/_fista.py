@@ -1,0 +1,55 @@
+"""Accelerated proximal steps (FISTA) with a weight of the loss found by bisection: what elastic nets have in common.
+
+    for each weight c:   v_0 = z_0 = x
+        z_{k+1} = step(v_k)                                      a gradient step on c * loss, then a proximal one
+        v_{k+1} = z_{k+1} + k / (k + 3) (z_{k+1} - z_k)
+
+A row that had an answer on the way tries a smaller c next, half-way to the largest without one; the others one that is
+10 times as large, or half-way to the smallest with one. Beck and Teboulle 2009; Carlini and Wagner 2017 (bisection).
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from holdfast.problem import SearchProblem
+
+Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+
+
+def bisected(problem: SearchProblem, c: Tensor, bisections: int, steps: int, step: Step) -> None:
+    """`steps` steps from x for each of so many weights.
+
+    Args:
+        problem: the rows.
+        c: (n,) the first weight of each.
+        bisections: how many weights.
+        steps: steps with each.
+        step: step(v, c, k) gives the next point (n, d) from the extrapolated one, and which rows (n,) have an answer
+            at this step.
+    """
+    x = problem.x
+    low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
+    for i in range(bisections):
+        if i and problem.budget.over():
+            return
+        z = v = x
+        hit = torch.zeros(len(x), dtype=torch.bool)
+        for k in problem.steps(steps):
+            new, met = step(v, c, k)
+            hit |= met
+            v = new + k / (k + 3) * (new - z)
+            z = new
+        high = torch.where(hit, torch.minimum(high, c), high)
+        low = torch.where(hit, low, torch.maximum(low, c))
+        c = torch.where(high < math.inf, (low + high) / 2, c * 10)
+
+
+def lead_and_gradient(problem: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
+    scores, pull = problem.model.vjp(v)
+    u = torch.softmax(scores, 1)
+    lead, slope = problem.goal.lead_and_slope(u, soft=False)
+    return scores, lead, pull(u * (slope - (u * slope).sum(1, keepdim=True)))

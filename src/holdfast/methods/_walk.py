@@ -1,0 +1,183 @@
+"""Walks of many rows at once by steps against a gradient: where each row is, and the memory of its optimiser.
+
+Gradients are taken at the nearest reachable row of z and applied to z (straight through), so that integers and
+categories change as soon as enough has been gathered. `SoftWalk` takes them at a softmax over the levels instead.
+Either way every row that is judged or kept is one a person can hand in.
+"""
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from holdfast._core.adam import adam_step
+from holdfast._core.rows import ROW_BLOCK
+from holdfast.distances import least_squares_step, penalty_of
+from holdfast.errors import untyped
+from holdfast.nn.relu_network import Pullback
+from holdfast.problem import SearchProblem
+from holdfast.schema.feasible import FeasibleSet
+
+if TYPE_CHECKING:
+    from holdfast.methods.descent import Descent
+
+
+class Walk:
+    """Where all rows are, and the memory of the optimiser, one row each.
+
+    Args:
+        how: loss, distance, optimiser and step size.
+        problem: the rows.
+        lam: weight of the distance.
+    """
+
+    def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
+        self.how, self.lam, self.z = how, lam, problem.feasible.clamp(problem.x)
+        self.level, self.soft = problem.level, True if how.loss == "cross_entropy" else None
+        # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
+        self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
+        self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
+        self.distance = penalty_of(how.norm)
+        self.slope_weight = self.distance.slope_weight(problem.feasible.weights, lam)
+        self.update = _compiled() if how.compile else _update
+
+    def only(self, rows: Tensor) -> None:
+        """Go on with some of the rows."""
+        self.z, self.m, self.v, self.slope_weight = self.z[rows], self.m[rows], self.v[rows], self.slope_weight[rows]
+
+    def row(self, feasible: FeasibleSet) -> Tensor:
+        """The reachable rows where the walk is."""
+        return self.z if feasible.is_box else feasible.project(self.z)
+
+    def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
+        """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
+        u, v, pull = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        if self.how.optimizer == "newton":
+            lr = self._rate(t)
+            self.z = problem.feasible.clamp(self.z + lr * (self._tangent_optimum(problem, p, v, pull) - p))
+            return u
+        self._move(self._gradient(problem, p, v, pull), t, problem.feasible.lo, problem.feasible.hi)
+        return u
+
+    def _rate(self, t: int) -> float:
+        return self.how.lr * (1 - t / self.how.steps) if self.how.decay else self.how.lr
+
+    def _gradient(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+        """Of loss and distance, by p."""
+        how = self.how
+        if how.loss == "cross_entropy":
+            outer = torch.sigmoid(v)
+        elif how.loss == "score":
+            outer = 2 * (v + (how.score - self.level))
+        else:
+            outer = (v > 0).to(v.dtype)
+        return self.distance.add_slope(pull(outer), p - problem.x, self.slope_weight)
+
+    def _move(self, grad: Tensor, t: int, lo: Tensor, hi: Tensor) -> None:
+        """One step of the optimiser, and back between the limits."""
+        how, lr = self.how, self._rate(t)
+        if how.optimizer == "adam" and not how.compile:
+            z = self.z.clone()
+            adam_step([z], [grad], [self.m], [self.v], [self.counts[t]], lr=lr)
+            self.z = torch.clamp(z, lo, hi)
+            return
+        if how.optimizer == "adam":
+            lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
+        rate: Any = torch.tensor(lr) if how.compile else lr  # a compiled step must not depend on a number
+        self.z = self.update(self.z, grad, rate, self.m, self.v, lo, hi, how.optimizer)
+
+    def _tangent_optimum(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
+        """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
+        x, feasible = problem.x, problem.feasible
+        g = -pull(torch.ones_like(v))
+        need = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
+        up = (g * need[:, None]) > 0
+        room = torch.where(up, feasible.hi - x, x - feasible.lo)
+        move = least_squares_step(need.abs(), g.abs(), feasible.weights.clamp_min(1e-6), room, ridge=self.lam)
+        return x + torch.where(up, move, -move)
+
+
+class SoftWalk(Walk):
+    """The same through a softmax over the levels of each category.
+
+    Levels that a person may not take have no part in it: what is fixed stays as it is. The logits have no limits, the
+    softmax keeps their levels between 0 and 1; numbers stay in their intervals.
+    """
+
+    def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
+        super().__init__(how, problem, lam)
+        feasible, one_hot = problem.feasible, problem.feasible.encoding.one_hot
+        self.lo = torch.where(one_hot, -math.inf, feasible.lo)
+        self.hi = torch.where(one_hot, math.inf, feasible.hi)
+        shut = one_hot & (feasible.hi <= 0)
+        self.open = torch.where(shut, 0.0, torch.ones_like(self.z)) if shut.any() else None
+
+    def only(self, rows: Tensor) -> None:
+        super().only(rows)
+        self.lo, self.hi = self.lo[rows], self.hi[rows]
+        self.open = None if self.open is None else self.open[rows]
+
+    def row(self, feasible: FeasibleSet) -> Tensor:
+        return feasible.project(feasible.encoding.softmax(self.z, self.open))
+
+    def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
+        """Move all rows once by the gradient at the softmax; the verdict is that on p."""
+        u, _, _ = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        self.descend(problem, t)
+        return u
+
+    def descend(self, problem: SearchProblem, t: int) -> None:
+        """Move all rows once, without a verdict."""
+        self._move(self.slope(problem), t, self.lo, self.hi)
+
+    def slope(self, problem: SearchProblem) -> Tensor:
+        """The gradient of loss and distance at N(z), by z."""
+        encoding = problem.feasible.encoding
+        p = encoding.softmax(self.z, self.open)
+        _, v, pull = problem.model.shortfall(p, problem.goal, self.level, self.soft)
+        return encoding.softmax_pull(p, self._gradient(problem, p, v, pull))
+
+
+def until_met(problem: SearchProblem, walk: Walk, steps: int) -> tuple[Tensor, Tensor]:
+    """The first point of each row's walk that is there (`step` below 0), the last one if none is, and whether it is.
+
+    Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one by one would cost
+    as much as the steps themselves.
+    """
+    answer, found = problem.x.clone(), torch.zeros(len(problem), dtype=torch.bool)
+    rows, on, p = torch.arange(len(problem)), torch.ones(len(problem), dtype=torch.bool), problem.x
+    for t in problem.steps(steps + 1):
+        p = walk.row(problem.feasible)
+        stop = (on & (walk.step(problem, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
+        if not len(stop):
+            continue
+        answer[rows[stop]], found[rows[stop]], on[stop] = p[stop], True, False
+        left = int(on.sum())
+        if not left:
+            break
+        if 2 * left <= len(on) and len(on) > ROW_BLOCK:
+            # A few that have stopped stay, so that no model has to pad at every step.
+            stay = on.logical_not().argsort(stable=True)[: left + -left % ROW_BLOCK]
+            rows, on, problem, p = rows[stay], on[stay], problem[stay], p[stay]
+            walk.only(stay)
+    answer[rows[on]] = p[on]
+    return answer, found
+
+
+def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi: Tensor, optimizer: str) -> Tensor:
+    """The optimiser's step (moments m and v in place), and back into the limits."""
+    if optimizer == "adam":
+        m.lerp_(g, 0.1)
+        v.mul_(0.999).addcmul_(g, g, value=0.001)
+        g = m / v.sqrt()
+    elif optimizer == "rmsprop":
+        v.mul_(0.99).addcmul_(g, g, value=0.01)
+        g = g / v.sqrt()
+    return torch.clamp(z - lr * g, lo, hi)
+
+
+@cache
+def _compiled() -> Any:
+    return untyped("torch").compile(_update, dynamic=True)
