@@ -24,7 +24,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def black2022() -> str:
     """Over datasets and starts: invalidation, and what the move costs."""
-    from experiments.black2022.experiment import means
+    from experiments.black2022.page import means
 
     head = ["", "one row left out", "other initial weights", "rise in l2 cost", "times the start's cost"]
     rows = [
@@ -36,7 +36,7 @@ def black2022() -> str:
 
 def guo2023() -> str:
     """Robust validity and proximity on the three real datasets."""
-    from experiments.guo2023.experiment import brief
+    from experiments.guo2023.page import brief
 
     results = [_json(EXPERIMENTS / f"guo2023/{name}.json") for name in ("sba_loan", "german_credit", "student")]
     head = [
@@ -57,7 +57,7 @@ def krishna2024() -> str:
 
 def altmeyer2025() -> str:
     """Percent less than the plain network, by dataset."""
-    from experiments.altmeyer2025.experiment import brief
+    from experiments.altmeyer2025.page import brief
 
     head = ["data", "distance to data", "MMD", "cost, a feature protected", "accuracy, plain", "trained so"]
     order = ["linearly_separable", "circles", "moons", "overlapping", "adult", "california_housing", "taiwan_credit"]

@@ -87,12 +87,12 @@ def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
 def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
     words, good = list[str](), list[bool]()
     spread = dict[str, float]()
-    for name, dearer, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
-        good.append(rises(dearer))
-        more = dearer[1:][np.isfinite(dearer[1:])]
+    for name, rise, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
+        good.append(rises(rise))
+        more = rise[1:][np.isfinite(rise[1:])]
         words.append(
-            f"{name}: dearer at {int((more > 0).sum())} of the {len(more)} epsilons that answer, at most by "
-            f"{float(np.nanmax(dearer)):+.3f}, {trend(dearer)}{_mark(good[-1])}"
+            f"{name}: more expensive at {int((more > 0).sum())} of the {len(more)} epsilons that answer, at most by "
+            f"{float(np.nanmax(rise)):+.3f}, {trend(rise)}{_mark(good[-1])}"
         )
         known = sd[1:][np.isfinite(sd[1:])]
         spread[name] = float(known.mean()) if len(known) else np.inf
@@ -105,14 +105,14 @@ def _claim3(kind: str, curve: Curve, result: Figures) -> Verdict:
     for what, shapes in (("depth", DEPTHS), ("width", WIDTHS)):
         values = numbers(result["sweep"][what])  # (shapes, methods, epsilons, figures)
         for i, name in enumerate(SWEPT):
-            lost, dearer = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
-            known = dearer[np.isfinite(dearer)]
+            lost, rise = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
+            known = rise[np.isfinite(rise)]
             good.append(bool((lost > 0).all() and (known > 0).all()))
-            costs_known.append(len(known) == len(dearer))
-            each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, dearer))
+            costs_known.append(len(known) == len(rise))
+            each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, rise))
             words.append(
                 f"{what} {list(shapes)}: {name} loses {each} of its validity (rank correlation "
-                f"{rank_correlation(shapes, lost):.2f}), answers dearer by {more}{_mark(good[-1])}"
+                f"{rank_correlation(shapes, lost):.2f}), answers more expensive by {more}{_mark(good[-1])}"
             )
     if all(good) and not all(costs_known):
         return None, "; ".join(["no row is answered by both models in some networks: costs are not known", *words])

@@ -41,7 +41,7 @@ def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: 
     out |= {"noise": np.stack([study.under_noise(name, sd=NOISE, draws=DRAWS) for name in known])}
     out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
     out["nearby"], out["nearby, all rows"] = nearby(models, X)
-    crossing = study.crossing("SCFE")
+    crossing = study.cross_validity("SCFE")
     at = [[AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
     out["crossing"][np.ix_(at, at)] = crossing.matrix

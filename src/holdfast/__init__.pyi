@@ -13,8 +13,8 @@ from holdfast.evaluation.compare import Comparison as Comparison
 from holdfast.evaluation.compare import compare as compare
 from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
 from holdfast.evaluation.cross_validity import cross_validity as cross_validity
-from holdfast.evaluation.metrics import evaluate as evaluate
 from holdfast.evaluation.report import Report as Report
+from holdfast.evaluation.report import evaluate as evaluate
 from holdfast.evaluation.shift_attack import shift_attack as shift_attack
 from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
 from holdfast.evaluation.tradeoff import tradeoff as tradeoff

@@ -701,9 +701,7 @@ def test_docs_name_every_command_option_and_exit_code() -> None:
         section = text.split(f"\n## holdfast {name}\n")[1].split("\n## ")[0]
         for option in command.params:
             written = [o for o in option.opts if o.startswith("--")] or [option.name.upper()]
-            assert f"`{written[0]}" in section, (
-                f"{written[0]} of `holdfast {name}` is not in docs/guide/command-line.md"
-            )
+            assert f"`{written[0]}" in section, f"{written[0]} of `holdfast {name}` is not on the page"
     assert "--version" in text
     for code in (0, BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED):
         assert f"| {code} |" in text

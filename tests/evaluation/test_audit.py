@@ -151,8 +151,46 @@ def test_table_by_hand() -> None:
     assert list(table.columns) == ["status", "survival", "low", "high", "models", "seed", "drop"]
     known = binomtest(2, 3).proportion_ci(method="exact")
     assert (table["low"].iloc[1], table["high"].iloc[1]) == pytest.approx((known.low, known.high))
-    assert "3 models (seed: 2, drop: 1)" in repr(some)
+    assert repr(some).startswith("Audit of 4 answers for 4 rows on 3 models (seed: 2, drop: 1)\n")
+    assert "0 of 4 answers are certified: at least 95% of retrained models accept them, with 95% conf" in repr(some)
+    assert "needs at least 59 models; the bank has 3" in repr(some)
+    low = some.describe(at_least=0.29, confidence=0.07)
+    assert "4 of 4 answers are certified: at least 29% of retrained models accept them, with 7% conf" in low
+    assert "needs at least" not in low
     assert "<table" in some._repr_html_()
+
+
+@pytest.mark.parametrize("held", [np.array(TABLE), np.ones((2, 0))], ids=["four answers", "no answers"])
+def test_a_saved_audit_is_the_same_audit(held: np.ndarray, tmp_path: Path) -> None:
+    some = audit_of(held, ["seed", "drop", "seed"][: len(held)])
+    if len(some.cfs):
+        frames = {name: getattr(some.cfs, name).set_axis(list("wxyz")) for name in ("before", "after")}
+        some = replace(some, cfs=replace(some.cfs, **frames))
+    some.save(tmp_path / "audit.parquet")
+    again = Audit.load(tmp_path / "audit.parquet")
+    assert (again.held == some.held).all()
+    assert again.held.shape == some.held.shape
+    assert (again.family.tolist(), again.bank) == (some.family.tolist(), some.bank)
+    assert again.cfs.run == some.cfs.run
+    pd.testing.assert_frame_equal(again.table(), some.table())
+    if len(some.cfs):
+        assert (repr(again), again.to_json()) == (repr(some), some.to_json())
+        assert again.plot().to_dict()["datasets"] == some.plot().to_dict()["datasets"]
+    # The answers alone are in the same file.
+    pd.testing.assert_frame_equal(hf.Counterfactuals.load(tmp_path / "audit.parquet").after, some.cfs.after)
+
+
+def test_audit_files_go_by_their_extension(tmp_path: Path) -> None:
+    some = audit_of(np.array(TABLE))
+    some.save(tmp_path / "audit.json")
+    assert json.loads((tmp_path / "audit.json").read_text()) == json.loads(some.to_json())
+    with pytest.raises(hf.HoldfastError, match=r"must be one of .parquet, .json"):
+        some.save(tmp_path / "audit.csv")
+    some.cfs.save(tmp_path / "answers.parquet")
+    with pytest.raises(hf.HoldfastError, match="holds answers and no audit of them"):
+        Audit.load(tmp_path / "answers.parquet")
+    with pytest.raises(hf.HoldfastError, match="no file at"):
+        Audit.load(tmp_path / "nothing.parquet")
 
 
 def test_failed_rows_and_rows_without_need_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Models side by side: rounds, figures and reductions by hand, and the manners of `compare`."""
+"""Models side by side: repeats, figures and reductions by hand, and the manners of `compare`."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast.evaluation._rounds import METRICS, Rounds, mean_where
+from holdfast.evaluation._repeats import METRICS, Repeats, mean_where
 from holdfast.evaluation.attribution import sensitivity
 from holdfast.evaluation.compare import FREE, HELD, Comparison, reduction
 from holdfast.evaluation.plausibility import implausibility, mmd
@@ -104,40 +104,40 @@ def test_energies_are_averaged_out_before_ratios_are_taken(study: Comparison) ->
         tiny.table(energy=2.0)
 
 
-# ---- rounds
+# ---- repeats
 
 
-def drawn_rounds(said: dict[str, Any], **settings: int) -> Rounds:
+def drawn_repeats(said: dict[str, Any], **settings: int) -> Repeats:
     x = torch.tensor(TABLE.to_numpy())
     base = {"rounds": 40, "rows": 9, "seed": 0} | settings
     rng = np.random.default_rng(base.pop("seed"))
-    return Rounds.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
+    return Repeats.draw(said, 3, x, torch.tensor(KIND), rng=rng, **base)
 
 
-def test_rounds_ask_about_rows_that_each_model_gives_the_first_class() -> None:
+def test_repeats_ask_about_rows_that_each_model_gives_the_first_class() -> None:
     rng = np.random.default_rng(1)
     said = {"m": rng.integers(0, 3, N), "n": rng.integers(0, 3, N)}
-    plan = drawn_rounds(said)
+    plan = drawn_repeats(said)
     assert (plan.factual != plan.target).all()
     assert len(set(zip(plan.factual, plan.target, strict=True))) == 6  # every pair occurs
     for name, answers in said.items():
-        assert plan.asked[name].shape == (40, 9)
-        assert (answers[plan.asked[name]] == plan.factual[:, None]).all()
-        assert len(np.unique(plan.asked[name])) > 100  # drawn all over the table
+        assert plan.rows[name].shape == (40, 9)
+        assert (answers[plan.rows[name]] == plan.factual[:, None]).all()
+        assert len(np.unique(plan.rows[name])) > 100  # drawn all over the table
     for c, near in plan.near.items():
         assert near.shape == (int((plan.target == c).sum()), 40, 3)
         assert (near.sort(1).values == plan.data[c].sort(0).values).all()  # no row twice
-    again, other = drawn_rounds(said), drawn_rounds(said, seed=1)
-    assert (again.asked["n"] == plan.asked["n"]).all()
-    assert not (other.asked["n"] == plan.asked["n"]).all()
+    again, other = drawn_repeats(said), drawn_repeats(said, seed=1)
+    assert (again.rows["n"] == plan.rows["n"]).all()
+    assert not (other.rows["n"] == plan.rows["n"]).all()
 
 
 def test_a_class_that_a_model_never_gives_is_not_left() -> None:
-    plan = drawn_rounds({"m": KIND, "n": np.where(KIND == 2, 0, KIND)})
+    plan = drawn_repeats({"m": KIND, "n": np.where(KIND == 2, 0, KIND)})
     assert set(plan.factual.tolist()) == {0, 1}
     assert set(plan.target.tolist()) == {0, 1, 2}
     with pytest.raises(hf.HoldfastError, match=r"the models all give \[\] to some rows.*pass more rows"):
-        drawn_rounds({"m": np.zeros(N), "n": np.ones(N)})
+        drawn_repeats({"m": np.zeros(N), "n": np.ones(N)})
 
 
 def test_means_over_the_chosen_by_hand() -> None:
@@ -147,12 +147,12 @@ def test_means_over_the_chosen_by_hand() -> None:
     assert np.isnan(means[1])
 
 
-def by_round(model: hf.Model, method: hf.Explainer, plan: Rounds, name: str, seed: int) -> pd.DataFrame:
+def by_round(model: hf.Model, method: hf.Explainer, plan: Repeats, name: str, seed: int) -> pd.DataFrame:
     """The same figures without any batching: a call for each round, means by hand."""
     lines = list[dict[str, float]]()
     for j in range(len(plan.target)):
         c = int(plan.target[j])
-        cfs = method.explain(model, TABLE.iloc[plan.asked[name][j]], model.classes[c], seed=seed)
+        cfs = method.explain(model, TABLE.iloc[plan.rows[name][j]], model.classes[c], seed=seed)
         z = cfs.x_cf.double()[torch.tensor(cfs.found)]
         delta = z - cfs.x.double()[torch.tensor(cfs.found)]
         near = plan.near[c][int((plan.target[:j] == c).sum())]
@@ -170,12 +170,12 @@ def by_round(model: hf.Model, method: hf.Explainer, plan: Rounds, name: str, see
 
 
 @pytest.mark.parametrize("case", [FREE, HELD])
-def test_one_batch_of_all_rounds_is_every_round_by_itself(
+def test_one_batch_of_all_repeats_is_every_repeat_by_itself(
     study: Comparison, models: dict[str, hf.Model], case: str
 ) -> None:
     said = {name: np.array([list(Y.unique()).index(v) for v in m.predict(TABLE)]) for name, m in models.items()}
     x, labels = SCHEMA.encode(TABLE, torch.float64), torch.tensor(KIND)
-    plan = Rounds.draw(said, 3, x, labels, 6, 5, np.random.default_rng(3))
+    plan = Repeats.draw(said, 3, x, labels, 6, 5, np.random.default_rng(3))
     fixed = SCHEMA.change(b={"change": "fixed"})
     for name, model in models.items():
         tau = 0.95
@@ -301,7 +301,7 @@ def test_models_by_name_in_a_list_or_bare_are_the_same(study: Comparison, models
 
 def test_words_and_files_say_what_the_tables_say(study: Comparison, tmp_path: Any) -> None:
     text = repr(study)
-    assert "6 rounds of 5 rows, ECCCo(tau=0.95), protected: 'b'" in text
+    assert "6 repeats of 5 rows, ECCCo(tau=0.95), protected: 'b'" in text
     assert "Percent less than plain" in text
     line = study.reductions().iloc[0]
     assert f"{line['reduction']:.2f} +- {line['se']:.2f}" in text
@@ -345,7 +345,7 @@ def test_the_caller_is_left_alone(models: dict[str, hf.Model], capsys: pytest.Ca
         ({"method": "eccco"}, "like hf.ECCCo\\(\\), got 'eccco'"),
         ({"method": hf.NearestNeighbor(n_counterfactuals=2)}, "one answer per row, NearestNeighbor has 2"),
         ({"repeats": 0}, "repeats must be .* at least 1, got 0"),
-        ({"rows": 2.5}, "rows must be a whole number .* got 2.5"),
+        ({"rows": 2.5}, "rows must be an integer .* got 2.5"),
         ({"energies": []}, "at least one energy"),
         ({"energies": [1, -2]}, "energies must be numbers and at least 0, got -2"),
         ({"attacks": [float("nan")]}, "attacks must be .* got nan"),
@@ -375,13 +375,13 @@ def test_models_that_cannot_be_compared_are_refused(models: dict[str, hf.Model])
 
 def test_the_discrepancy_looks_at_the_first_hundred_valid_ones() -> None:
     said = {"m": KIND}
-    plan = drawn_rounds(said, rounds=4, rows=150)
+    plan = drawn_repeats(said, repeats=4, rows=150)
     z, rng = torch.tensor(TABLE.to_numpy()), np.random.default_rng(2)
     valid = rng.random((4, 150)) < np.array([[1.0], [0.8], [0.3], [0.0]])
-    found = plan._mmd(z, plan.asked["m"], valid)
+    found = plan._mmd(z, plan.rows["m"], valid)
     for j in range(3):
         c = int(plan.target[j])
-        first = plan.asked["m"][j][valid[j]][:100]
+        first = plan.rows["m"][j][valid[j]][:100]
         near = plan.near[c][int((plan.target[:j] == c).sum())]
         assert found[j] == pytest.approx(max(0.0, float(mmd(z[torch.tensor(first)], near))), abs=1e-9)
     assert np.isnan(found[3])

@@ -185,7 +185,7 @@ def test_json_round_trip() -> None:
     assert again.to_json() == some.to_json()
     assert json.loads(some.to_json())["summary"]["robust validity"] == some.robust_validity._asdict()
     for wrong in ("", "[]", "{}", some.to_json().replace('"s1"', '"s1", "s2"')):
-        with pytest.raises(SettingError, match="no crossing"):
+        with pytest.raises(SettingError, match="no cross-validity"):
             CrossValidity.from_json(wrong)
 
 
@@ -237,7 +237,7 @@ def test_banks_that_do_not_fit() -> None:
 def test_the_asked_model_may_be_there_but_no_guide() -> None:
     answers, bank = unit_case()
     guide = bank.origins()[1]
-    answers["one"] = replace(answers["one"], run=replace(answers["one"].run, searched=(guide,)))
+    answers["one"] = replace(answers["one"], run=replace(answers["one"].run, guided_by=(guide,)))
     with pytest.raises(SettingError, match=r"answers of 'one': 1 of the bank's 2 models guided the search"):
         cross_validity(answers, bank)
 

@@ -112,12 +112,12 @@ def test_survival_is_judged_by_the_other_seeds(study: Tradeoff) -> None:
 
 
 def test_crossing_has_the_validity_of_the_first_seed_on_its_diagonal(study: Tradeoff) -> None:
-    crossing = study.crossing("NearestNeighbor")
+    crossing = study.cross_validity("NearestNeighbor")
     first = [by_seed[0] for by_seed in study.answers["NearestNeighbor"]]
     expected = [c.found.sum() / (c.status_codes != Status.ALREADY_MET).sum() for c in first]
     assert np.diagonal(crossing.matrix).tolist() == pytest.approx(expected)
     with pytest.raises(hf.HoldfastError, match="no method 'SCFE' in this study"):
-        study.crossing("SCFE")
+        study.cross_validity("SCFE")
 
 
 def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: AdversarialModels, study: Tradeoff) -> None:

@@ -15,11 +15,7 @@ import skops.io
 from scipy.stats import loguniform
 from sklearn import dummy, ensemble, linear_model, naive_bayes, svm, tree
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import (
-    TransformedTargetRegressor,
-    make_column_selector,
-    make_column_transformer,
-)
+from sklearn.compose import TransformedTargetRegressor, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import VarianceThreshold

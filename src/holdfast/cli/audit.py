@@ -99,7 +99,7 @@ def audit(
     if plot:
         save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
     if not quiet:
-        typer.echo(words(found, at_least, confidence), err=True)
+        typer.echo(found.describe(at_least=at_least, confidence=confidence), err=True)
     if strict and not table["certified"][cfs.found].all():
         raise typer.Exit(UNANSWERED)
 
@@ -111,25 +111,6 @@ def refuse_beside_bank(options: dict[str, Any]) -> None:
             raise SettingError(
                 f"with --bank FILE nothing is retrained, so {name} cannot be heeded; leave one of them out"
             )
-
-
-def words(found: "hf.Audit", at_least: float, confidence: float) -> str:
-    """The audit in a few lines."""
-    from holdfast.evaluation.audit import models_needed
-
-    certified, answers = found.certified(at_least=at_least, confidence=confidence), int(found.cfs.found.sum())
-    lines = [repr(found)]
-    what = f"at least {percent(at_least)} of retrained models accept them, with {percent(confidence)} confidence"
-    lines.append(f"{int(certified.sum())} of {answers} answers are certified: {what}")
-    needed = models_needed(at_least, confidence)
-    if len(found.held) < needed:
-        lines.append(f"a certificate at this level needs at least {needed} models; the bank has {len(found.held)}")
-    return "\n".join(lines)
-
-
-def percent(share: float) -> str:
-    """0.995 -> '99.5%'"""
-    return f"{100 * share:g}%"
 
 
 def retrained(

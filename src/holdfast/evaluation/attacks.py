@@ -12,33 +12,35 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
 from holdfast.distances import BallNorm, Distance
-from holdfast.errors import ModelError, SettingError, did_you_mean
+from holdfast.errors import ModelError, SettingError
+from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
-from holdfast.retraining.recipe import class_numbers, outcomes
+from holdfast.retraining.recipe import class_numbers
 
-Spare = Literal["fixed", "categories"]
+Immutable = Literal["fixed", "categories"]
 CELLS = 1 << 20  # numbers in attacked rows at once
 
 
 def pgd_attack(
     model: Model | ModelBank,
     X: pd.DataFrame,
-    y: Any,
+    y: ArrayLike,
     *,
     epsilon: float,
     steps: int = 40,
     norm: BallNorm | Distance = "linf",
     step_size: float | None = None,
     start: bool = True,
-    immutable: Collection[Spare] = (),
+    immutable: Collection[Immutable] = (),
     box: bool = True,
     seed: int = 0,
 ) -> Tensor:
@@ -48,58 +50,71 @@ def pgd_attack(
         model: a differentiable model, or a bank of networks.
         X, y: rows and their true classes.
         epsilon: radius of the ball, in encoded units.
-        steps, norm, size, start: how the attack moves, see `Adversary`. PGD-40: 40 steps of epsilon / 10, which is
-            the default; FGSM: steps=1, size=1, start=False.
+        steps, norm, step_size, start: how the attack moves, see `holdfast.retraining.attacks.Adversary`. PGD-40: 40
+            steps of epsilon / 10, which is the default; FGSM: steps=1, step_size=1, start=False.
         immutable: "fixed": columns that the schema fixes stay; "categories": categories stay.
         box: keep to the range of the data that the schema knows.
         seed: random starts are derived from it and the contents of each row.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
+    >>> z = hf.pgd_attack(model, data.X, data.y, epsilon=0.2)
+    >>> bool((z - data.schema.encode(data.X)).abs().max() <= 0.2 + 1e-6)
+    True
     """
     check_epsilon(epsilon)
     wrong = [word for word in immutable if word not in ("fixed", "categories")]
     if wrong or isinstance(immutable, str):
-        raise SettingError(f"spare is a list of 'fixed' and 'categories', got {immutable!r}")
+        raise SettingError(f"immutable is a list of 'fixed' and 'categories', got {immutable!r}")
     how = Adversary(steps, norm, (0.1 if steps == 40 else None) if step_size is None else step_size, start)
     dtype = model.dtype if isinstance(model, Model) else model.groups[0].dtype
     x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
-    layout = model.schema.encoding(dtype)
-    free = ~(layout.fixed & ("fixed" in immutable)) & ~(layout.one_hot & ("categories" in immutable))
-    limits = (layout.seen_low, layout.seen_high) if box else None
+    encoding = model.schema.encoding(dtype)
+    free = ~(encoding.fixed & ("fixed" in immutable)) & ~(encoding.one_hot & ("categories" in immutable))
+    limits = (encoding.seen_low, encoding.seen_high) if box else None
     noise = RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None
     attack = partial(how.attack, epsilon=epsilon, box=limits, free=free)
     with limited_threads(1):
         if isinstance(model, Model):
             return _on_model(model, x, labels, attack, noise)
-        return torch.cat([_on_shelf(group, x, labels, attack, noise) for group in model.groups])
+        return torch.cat([_on_group(group, x, labels, attack, noise) for group in model.groups])
 
 
 def attacked_accuracy(
-    model: Model | ModelBank, X: pd.DataFrame, y: Any, *, epsilon: float, **settings: Any
+    model: Model | ModelBank, X: pd.DataFrame, y: ArrayLike, *, epsilon: float, **settings: Any
 ) -> np.ndarray[Any, Any]:
-    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a bank (M,)."""
+    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a bank (M,).
+
+    Args:
+        model, X, y, epsilon, settings: as of `pgd_attack`.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
+    >>> safe, attacked = (hf.attacked_accuracy(model, data.X, data.y, epsilon=e) for e in (0.0, 0.3))
+    >>> bool(attacked < safe)
+    True
+    """
     labels = _labels(model, X, y)
     z = pgd_attack(model, X, y, epsilon=epsilon, **settings)
     if isinstance(model, Model):
         with model.eval_mode():
-            said = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
-        return (said == labels).double().mean(1).numpy()[0]
-    at, said = 0, list[Tensor]()
+            predicted = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
+        return (predicted == labels).double().mean(1).numpy()[0]
+    start, parts = 0, list[Tensor]()
     for group in model.groups:
         assert group.networks is not None
         with torch.no_grad(), limited_threads(1):
-            raw = group.networks.scores(z[at : at + len(group)])
-        said.append(raw.argmax(2) if raw.shape[2] > 1 else (raw[..., 0] > 0).long())
-        at += len(group)
-    return (torch.cat(said) == labels).double().mean(1).numpy()
+            raw = group.networks.scores(z[start : start + len(group)])
+        parts.append(raw.argmax(2) if raw.shape[2] > 1 else (raw[..., 0] > 0).long())
+        start += len(group)
+    return (torch.cat(parts) == labels).double().mean(1).numpy()
 
 
-def _labels(model: Model | ModelBank, X: pd.DataFrame, y: Any) -> Tensor:
-    y = outcomes(X, y)
-    if len(y) != len(X):
-        raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
-    strange = [v for v in y.unique() if v not in model.classes]
-    if strange:
-        raise SettingError(f"the model has no class {strange[0]!r}; {did_you_mean(strange[0], model.classes)}")
-    return class_numbers(y, model.classes)
+def _labels(model: Model | ModelBank, X: pd.DataFrame, y: ArrayLike) -> Tensor:
+    """(n,) the numbers of the true classes."""
+    return class_numbers(known_outcomes(X, y, model.classes), model.classes)
 
 
 Attack = Callable[..., Tensor]  # `Adversary.attack` with radius, box and columns
@@ -112,28 +127,27 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
     with model.eval_mode():
         for rows in chunks(torch.arange(len(x)), max(8, CELLS // x.shape[1])):
-            mine = own[rows]
 
-            def rise(z: Tensor, mine: Tensor = mine) -> Tensor:
+            def rise(z: Tensor, y: Tensor = own[rows]) -> Tensor:
                 scores, pull = model.vjp(z)
                 # With two classes the score difference, which does not vanish where the model is sure.
-                return pull(1 - 2 * mine if k == 2 else torch.softmax(scores, 1) - mine)
+                return pull(1 - 2 * y if k == 2 else torch.softmax(scores, 1) - y)
 
             out.append(attack(rise, x[rows], noise=None if noise is None else noise[rows]))
     return torch.cat(out) if out else x.clone()
 
 
-def _on_shelf(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
+def _on_group(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
     nets, m = group.networks, len(group)
     if nets is None:
         raise ModelError(f"attacks follow gradients, and the estimators of family {group.family!r} have none")
     out = list[Tensor]()
     with torch.no_grad():
         for rows in chunks(torch.arange(len(x)), max(8, CELLS // (x.shape[1] * m))):
-            mine = labels[rows].expand(m, -1)
+            here = labels[rows].expand(m, -1)
 
-            def rise(z: Tensor, mine: Tensor = mine) -> Tensor:
-                return nets.ascent(z, mine)
+            def rise(z: Tensor, y: Tensor = here) -> Tensor:
+                return nets.ascent(z, y)
 
             out.append(attack(rise, x[rows].expand(m, -1, -1), noise=None if noise is None else noise[rows]))
     return torch.cat(out, 1) if out else x.expand(m, -1, -1).clone()

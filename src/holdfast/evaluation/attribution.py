@@ -101,7 +101,7 @@ def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
 
     It is so before or after one place t = r: which of the points lie there is a matter of counting.
     """
-    r = points * at / (at - to) + 0.5  # t_k = r for this k, not a whole number as a rule
+    r = points * at / (at - to) + 0.5  # t_k = r for this k, not an integer as a rule
     before = torch.where(to > at, points - r.floor().clamp(0, points), r.ceil().sub(1).clamp(0, points))
     return torch.where(to == at, points * (at > 0), before).div_(points)
 
@@ -117,7 +117,7 @@ def sensitivity(
     points: int = 50,
     seed: int = 0,
 ) -> Tensor:
-    """How much the model leans on some columns, once for every round of random rows and a random baseline.
+    """How much the model leans on some columns, once for every repeat of random rows and a random baseline.
 
     Args:
         x, labels: (n, d) encoded rows and the numbers (n,) of their true classes.
@@ -131,7 +131,7 @@ def sensitivity(
     """
     n, d = x.shape
     if repeats < 1 or samples < 1 or not n:
-        raise SettingError(f"need at least one round, sample and row, got {repeats}, {samples} and {n}")
+        raise SettingError(f"need at least one repeat, sample and row, got {repeats}, {samples} and {n}")
     if d < 2 or not len(columns):
         raise SettingError(f"sensitivity is a share: it needs some of at least two columns, got {len(columns)} of {d}")
     x, own = _checked(model, x, labels, points)

@@ -14,6 +14,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ import torch
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance
-from holdfast.errors import SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
 
 Array = np.ndarray[Any, Any]
+HELD, MARK = "holdfast:held", b"holdfast-audit"  # the column and the metadata of a Parquet file
 # How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may
 # have been made again elsewhere, from a recipe that is spelt in another way.
 SAME = 1e-4
@@ -40,8 +42,20 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
         cfs: answers of any method.
         bank: retrained models with the same schema and classes; none of them may have guided the search.
 
+        progress: show a bar on stderr.
+
     Returns:
         An `Audit`: survival per answer and per family with exact intervals, certificates, plots.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> recipe = hf.Recipe(hidden=[], epochs=20, lr=0.1)
+    >>> model = recipe.fit(data.X, data.y, data.schema)
+    >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 20, "bootstrap": 20})
+    >>> found = hf.audit(cfs, bank)
+    >>> found.table().columns.tolist()
+    ['status', 'survival', 'low', 'high', 'models', 'seed', 'bootstrap']
     """
     if not isinstance(cfs, Counterfactuals) or not isinstance(bank, ModelBank):
         raise SettingError(
@@ -63,8 +77,8 @@ def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
     for group in bank.groups:
         scores = group.scores(cfs.after, cfs.x_cf)  # (M, n, k)
         m, n = scores.shape[:2]
-        many = torch.arange(n).repeat(m)
-        held.append(goal[many].met(scores.flatten(0, 1)).reshape(m, n).numpy())
+        answer = torch.arange(n).repeat(m)
+        held.append(goal[answer].met(scores.flatten(0, 1)).reshape(m, n).numpy())
         bar.step(1)
     return np.concatenate(held)
 
@@ -86,8 +100,8 @@ def refuse_guides(cfs: Counterfactuals, bank: ModelBank, origins: Array) -> None
     """An error if a model of the bank, made from these origins (M,), guided the search."""
     seen = np.isin(origins, list(cfs.run.guided_by))
     if cfs.run.signatures:
-        mine, known = bank.signatures().numpy(), np.array(cfs.run.signatures)
-        apart = np.abs(mine[:, None] - known).max(2) / (1 + np.abs(known).max(1))  # (M, guides)
+        scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
+        apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
         seen |= (apart < SAME).any(1)
     if seen.any():
         raise SettingError(
@@ -107,15 +121,32 @@ def by_row(cfs: Counterfactuals, answers: Array) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """Which model accepts which answer, and what follows from it."""
+    """Which model accepts which answer, and what follows from it.
+
+    Args:
+        cfs: the answers.
+        held: (M, n) does model m give answer i the wanted outcome?
+        family: (M,) the family of each model.
+        bank: fingerprint of the bank.
+
+    >>> import holdfast as hf, numpy as np
+    >>> data = hf.datasets.linearly_separable(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
+    >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(2), "yes")
+    >>> held = np.array([[True, True]] * 60 + [[True, False]] * 40)  # 40 of 100 models refuse the second answer
+    >>> found = hf.Audit(cfs, held, np.array(["seed"] * 100), "a bank")
+    >>> found.survival().tolist(), found.certified().tolist()
+    ([1.0, 0.6], [True, False])
+    """
 
     cfs: Counterfactuals
-    held: Array  # (M, n) does model m give answer i the wanted outcome?
-    family: Array  # (M,)
-    bank: str  # fingerprint
+    held: Array
+    family: Array
+    bank: str
 
     @property
     def families(self) -> list[str]:
+        """The names of the families, in the order of the bank."""
         return list(dict.fromkeys(self.family.tolist()))
 
     def _models(self, family: str | None) -> Array:
@@ -134,8 +165,7 @@ class Audit:
         """Exact two-sided interval of each answer's survival."""
         kept = self.held[self._models(family)]
         low, high = exact_interval(kept.sum(0), len(kept), confidence)
-        gone = ~self.cfs.found
-        low[gone], high[gone] = np.nan, np.nan
+        low[~self.cfs.found], high[~self.cfs.found] = np.nan, np.nan
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
     def certified(
@@ -170,23 +200,22 @@ class Audit:
         the worst model;
         end to end: all rows that needed an answer times models under which they have one that holds.
         """
-        cfs, needy = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
-        asked, found = by_row(cfs, needy), by_row(cfs, cfs.found)
-        proposed = by_row(cfs, needy & (cfs.x_cf != cfs.x).any(1).numpy())
+        cfs, unmet = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
+        needed, found = by_row(cfs, unmet), by_row(cfs, cfs.found)
+        proposed = by_row(cfs, unmet & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
             held = self.held[self._models(None if name == "all" else name)]
-            kept = held[:, cfs.found]
-            per_model = kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
-            holding = by_row(cfs, cfs.found & held)[:, asked]
+            per_model = _per_model(held[:, cfs.found])
+            holding = by_row(cfs, cfs.found & held)[:, needed]
             lines[name] = {
-                "coverage": _share(proposed[asked]),
+                "coverage": _share(proposed[needed]),
                 "base validity": _share(found[proposed]),
                 "survival": float(per_model.mean()),
                 "spread": float(per_model.std()),
                 "worst model": float(per_model.min()),
-                "end to end": float(holding.mean()) if asked.any() else float("nan"),
-                "models": len(kept),
+                "end to end": float(holding.mean()) if needed.any() else float("nan"),
+                "models": len(held),
             }
         return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
 
@@ -221,17 +250,69 @@ class Audit:
 
         return survival_cost(self, at_least=at_least, confidence=confidence)
 
-    def __repr__(self) -> str:
+    # ---- files
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.parquet` file with everything, which `load` reads; or `.json`, what `to_json` gives.
+
+        The Parquet file is that of the answers with the verdicts beside them: `Counterfactuals.load` reads it as well.
+        """
+        path = Path(path)
+        if path.suffix.lower() == ".json":
+            path.write_text(self.to_json() + "\n", encoding="utf-8")
+            return
+        if path.suffix.lower() != ".parquet":
+            raise FileError(f"cannot write {str(path)!r}: the extension must be one of .parquet, .json")
+        pa, parquet = untyped("pyarrow"), untyped("pyarrow.parquet")
+        self.cfs.save(path)
+        table: Any = parquet.read_table(path)
+        by_answer = pa.FixedSizeListArray.from_arrays(pa.array(self.held.T.ravel()), len(self.held))
+        content = json.dumps({"family": self.family.tolist(), "bank": self.bank})
+        table = table.append_column(HELD, by_answer)
+        parquet.write_table(table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Audit":
+        """Read a .parquet file written by `save`."""
+        cfs = Counterfactuals.load(path)
+        table: Any = untyped("pyarrow.parquet").read_table(path)
+        if MARK not in (table.schema.metadata or {}):
+            raise FileError(f"{str(path)!r} holds answers and no audit of them; it was not written by Audit.save")
+        try:
+            content = json.loads(table.schema.metadata[MARK])
+            family = np.array(content["family"])
+            held = np.array(table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool)
+            return cls(cfs, held.reshape(len(cfs), len(family)).T, family, str(content["bank"]))
+        except Exception as error:  # the file may say anything
+            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+
+    # ---- in words
+
+    def describe(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
+        """A few lines: answers, models by family, survival, and how many answers are certified."""
         kinds = ", ".join(f"{name}: {int((self.family == name).sum())}" for name in self.families)
-        head = f"Audit of {int(self.cfs.found.sum())} answers on {len(self.held)} models ({kinds})"
-        return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
+        answers, rows = int(self.cfs.found.sum()), len(np.unique(self.cfs.source))
+        certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
+        lines = [
+            f"Audit of {answers} answers for {rows} rows on {len(self.held)} models ({kinds})",
+            self.summary().to_string(float_format=lambda v: f"{v:.4g}"),
+            f"{certified} of {answers} answers are certified: at least {100 * at_least:g}% of retrained models accept "
+            f"them, with {100 * confidence:g}% confidence",
+        ]
+        needed = models_needed(at_least, confidence)
+        if len(self.held) < needed:
+            lines.append(f"a certificate at this level needs at least {needed} models; the bank has {len(self.held)}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return self.describe()
 
     def _repr_html_(self) -> str:
         return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
 
 
 def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
-    """Of a line through (cost, invalidation) of every answer of these audits: do dearer answers hold better?"""
+    """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
     if not audits:
         raise SettingError("r_squared needs at least one audit")
     cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.found] for a in audits.values()])

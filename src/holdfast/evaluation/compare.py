@@ -1,21 +1,21 @@
 """Models side by side: whose explanations are more plausible, cheaper, and lean less on what is protected.
 
-Rounds of counterfactuals (`_rounds`) are searched for with every weight of the energy, and once more with the
-protected columns held as they are. Figures of a round are means over its valid counterfactuals, argmax M(x') = y+:
+Repeats of counterfactuals (`_repeats`) are searched for with every weight of the energy, and once more with the
+protected columns held as they are. Figures of a repeat are means over its valid counterfactuals, argmax M(x') = y+:
 
     implausibility    l1 distance to data rows of the class y+, mean            IP in the paper
     mmd               discrepancy between the counterfactuals and these rows    IP*
     cost              |x' - x|_1
     redundancy        share of the columns that stay as they are
 
-With m_j the figure of round j, energies averaged out first, and m0_j that of the first model,
+With m_j the figure of repeat j, energies averaged out first, and m0_j that of the first model,
 
     reduction  =  mean_j -(m_j / m0_j - 1) * 100        se  =  100 sd_j(m_j / m0_j)
     of means   =  -(mean_j m_j / mean_j m0_j - 1) * 100
 
-and a star says that the 99 % percentile bootstrap interval of the difference of means, over the rounds, leaves out 0.
+and a star says that the 99 % percentile bootstrap interval of the difference of means, over the repeats, leaves out 0.
 The paper defines the first; its percentages agree with the second, of the means that it prints. They differ where one
-model has no valid counterfactual in some rounds, which the first leaves out, and the second only for that model. A
+model has no valid counterfactual in some repeats, which the first leaves out, and the second only for that model. A
 model that never gets to a class is judged by the others alone, so read validity first.
 
 Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations", 2025.
@@ -32,11 +32,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
 from holdfast._core.progress import Progress
 from holdfast.errors import SettingError, listed, require
-from holdfast.evaluation._rounds import METRICS, Array, Rounds
+from holdfast.evaluation._repeats import METRICS, Array, Repeats
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.attribution import sensitivity
 from holdfast.evaluation.report import gap
@@ -55,11 +56,11 @@ FREE, HELD = "all may change", "protected held"
 
 
 def compare(
-    models: Sequence[Any] | Mapping[str, Any],
+    models: Sequence[Model | nn.Module] | Mapping[str, Model | nn.Module],
     X: pd.DataFrame,
     schema: Schema | None = None,
     *,
-    y: Any,
+    y: ArrayLike,
     method: Explainer | None = None,
     names: Sequence[str] | None = None,
     repeats: int = 100,
@@ -79,13 +80,24 @@ def compare(
         method: how counterfactuals are searched for; None: `ECCCo(tau=0.95)`, as in the paper. One that learns from
             data is fitted on X, y for each model.
         names: of the models, if they are a list.
-        repeats, rows: how many repeats, and rows of each model in a round.
+        repeats, rows: how many repeats, and rows of each model in each.
         energies: weights of the energy, for methods with a setting `energy`; others are asked once.
         protected: features to hold in a second pass, about costs: a method with a `tau` stops there at 0.5, as in the
             paper.
         attacks: radii, in encoded units, of the FGSM and PGD attacks; of models without gradients only 0 is measured.
-        seed: of rounds and methods.
+        seed: of repeats and methods.
         progress: show a bar on stderr.
+
+    Returns:
+        A `Comparison`: tables of figures and reductions, plots.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> models = [hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=n) for n in (5, 10)]
+    >>> few = dict(repeats=2, rows=5, energies=[5.0], attacks=[0.0, 0.1])
+    >>> study = hf.compare(models, data.X, y=data.y, names=["short", "long"], method=hf.ECCCo(steps=20), **few)
+    >>> study.table()["model"].tolist()
+    ['short', 'long']
     """
     method = ECCCo(tau=0.95) if method is None else method
     _check(method, repeats, rows, energies, attacks, seed)
@@ -97,9 +109,9 @@ def compare(
         first.schema[name]
     cases: dict[str, dict[str, float]] = {FREE: {}} | ({HELD: {"tau": 0.5}} if held else {})
     energetic = "energy" in method.get_params(deep=False)
-    said = {name: _said(model, X) for name, model in wrapped.items()}
+    predicted = {name: _predicted(model, X) for name, model in wrapped.items()}
     x, labels = first.schema.encode(X, torch.float64), class_numbers(y, first.classes)
-    plan = Rounds.draw(said, len(first.classes), x, labels, repeats, rows, np.random.default_rng(seed))
+    plan = Repeats.draw(predicted, len(first.classes), x, labels, repeats, rows, np.random.default_rng(seed))
     weights = list(dict.fromkeys(float(e) for e in energies)) if energetic else [math.nan]
     parts, curves = list[pd.DataFrame](), list[dict[str, Any]]()
     with Progress(progress, "compare") as bar:
@@ -107,12 +119,12 @@ def compare(
         for name, model in wrapped.items():
             own = _fitted(method, X, y, model)
             for case, more in cases.items():
-                asked = model if case == FREE else _holding(model, held)
+                here = model if case == FREE else _holding(model, held)
                 for energy in weights:
-                    table = plan.measure(name, asked, _set(own, more | {"energy": energy}), X, seed)
+                    table = plan.measure(name, here, _set(own, more | {"energy": energy}), X, seed)
                     parts.append(table.assign(model=name, case=case, energy=energy))
                     bar.step(1)
-            accuracy = float((said[name] == labels.numpy()).mean())
+            accuracy = float((predicted[name] == labels.numpy()).mean())
             curves += [{"model": name} | point for point in _attacked(model, X, y, attacks, accuracy)]
             bar.step(1)
     values = pd.concat(parts, ignore_index=True)[["model", "case", "energy", "round", "from", "to", *METRICS]]
@@ -121,16 +133,24 @@ def compare(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What the explanations of models are worth beside those of the first."""
+    """What the explanations of models are worth beside those of the first; `hf.compare` makes it.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> models = {f"{n} epochs": hf.train_network(data.X, data.y, data.schema, epochs=n) for n in (3, 6)}
+    >>> study = hf.compare(models, data.X, y=data.y, method=hf.NearestNeighbor(), repeats=2, rows=5, attacks=[0.0])
+    >>> study.reductions()["metric"].tolist()
+    ['implausibility', 'mmd', 'cost']
+    """
 
     models: dict[str, Model]
     method: Explainer
     X: pd.DataFrame
     y: "pd.Series[Any]"
     protected: tuple[str, ...]
-    values: pd.DataFrame  # one line per model, case, energy and round: the figures of `METRICS`
+    values: pd.DataFrame  # one line per model, case, energy and repeat (`round`): the figures of `METRICS`
     curves: pd.DataFrame  # one line per model, attack and epsilon: accuracy
-    rows: int  # in a round
+    rows: int  # in a repeat
     seed: int
 
     @property
@@ -140,18 +160,20 @@ class Comparison:
 
     @property
     def cases(self) -> tuple[str, ...]:
+        """What may change: everything, and everything but the protected features."""
         return (FREE, HELD) if self.protected else (FREE,)
 
     @property
     def repeats(self) -> int:
+        """How often each pair of questions was drawn."""
         return int(self.values["round"].max()) + 1
 
     # ---- figures
 
     def table(self, energy: float | None = None) -> pd.DataFrame:
-        """One line per case and model: means over energies and rounds, accuracy, and what attacks leave of it at the
+        """One line per case and model: means over energies and repeats, accuracy, and what attacks leave of it at the
         largest epsilon. With `energy`, for this weight alone."""
-        figures = self._by_round(energy).groupby(["case", "model"], sort=False)[list(METRICS)].mean().reset_index()
+        figures = self._by_repeat(energy).groupby(["case", "model"], sort=False)[list(METRICS)].mean().reset_index()
         figures = figures.sort_values("case", kind="stable", ignore_index=True)  # what is free comes first
         out = figures.assign(accuracy=figures["model"].map(self._accuracy("none", 0.0)))
         for attack in ("FGSM", "PGD"):
@@ -163,7 +185,7 @@ class Comparison:
     def reductions(self, energy: float | None = None) -> pd.DataFrame:
         """By how many percent the other models have less of each metric than the first: one line per case, metric and
         model, with se, the same of the means, the 99 % interval of their difference, and whether that leaves out 0."""
-        values, lines = self._by_round(energy), list[dict[str, Any]]()
+        values, lines = self._by_repeat(energy), list[dict[str, Any]]()
         for case in self.cases:
             here = values[values["case"] == case].set_index("round")
             plain = here[here["model"] == self.plain]
@@ -175,7 +197,7 @@ class Comparison:
         return pd.DataFrame(lines)
 
     def sensitivity(self, *, repeats: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
-        """How much each model leans on the protected features (`evaluation.attribution`): the median over rounds, and
+        """How much each model leans on the protected features (`evaluation.attribution`): the median over repeats, and
         the interval that holds 95 % of them."""
         if not self.protected:
             raise SettingError("no feature is protected here; call compare(..., protected=[...])")
@@ -192,8 +214,8 @@ class Comparison:
             lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
         return pd.DataFrame(lines)
 
-    def _by_round(self, energy: float | None) -> pd.DataFrame:
-        """One line per case, model and round: means over the energies."""
+    def _by_repeat(self, energy: float | None) -> pd.DataFrame:
+        """One line per case, model and repeat: means over the energies."""
         values = self.values
         if energy is not None:
             values = values[values["energy"] == energy]
@@ -253,10 +275,11 @@ class Comparison:
         return json.dumps(content | text, indent=1)
 
     def save(self, path: str | Path) -> None:
+        """Write what `to_json` gives."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def __repr__(self) -> str:
-        about = f"{self.repeats} rounds of {self.rows} rows, {self.method!r}"
+        about = f"{self.repeats} repeats of {self.rows} rows, {self.method!r}"
         held = f", protected: {listed(self.protected)}" if self.protected else ""
         parts = [about + held, self.table().to_string(index=False, float_format=lambda v: f"{v:.3f}")]
         reduced = self.reductions()
@@ -270,15 +293,15 @@ class Comparison:
 
 
 def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
-    """By how many percent a metric falls, over rounds that both models have figures for.
+    """By how many percent a metric falls, over repeats that both models have figures for.
 
     Args:
         ours, plain: (J,) the metric of a model and of the one to compare with; NaN where there is none. A ratio to 0
-            says nothing, so such rounds count in means alone.
+            says nothing, so such repeats count in means alone.
 
     Returns:
         reduction, se, of means, low and high (the interval of the difference of means), significant, and in how many
-        rounds both have a figure.
+        repeats (`rounds`) both have a figure.
     """
     low, high = gap(ours, plain, LEVEL, seed)
     means = [pd.Series(v, dtype=float).mean() for v in (ours, plain)]
@@ -312,7 +335,7 @@ def _wrapped(
     """All as models of one encoding and the same classes; and the outcomes beside the rows."""
     for name, model in named.items():
         estimates = isinstance(model, Model) and model.is_regression
-        require(not estimates, f"{name!r} estimates a number; only models with classes can be compared")
+        require(not estimates, f"{name!r} is a regression model; only classifiers can be compared")
     y = outcomes(X, y)
     own = next((model.classes for model in named.values() if isinstance(model, Model)), None)
     classes, out = class_names(X, y, own), dict[str, Model]()
@@ -336,7 +359,7 @@ def _wrapped(
     return out, y
 
 
-def _said(model: Model, X: pd.DataFrame) -> Array:
+def _predicted(model: Model, X: pd.DataFrame) -> Array:
     """(n,) numbers of the classes that the model gives."""
     with model.eval_mode():
         return model.score_frame(X).argmax(1).numpy()
@@ -384,9 +407,9 @@ def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, se
         f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
     )
     for name, value in {"repeats": repeats, "rows": rows}.items():
-        require(isinstance(value, int) and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+        require(isinstance(value, int) and value >= 1, f"{name} must be an integer of at least 1, got {value!r}")
     for name, values in {"energies": energies, "attacks": attacks}.items():
         wrong = [v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)]
         require(not wrong, f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}")
-    require(isinstance(seed, int) and seed >= 0, f"seed must be a whole number of at least 0, got {seed!r}")
+    require(isinstance(seed, int) and seed >= 0, f"seed must be an integer of at least 0, got {seed!r}")
     require(len(energies) > 0, "need at least one energy, like energies=[5.0]")

@@ -52,17 +52,30 @@ def cross_validity(
 
     Returns:
         A `CrossValidity`: the matrix of validities, what follows from it, a plot.
+
+    >>> import holdfast as hf
+    >>> years = {str(year): hf.datasets.overlapping(n=200, seed=year) for year in (2007, 2008)}
+    >>> tables = {year: (data.X, data.y) for year, data in years.items()}
+    >>> schema = years["2007"].schema
+    >>> bank = hf.ModelBank.from_tables(hf.Recipe(hidden=[], epochs=20, lr=0.1), tables, schema)
+    >>> ask = hf.Descent().explain
+    >>> cfs = {year: ask(bank.model(i), tables[year][0].head(20), "yes") for i, year in enumerate(tables)}
+    >>> found = hf.cross_validity(cfs, bank)
+    >>> found.validity.mean
+    1.0
+    >>> found.to_frame().shape
+    (2, 2)
     """
     known = _checked(answers, bank)
     held, cost = list[Array](), list[float]()
-    with Progress(progress, "crossing") as bar:
+    with Progress(progress, "cross-validity") as bar:
         bar.total(len(known) * len(bank.groups))
         for name, cfs in known.items():
-            needy = cfs.status_codes != Status.ALREADY_MET
-            if not needy.any():
+            unmet = cfs.status_codes != Status.ALREADY_MET
+            if not unmet.any():
                 raise SettingError(f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
-            some = replace(cfs, status_codes=np.where(needy, Status.FOUND, cfs.status_codes)) if attempts else cfs
-            holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, needy)]  # (M, rows)
+            some = replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes)) if attempts else cfs
+            holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, unmet)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
             cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))
     rows, models = tuple(part.shape[1] for part in held), tuple(bank.families[name] for name in known)
@@ -80,12 +93,12 @@ def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[st
     known = {str(name): cfs for name, cfs in answers.items()}  # as the bank spells them: years are often numbers
     if len(known) < len(answers):
         raise SettingError(f"subsets need different names, got {listed(answers)}")
-    lone = {
+    unmatched = {
         "answers": [n for n in known if n not in bank.families],
         "models": [n for n in bank.families if n not in known],
     }
-    if not known or any(lone.values()):
-        words = [f"only {what} for {listed(names)}" for what, names in lone.items() if names]
+    if not known or any(unmatched.values()):
+        words = [f"only {what} for {listed(names)}" for what, names in unmatched.items() if names]
         raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
     origins = np.array(bank.origins(), dtype=object)
     for name, cfs in known.items():
@@ -99,7 +112,14 @@ def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[st
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidity:
-    """How answers of each subset fare on the models of each subset, and what follows from it."""
+    """How answers of each subset fare on the models of each subset, and what follows from it.
+
+    >>> import holdfast as hf, numpy as np
+    >>> matrix = np.array([[1.0, 0.6], [0.8, 1.0]])  # answers of 2007 hold on 60 % of the models of 2008
+    >>> found = hf.CrossValidity(("2007", "2008"), matrix, cost=np.array([1.0, 2.0]), rows=(5, 5), models=(1, 1))
+    >>> round(found.robust_validity.mean, 3)
+    0.7
+    """
 
     names: tuple[str, ...]
     matrix: Array  # (k, k) V[i, j]: answers of i on models of j
@@ -174,10 +194,10 @@ class CrossValidity:
             matrix, cost = np.array(content["matrix"], dtype=float), np.array(content["cost"], dtype=float)
             rows, models = (tuple(int(count) for count in content[key]) for key in ("rows", "models"))
         except (ValueError, TypeError, KeyError) as error:
-            raise SettingError(f"this is no crossing ({type(error).__name__}: {error})") from None
+            raise SettingError(f"this is no cross-validity ({type(error).__name__}: {error})") from None
         k = len(names)
         if matrix.shape != (k, k) or cost.shape != (k,) or len(rows) != k or len(models) != k:
-            raise SettingError(f"this is no crossing of {k} subsets: its parts have other sizes")
+            raise SettingError(f"this is no cross-validity of {k} subsets: its parts have other sizes")
         return cls(names, matrix, cost, rows, models)
 
     def plot(self) -> Any:

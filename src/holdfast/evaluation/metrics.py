@@ -2,6 +2,17 @@
 
 Rows that asked for nothing (already met) and rows without an answer get a missing value from every metric but
 `validity`, so that a mean speaks of answers only; how many there are is what `validity` says.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.linearly_separable(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
+    >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
+    >>> hf.metrics.validity(cfs).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0]
+    >>> bool((hf.metrics.cost(cfs, "l2") <= hf.metrics.cost(cfs, "l1")).all())
+    True
+    >>> hf.metrics.distance_to_data(cfs, data.X, data.y, nearest=3).isna().sum()
+    np.int64(0)
 """
 
 from typing import Any
@@ -9,15 +20,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.rows import chunks
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, distance_of
 from holdfast.errors import SettingError, untyped
-from holdfast.evaluation.report import Report
-from holdfast.models.density import FeatureDensity
+from holdfast.evaluation._outcomes import known_outcomes
+from holdfast.retraining.recipe import outcomes
 from holdfast.target import IntervalTarget, Status
+
+__all__ = ["confidence", "cost", "distance_to_data", "estimate", "outlier_factor", "sparsity", "validity"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 PAIRS = 1 << 24  # distances held at once
 
@@ -55,17 +74,16 @@ def estimate(cfs: Counterfactuals) -> "pd.Series[float]":
 def distance_to_data(
     cfs: Counterfactuals,
     X: pd.DataFrame,
-    y: "pd.Series[Any]",
+    y: ArrayLike,
     *,
     nearest: int | None = 1,
     norm: float | str | Distance = 1,
 ) -> "pd.Series[float]":
     """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them); of a
     regression model, to those whose outcome is in the range."""
-    x = cfs.schema.encode(X, torch.float64)
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
-    for rows, data in _by_class(cfs, x, y):
+    for rows, data in _by_class(cfs, X, y):
         k = len(data) if nearest is None else min(nearest, len(data))
         near: list[Tensor] = []
         for part in chunks(answers[rows], max(1, PAIRS // len(data))):
@@ -74,28 +92,26 @@ def distance_to_data(
     return _answers_only(cfs, out)
 
 
-def outlier_factor(
-    cfs: Counterfactuals, X: pd.DataFrame, y: "pd.Series[Any]", *, neighbors: int = 20
-) -> "pd.Series[float]":
+def outlier_factor(cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, neighbors: int = 20) -> "pd.Series[float]":
     """Local outlier factor of each answer among the data of the wanted class: about 1 inside, more outside."""
     sklearn = untyped("sklearn.neighbors")
-    x = cfs.schema.encode(X, torch.float64)
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
-    for rows, data in _by_class(cfs, x, y):
+    for rows, data in _by_class(cfs, X, y):
         if len(data) > 1:
-            judge = sklearn.LocalOutlierFactor(n_neighbors=min(neighbors, len(data) - 1), novelty=True)
-            out[rows] = -judge.fit(data.numpy()).score_samples(answers[rows].numpy())
+            factor = sklearn.LocalOutlierFactor(n_neighbors=min(neighbors, len(data) - 1), novelty=True)
+            out[rows] = -factor.fit(data.numpy()).score_samples(answers[rows].numpy())
     return _answers_only(cfs, out)
 
 
-def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tuple[Any, Tensor]]:
+def _by_class(cfs: Counterfactuals, X: pd.DataFrame, y: Any) -> list[tuple[Any, Tensor]]:
     """For each class that answers got: which answers, and the data of that class."""
-    if len(x) != len(y):
-        raise SettingError(f"need one outcome per data row, got {len(y)} for {len(x)}")
+    x = cfs.schema.encode(X, torch.float64)
     if isinstance(cfs.goal, IntervalTarget):
-        found, data = np.flatnonzero(cfs.found), x[torch.tensor(y.between(cfs.goal.low, cfs.goal.high).to_numpy())]
+        inside = _numbers(X, y).between(cfs.goal.low, cfs.goal.high)
+        found, data = np.flatnonzero(cfs.found), x[torch.tensor(inside.to_numpy())]
         return [(found, data)] if len(found) and len(data) else []
+    y = known_outcomes(X, y, cfs.classes)
     got = cfs.scores.argmax(1).numpy() if len(cfs) else np.zeros(0, dtype=np.int64)
     pairs: list[tuple[Any, Tensor]] = []
     for i, name in enumerate(cfs.classes):
@@ -105,29 +121,11 @@ def _by_class(cfs: Counterfactuals, x: Tensor, y: "pd.Series[Any]") -> list[tupl
     return pairs
 
 
-def evaluate(
-    cfs: Counterfactuals,
-    X: pd.DataFrame | None = None,
-    y: "pd.Series[Any] | None" = None,
-    *,
-    density: FeatureDensity | None = None,
-) -> Report:
-    """The usual metrics in one report; those about plausibility need data and its outcomes, or a fitted density.
-
-    Args:
-        density: adds how much answers are at home among the model's features (higher is better), and the share of those
-            that are strange to it.
-    """
-    values = {"validity": validity(cfs)}
-    values |= {"estimate": estimate(cfs)} if cfs.is_regression else {"confidence": confidence(cfs)}
-    values["sparsity"] = sparsity(cfs)
-    values |= {f"cost {n}": cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}
-    values["cost l1, raw units"] = cost(cfs, "l1", units="raw")
-    if X is not None and y is not None:
-        values["distance to data"] = distance_to_data(cfs, X, y)
-        values["outlier factor"] = outlier_factor(cfs, X, y)
-    if density is not None:
-        values["log-density"] = density(cfs)
-        values["strange"] = _answers_only(cfs, density.strange(cfs.after))
-    about = {"method": cfs.run.settings, "target": cfs.run.target, "rows": len(cfs), "seconds": cfs.run.seconds}
-    return Report(pd.DataFrame(values), about)
+def _numbers(X: pd.DataFrame, y: Any) -> "pd.Series[float]":
+    """The outcomes (n,) that a regression model estimates."""
+    y = outcomes(X, y)
+    if len(y) != len(X):
+        raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
+    if not pd.api.types.is_numeric_dtype(y):
+        raise SettingError(f"outcomes of a regression model are numbers, got {y.dtype}")
+    return y

@@ -15,6 +15,15 @@ so does the code of the papers whose metrics these are (Altmeyer et al. 2024, EC
 
 Rows are encoded, results are in double precision: one value per row, or one per set for the discrepancy. What is drawn
 at random comes from generators of its own, so that a row's value does not depend on the rows beside it.
+
+    >>> import holdfast as hf, torch
+    >>> data = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
+    >>> hf.plausibility.implausibility(torch.tensor([[1.0, 1.0]]), data).tolist()
+    [2.0]
+    >>> hf.plausibility.redundancy(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, 0.0]])).tolist()
+    [0.5]
+    >>> bool(hf.plausibility.mmd(data, data + 3) > hf.plausibility.mmd(data, data + 1))
+    True
 """
 
 from typing import Any
@@ -24,9 +33,18 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import ModelError, SettingError
-from holdfast.evaluation.attribution import integrated_gradients as integrated_gradients
-from holdfast.evaluation.attribution import sensitivity as sensitivity
+from holdfast.evaluation.attribution import integrated_gradients, sensitivity
 from holdfast.models.base import Model
+
+__all__ = [
+    "energy", "energy_differential", "implausibility", "integrated_gradients", "langevin", "mmd", "redundancy",
+    "sensitivity", "unfaithfulness",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 MOST_ROWS = 1000  # data rows that distances are taken to
 MOST_IN_SET = 100  # rows of a set that the discrepancy looks at

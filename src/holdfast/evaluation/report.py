@@ -1,4 +1,4 @@
-"""Values per row -> means with bootstrap intervals, as a frame, markdown, HTML or JSON."""
+"""The usual metrics of answers in one report: values per row, and means with bootstrap intervals."""
 
 import json
 from collections.abc import Iterator
@@ -7,6 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import SettingError
+from holdfast.evaluation import metrics
+from holdfast.models.density import FeatureDensity
 
 Array = np.ndarray[Any, Any]
 
@@ -15,9 +21,22 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Report:
-    """Metrics, one value per row; missing where a metric says nothing about the row."""
+    """Metrics, one value per row; missing where a metric says nothing about the row.
 
-    values: pd.DataFrame  # (n, metrics)
+    Args:
+        values: (n, metrics).
+        about: what the values are of; goes into `to_json`.
+        level: of the bootstrap intervals.
+
+    >>> import holdfast as hf, pandas as pd
+    >>> report = hf.Report(pd.DataFrame({"cost": [1.0, 2.0, None]}))
+    >>> report.table().loc["cost", ["mean", "rows"]].tolist()
+    [1.5, 2.0]
+    >>> print(report.to_markdown().splitlines()[0])
+    | metric | mean | 95% interval | rows |
+    """
+
+    values: pd.DataFrame
     about: dict[str, Any] = field(default_factory=dict[str, Any])
     level: float = 0.95
 
@@ -40,15 +59,18 @@ class Report:
         return table.astype({"rows": int})
 
     def to_frame(self) -> pd.DataFrame:
+        """The values per row."""
         return self.values.copy()
 
     def to_markdown(self) -> str:
+        """Means and intervals as a table of Markdown."""
         lines = [f"| metric | mean | {self.level:.0%} interval | rows |", "|---|---:|---:|---:|"]
         for name, row in self.table().iterrows():
             lines.append(f"| {name} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} | {row['rows']:.0f} |")
         return "\n".join(lines)
 
     def to_html(self) -> str:
+        """Means and intervals as an HTML table."""
         return self.table().to_html(float_format=lambda v: f"{v:.4g}", border=0)
 
     _repr_html_ = to_html
@@ -60,6 +82,52 @@ class Report:
 
     def __repr__(self) -> str:
         return self.table().to_string(float_format=lambda v: f"{v:.4g}")
+
+
+def evaluate(
+    cfs: Counterfactuals,
+    X: pd.DataFrame | None = None,
+    y: ArrayLike | None = None,
+    *,
+    density: FeatureDensity | None = None,
+) -> Report:
+    """The usual metrics in one report; those about plausibility need data and its outcomes, or a fitted density.
+
+    Args:
+        cfs: answers of any method.
+        X, y: (m,) data rows and their outcomes: classes of the model, or numbers for a regression model.
+        density: adds how much answers are at home among the model's features (higher is better), and the share of those
+            that are strange to it.
+
+    Returns:
+        A `Report`: one value per row and metric, and their means with bootstrap intervals.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.linearly_separable(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
+    >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
+    >>> report = hf.evaluate(cfs, data.X, data.y)
+    >>> report.table().loc["validity", "mean"]
+    np.float64(1.0)
+    >>> list(report.values.columns[-2:])
+    ['distance to data', 'outlier factor']
+    """
+    if (X is None) != (y is None):
+        raise SettingError("distances to data need rows and their outcomes: pass both X and y, or neither")
+    values = {"validity": metrics.validity(cfs)}
+    values |= {"estimate": metrics.estimate(cfs)} if cfs.is_regression else {"confidence": metrics.confidence(cfs)}
+    values["sparsity"] = metrics.sparsity(cfs)
+    values |= {f"cost {n}": metrics.cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}
+    values["cost l1, raw units"] = metrics.cost(cfs, "l1", units="raw")
+    if X is not None and y is not None:
+        values["distance to data"] = metrics.distance_to_data(cfs, X, y)
+        values["outlier factor"] = metrics.outlier_factor(cfs, X, y)
+    if density is not None:
+        values["log-density"] = density(cfs)
+        strange = np.asarray(density.strange(cfs.after), dtype=np.float64)
+        values["strange"] = pd.Series(strange, index=cfs.after.index).where(cfs.found)
+    about = {"method": cfs.run.settings, "target": cfs.run.target, "rows": len(cfs), "seconds": cfs.run.seconds}
+    return Report(pd.DataFrame(values), about)
 
 
 def _number(value: Any) -> float | int | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.row_random import RowRandom
@@ -40,7 +41,7 @@ def shift_attack(
     model: Model,
     cfs: Counterfactuals,
     X: pd.DataFrame | Tensor,
-    y: Any,
+    y: ArrayLike,
     *,
     epsilon: float = 0.1,
     models: int = 4,
@@ -66,6 +67,14 @@ def shift_attack(
 
     Returns:
         A bank with the family "shift".
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[8], epochs=20, lr=0.1)
+    >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
+    >>> bank = hf.shift_attack(model, cfs, data.X, data.y, epsilon=0.3, models=2, outer=2, inner=2)
+    >>> bank.families, bool(hf.audit(cfs, bank).survival().between(0, 1).all())
+    ({'shift': 2}, True)
     """
     own = with_logits(model, "shift_attack")
     if not isinstance(cfs, Counterfactuals):
@@ -76,7 +85,7 @@ def shift_attack(
         raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
     for name, value in (("models", models), ("rows", rows)):
         if not isinstance(value, int) or value < 1:
-            raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+            raise SettingError(f"{name} must be an integer of at least 1, got {value!r}")
     if not cfs.found.any():
         raise SettingError("no row has an answer, so there is nothing to attack")
     shift = _shift(epsilon, settings)
@@ -96,7 +105,7 @@ def shift_attack(
         attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
         if not bool(shifted.flat.isfinite().all()):
-            raise SettingError("the attack diverged: some weights are no longer numbers; lower eta")
+            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
         networks = members_of(own.module, net, shifted)
     return ModelBank((ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
 
@@ -121,7 +130,7 @@ def validity_under_shift(
     x_cf: Sequence[Tensor] | Tensor,
     t: Sequence[Tensor] | Tensor,
     shift: Shift,
-    layout: Encoding,
+    encoding: Encoding,
     *,
     batch_size: int = 128,
     seeds: Sequence[int] | None = None,
@@ -135,7 +144,7 @@ def validity_under_shift(
         net, theta: M models, see `holdfast.retraining.frozen.net_of`.
         x, y, x_cf, t: for each model its rows (n, d), the numbers of their classes (n,), the answers to them (n, d) and
             the numbers of the classes these shall get (n,).
-        shift, layout: the attack, and the schema as tensors.
+        shift, encoding: the attack, and the schema as tensors.
         seeds: one for each model, 0 for all if left out.
     """
     sizes, count = [len(rows) for rows in x], len(theta)
@@ -145,20 +154,20 @@ def validity_under_shift(
     seeds = (0,) * count if seeds is None else seeds
     total = torch.zeros(count, dtype=torch.float64)
     with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-        mine, random = Weights(theta.flat[order], theta.sizes), by_seed([seeds[i] for i in order])
-        attack = Attack(net, mine, shift, layout)
-        for number, at in enumerate(range(0, max(sizes), batch_size)):
-            left = [i for i in order if sizes[i] > at]
-            here = slice(at, at + batch_size)
+        ordered, random = Weights(theta.flat[order], theta.sizes), by_seed([seeds[i] for i in order])
+        attack = Attack(net, ordered, shift, encoding)
+        for number, start in enumerate(range(0, max(sizes), batch_size)):
+            left = [i for i in order if sizes[i] > start]
+            here = slice(start, start + batch_size)
             rows, answers = (_padded([part[i][here] for i in left]) for part in (x, x_cf))
             classes, goals = (_padded([part[i][here].to(rows.dtype)[:, None] for i in left]) for part in (y, t))
-            w = _padded([rows.new_full((min(batch_size, sizes[i] - at), 1), 1.0) for i in left])
+            w = _padded([rows.new_full((min(batch_size, sizes[i] - start), 1), 1.0) for i in left])
             w /= w.sum(1, keepdim=True)
             batch = Batch(rows, classes, w, answers, goals, w)
-            shifted = attack(mine.first(len(left)), batch, random, number, shift.epsilon)
+            shifted = attack(ordered.first(len(left)), batch, random, number, shift.epsilon)
             z = net.scores(shifted, answers)
-            now = z.argmax(2, keepdim=True) if z.shape[2] > 1 else (z > 0).long()
-            total[left] += ((now == goals) * w).sum((1, 2)).double()
+            predicted = z.argmax(2, keepdim=True) if z.shape[2] > 1 else (z > 0).long()
+            total[left] += ((predicted == goals) * w).sum((1, 2)).double()
     return total / torch.tensor([math.ceil(n / batch_size) for n in sizes])
 
 

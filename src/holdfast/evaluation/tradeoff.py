@@ -23,6 +23,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.progress import Progress
@@ -52,8 +53,8 @@ def tradeoff(
     X: pd.DataFrame,
     methods: Sequence[Explainer] | Mapping[str, Explainer],
     *,
-    target: Any = None,
-    test: tuple[pd.DataFrame, Any] | None = None,
+    target: object = None,
+    test: tuple[pd.DataFrame, ArrayLike] | None = None,
     attack: float = ATTACK,
     seed: int = 0,
     progress: bool = False,
@@ -69,26 +70,37 @@ def tradeoff(
         attack: radius of the PGD attack for the attacked accuracy.
         seed: random numbers of the methods: the same for a row on every model.
         progress: show a bar on stderr.
+
+    Returns:
+        A `Tradeoff`: validity, cost and accuracies by epsilon, bounds, and where to stop.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> recipe = hf.Recipe(hidden=[], epochs=5)
+    >>> hardened = hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0.0, 0.2])
+    >>> study = hf.tradeoff(hardened, data.X.head(20), [hf.Descent.scfe()], target="yes")
+    >>> study.table()["epsilon"].tolist()
+    [0.0, 0.2]
     """
     if not isinstance(hardened, AdversarialModels):
         raise SettingError(f"tradeoff takes what hf.train_adversarial(...) returns, got {type(hardened).__name__}")
     named = _named(methods)
-    wishes = hardened.wishes(X, target)
+    targets = hardened.wishes(X, target)
     found: dict[str, list[list[Counterfactuals]]] = {}
     with Progress(progress, "recourse") as bar:
         bar.total(len(named) * len(hardened.bank))
         for name, method in named.items():
             found[name] = []
             for e in hardened.epsilon:
-                mine = list[Counterfactuals]()
+                by_seed = list[Counterfactuals]()
                 for s in range(hardened.seeds):
                     model = hardened.model(e, s)
                     method = _fitted(method, hardened.X, model)
-                    mine.append(method.explain(model, X, wishes[s], seed=seed))
+                    by_seed.append(method.explain(model, X, targets[s], seed=seed))
                     bar.step(1)
-                found[name].append(mine)
-    shown, y = (hardened.X, hardened.y) if test is None else test
-    right, kept = (_by_epsilon(hardened, attacked_accuracy(hardened.bank, shown, y, epsilon=e)) for e in (0.0, attack))
+                found[name].append(by_seed)
+    rows, y = (hardened.X, hardened.y) if test is None else test
+    right, kept = (_by_epsilon(hardened, attacked_accuracy(hardened.bank, rows, y, epsilon=e)) for e in (0.0, attack))
     return Tradeoff(hardened, named, found, right, kept, attack, "training" if test is None else "test")
 
 
@@ -127,7 +139,16 @@ def _by_epsilon(hardened: AdversarialModels, values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tradeoff:
-    """Answers of every method on every model, and what follows from them."""
+    """Answers of every method on every model, and what follows from them; `hf.tradeoff` makes it.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> recipe = hf.Recipe(hidden=[], epochs=5)
+    >>> hardened = hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0.0, 0.2])
+    >>> study = hf.tradeoff(hardened, data.X.head(20), {"nearest": hf.NearestNeighbor()}, target="yes")
+    >>> study.recommended() in study.epsilon
+    True
+    """
 
     hardened: AdversarialModels
     methods: dict[str, Explainer]
@@ -139,6 +160,7 @@ class Tradeoff:
 
     @property
     def epsilon(self) -> tuple[float, ...]:
+        """Radii of the attacks that models were trained against, least first."""
         return self.hardened.epsilon
 
     # ---- figures
@@ -164,17 +186,17 @@ class Tradeoff:
             plain = rows[(rows["method"] == name) & (rows["epsilon"] == self.epsilon[0])]
             survival = self.survives(name)
             for i, e in enumerate(self.epsilon):
-                mine = rows[(rows["method"] == name) & (rows["epsilon"] == e)]
-                both = mine.merge(plain, on=["seed", "row"], suffixes=("", "_0"))
+                here = rows[(rows["method"] == name) & (rows["epsilon"] == e)]
+                both = here.merge(plain, on=["seed", "row"], suffixes=("", "_0"))
                 dearer = (both["cost"] - both["cost_0"]).dropna()
                 lines.append(
                     {
                         "method": name,
                         "epsilon": e,
-                        "asked": len(mine),
-                        "validity": mine["found"].mean(),
-                        "cost": mine["cost"].mean(),
-                        "cost of attempts": mine["cost of attempts"].mean(),
+                        "asked": len(here),
+                        "validity": here["found"].mean(),
+                        "cost": here["cost"].mean(),
+                        "cost of attempts": here["cost of attempts"].mean(),
                         "dearer": dearer.mean(),
                         "dearer sd": dearer.std(ddof=0),
                         "pairs": len(dearer),
@@ -200,13 +222,13 @@ class Tradeoff:
             out[i] = every.mean() if len(every) else np.nan
         return out
 
-    def crossing(self, method: str) -> CrossValidity:
+    def cross_validity(self, method: str) -> CrossValidity:
         """Answers of each epsilon on the models of each epsilon, all of the first seed; without the epsilons whose
         model refuses nobody."""
         first = [by_seed[0] for by_seed in self._answers(method)]
         some = [i for i, cfs in enumerate(first) if (cfs.status_codes != Status.ALREADY_MET).any()]
         if not some:
-            raise SettingError("no model refuses any of the rows, so there is nothing to cross")
+            raise SettingError("no model refuses any of the rows, so there are no answers to compare")
         bank = self.hardened.only(range(1))
         bank = replace(bank, groups=tuple(bank.groups[i] for i in some))
         return cross_validity({AdversarialModels.name(self.epsilon[i]): first[i] for i in some}, bank)
@@ -245,10 +267,10 @@ class Tradeoff:
             for s in range(self.hardened.seeds):
                 plain = _slopes(self.hardened.model(self.epsilon[0], s), self.answers[name][0][s])
                 for i, e in enumerate(self.epsilon[1:], 1):
-                    mine = _slopes(self.hardened.model(e, s), self.answers[name][i][s])
-                    both = torch.tensor(np.intersect1d(plain["row"], mine["row"]))
+                    hard = _slopes(self.hardened.model(e, s), self.answers[name][i][s])
+                    both = torch.tensor(np.intersect1d(plain["row"], hard["row"]))
                     a, b, m, m_r = (
-                        part[key][torch.isin(part["row"], both)] for key in ("length", "gap") for part in (plain, mine)
+                        part[key][torch.isin(part["row"], both)] for key in ("length", "gap") for part in (plain, hard)
                     )
                     m, m_r = method.score - m, method.score - m_r
                     apart = step_length(b, m_r, method.lam) - step_length(a, m, method.lam)
@@ -317,6 +339,7 @@ class Tradeoff:
         return json.dumps(content, indent=1)
 
     def save(self, path: str | Path) -> None:
+        """Write what `to_json` gives."""
         Path(path).write_text(self.to_json(), encoding="utf-8")
 
     def __repr__(self) -> str:
@@ -346,6 +369,6 @@ def invalidated(model: Model, cfs: Counterfactuals, sd: float, draws: int, seed:
     with model.eval_mode():
         for part in chunks(rows, max(1, CELLS // (d * draws))):
             noisy = x[part, None] + sd * random[part].normal(draws, d, dtype=x.dtype)
-            many = part.repeat_interleave(draws)
-            out.append(1 - goal[many].met(model(noisy.flatten(0, 1))).double().view(-1, draws).mean(1))
+            answer = part.repeat_interleave(draws)
+            out.append(1 - goal[answer].met(model(noisy.flatten(0, 1))).double().view(-1, draws).mean(1))
     return torch.cat(out).numpy() if out else np.zeros(0)

@@ -28,8 +28,9 @@ from torch.nn import functional as F
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
-from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file
+from holdfast.models.formats import safetensors
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
@@ -283,10 +284,7 @@ class ImageCoder(Settings, ABC):
             "kind": type(self).__name__, "settings": self.get_params(deep=False), "size": net.size,
             "history": self.history_,
         }  # fmt: skip
-        try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        safetensors.write(path, tensors, {MARK: json.dumps(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast._core.rows import RowBlocks, chunks
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean
 from holdfast.images.resnet import ResNet, Shape, empty, ready
 from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
 from holdfast.models.density import FeatureDensity
+from holdfast.models.formats import safetensors
 
 Size = tuple[int, int, int]  # channels, height, width
 Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
@@ -326,10 +327,7 @@ class ImageModel:
         density = density or self.density
         if density is not None:
             tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
-        try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        safetensors.write(path, tensors, {MARK: json.dumps(content)})
 
     @staticmethod
     def load(path: str | Path) -> "ImageModel":
@@ -358,10 +356,8 @@ def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not Path(path).is_file():
         raise FileError(f"no model file at {str(path)!r}")
     try:
-        with untyped("safetensors").safe_open(path, framework="pt") as file:
-            metadata = cast(dict[str, str], file.metadata() or {})
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
-    except Exception as error:
+        metadata, tensors = safetensors.read(path)
+    except FileError as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error})") from None
     if MARK not in metadata:
         raise FileError(f"{str(path)!r} holds no image model; write one with `ImageModel.save`")
@@ -370,11 +366,7 @@ def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 def holds_images(path: str | Path) -> bool:
     """Is this the file of an image model?"""
-    try:
-        with untyped("safetensors").safe_open(path, framework="pt") as file:
-            return MARK in (file.metadata() or {})
-    except Exception:  # there is no such file, or it is something else
-        return False
+    return MARK in safetensors.metadata_of(path)
 
 
 def _fill(weights: Tensor, like: Tensor) -> Tensor:

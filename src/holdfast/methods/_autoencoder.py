@@ -30,7 +30,8 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows
-from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.errors import FileError, HoldfastError, SettingError
+from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, mlp
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.retraining.loop import initialised
@@ -173,21 +174,15 @@ class TableAutoencoder:
         tensors = {f"{p}.{k}": v.contiguous().clone() for p, net in parts.items() for k, v in net.state_dict().items()}
         tensors |= {"given": self.given.contiguous()} if len(self.given) else {}
         content = {p: describe(net) for p, net in parts.items()} | {"history": self.history}
-        try:
-            untyped("safetensors.torch").save_file(
-                tensors | {"groups": self.groups.contiguous()}, path, metadata={_MARK: json.dumps(content)}
-            )
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        tensors |= {"groups": self.groups.contiguous()}
+        safetensors.write(path, tensors, {_MARK: json.dumps(content)})
 
     @staticmethod
     def load(path: str | Path) -> "TableAutoencoder":
         """Read what `save` wrote."""
         try:
-            with untyped("safetensors").safe_open(path, framework="pt") as file:
-                metadata = cast(dict[str, str], file.metadata() or {})
-                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
-        except Exception as error:
+            metadata, tensors = safetensors.read(path)
+        except FileError as error:
             raise FileError(f"cannot read an autoencoder from {str(path)!r}: {error}") from None
         if _MARK not in metadata:
             raise FileError(f"{str(path)!r} holds no autoencoder; write one with `TableAutoencoder.save`")

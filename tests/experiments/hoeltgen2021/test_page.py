@@ -1,4 +1,4 @@
-"""The page and the SITE set like beside like, with every option that is not the library's."""
+"""The page and the site set like beside like, with every option that is not the library's."""
 
 from pathlib import Path
 

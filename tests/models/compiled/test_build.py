@@ -1,8 +1,6 @@
 """Compiled estimators: the same scores and classes as the library, also at thresholds and next to them."""
 
 import pickle
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import lightgbm
@@ -23,12 +21,8 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     VotingClassifier,
 )
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.model_selection._search_successive_halving import HalvingGridSearchCV
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -44,15 +38,11 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
-from holdfast.models.black_box import BlackBox, CompiledModel
-from holdfast.models.compiled.build import probes, table_probes
-from holdfast.models.compiled.preprocessing import Column, Raw
-from holdfast.models.compiled.tree_nodes import Nodes, bisect, code_columns
-from holdfast.models.compiled.tree_program import Ranks, TreeProgram
+from support.compiled import Maker, check, outcome, quietly
 from support.tables import mixed_schema, mixed_table
 
 torch.set_num_threads(1)
-Maker = Callable[[], Any]
+
 
 SMOOTH: dict[str, Maker] = {
     "logistic": lambda: LogisticRegression(max_iter=2000),
@@ -83,7 +73,6 @@ LEVELS = [f"l{i}" for i in range(40)]
 NUMBERS = ["real", "float32", "int", "bool", "constant", "Int64", "Float64", "boolean"]
 HOLES = ["float holes", "float32 holes", "Int64 holes", "Float64 holes"]
 NAMED = ["text", "gaps", "order", "boolean gaps", "whole"]
-
 drawn = settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate])
 
 
@@ -117,15 +106,6 @@ def table_of(data: st.DataObject, rows: int = 70) -> pd.DataFrame:
             "whole": lambda w=whole: pd.Categorical(w % 4),
         }[kind]()
     return pd.DataFrame(out)
-
-
-def outcome(table: pd.DataFrame, k: int) -> np.ndarray:
-    """Classes that lean on every column."""
-    total = np.zeros(len(table))
-    for name in table:
-        v = pd.factorize(table[name])[0].astype(float)
-        total += (v - v.mean()) / (v.std() + 1e-9)
-    return np.searchsorted(np.quantile(total, np.arange(1, k) / k), total)
 
 
 ENCODERS: list[Maker] = [
@@ -212,37 +192,6 @@ def trained(data: st.DataObject, name: str, make: Maker, k: int) -> tuple[Any, p
     return estimator, table.assign(unused=np.arange(len(table)) % 3)[turned]
 
 
-def quietly(estimator: Any, X: Any, y: Any) -> Any:
-    """Fitted, without the advice to train longer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(X, y)
-
-
-def check(model: hf.Model, table: pd.DataFrame) -> None:
-    """The compiled scorer and the library, on rows of the table, at thresholds and beside them."""
-    assert isinstance(model, CompiledModel), model.conversion.text
-    schema, scorer = model.schema, model.scorer
-    rows, x = table, schema.encode(table, torch.float64)
-    by_codes = scorer.trees is not None and isinstance(scorer.run, TreeProgram) and model.inputs == "frame"
-    with model.eval_mode():
-        compiled, original = model(x), model.score_frame(rows, x)
-        assert torch.equal(model(x[3:4]), compiled[3:4])  # whatever the batch
-        if by_codes:
-            numbers = table_probes(schema, scorer.trees.ends)
-            rows, x = schema.table(numbers), schema.encode_numbers(numbers, torch.float64)
-            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, model.score_frame(rows, x)])
-        else:
-            x = probes(schema, scorer.cuts)
-            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, BlackBox.__call__(model, x)])
-    if model.outputs == "probabilities":
-        assert (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs().max() < 1e-6
-    else:
-        assert ((compiled - original).abs() / original.abs().clamp_min(1)).max() < 1e-6
-    chosen = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
-    assert (chosen >= original.amax(1) - 1e-12 * original.abs().amax(1).clamp_min(1)).all()  # classes may be level
-
-
 @pytest.mark.parametrize("name", SMOOTH)
 @drawn
 @given(data=st.data())
@@ -305,91 +254,6 @@ def test_categories_and_missing_values_of_the_libraries_themselves(name: str, le
     check(model, table)
 
 
-@pytest.mark.parametrize("settings_", [{}, {"zero_as_missing": True}, {"use_missing": False}])
-def test_what_lightgbm_takes_for_missing(settings_: dict[str, Any]) -> None:
-    rng = np.random.default_rng(1)
-    table = pd.DataFrame({"a": rng.integers(-2, 3, 300).astype(float), "b": rng.normal(size=300)})
-    y = (np.abs(table["a"]) + table["b"] > 1.0).astype(int)
-    fitted = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=2, verbose=-1, n_jobs=1, **settings_).fit(
-        table, y
-    )
-    model = hf.Model.of(fitted, hf.Schema.infer(table))
-    check(model, table)
-    x = model.schema.encode(table, torch.float64)
-    assert torch.equal(model(x).argmax(1), model.score_frame(table).argmax(1))
-
-
-def test_bare_boosters_and_early_stopping() -> None:
-    rng = np.random.default_rng(2)
-    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
-    y = (table["a"] + rng.normal(0, 2, 200) > 0).astype(int)
-    schema = hf.Schema.infer(table)
-    data = xgboost.DMatrix(table, y)
-    booster = xgboost.train({"objective": "binary:logistic", "max_depth": 3, "nthread": 1}, data, 5)
-    model = hf.Model.of(booster, schema, classes=["no", "yes"])
-    check(model, table)
-    assert ((model.predict(table) == "yes") == (booster.predict(data) > 0.5)).all()
-    light = lightgbm.train(
-        {"objective": "binary", "sigmoid": 2.0, "verbose": -1, "num_threads": 1}, lightgbm.Dataset(table, y), 5
-    )
-    model = hf.Model.of(light, schema)
-    check(model, table)
-    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], light.predict(table))
-    early = xgboost.XGBClassifier(n_estimators=60, learning_rate=1.0, early_stopping_rounds=2, n_jobs=1)
-    early.fit(table[:120], y[:120], eval_set=[(table[120:], y[120:])], verbose=False)
-    assert early.best_iteration + 1 < early.get_booster().num_boosted_rounds()
-    check(hf.Model.of(early, schema), table)
-    stopped = lightgbm.LGBMClassifier(n_estimators=60, learning_rate=1.0, verbose=-1, n_jobs=1)
-    stopped.fit(
-        table[:120], y[:120], eval_X=table[120:], eval_y=y[120:], callbacks=[lightgbm.early_stopping(2, verbose=False)]
-    )
-    check(hf.Model.of(stopped, schema), table)
-    assert hf.Model.of(xgboost.train({"objective": "reg:squarederror", "nthread": 1}, data, 2), schema).is_regression
-    ranks = lightgbm.train(
-        {"objective": "lambdarank", "verbose": -1, "num_threads": 1},
-        lightgbm.Dataset(table, y, group=[len(table)]),
-        2,
-    )
-    with pytest.raises(hf.HoldfastError, match="neither a classifier nor a regression model"):
-        hf.Model.of(ranks, schema)
-
-
-def test_boosters_find_their_columns_by_name_or_else_by_place() -> None:
-    rng = np.random.default_rng(2)
-    table = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
-    y = (table["a"] - 2 * table["c"] > 0).astype(int)
-    turned = table[["c", "a", "b"]]
-    settings = {"objective": "binary", "verbose": -1, "num_threads": 1}
-    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(table, y), 3)
-    light = lightgbm.train(settings, lightgbm.Dataset(table, y), 3)
-    for made, wanted in ((booster, booster.predict(xgboost.DMatrix(table))), (light, light.predict(table))):
-        model = hf.Model.of(made, hf.Schema.infer(turned))
-        check(model, turned)
-        assert np.allclose(torch.softmax(model.score_frame(turned), 1)[:, 1], wanted)
-        assert (model.predict(table) == model.predict(turned)).all()
-    unnamed = lightgbm.train(settings, lightgbm.Dataset(table.to_numpy(), y), 3)
-    model = hf.Model.of(unnamed, hf.Schema.infer(table))
-    check(model, table)
-    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], unnamed.predict(table))
-    soft = lightgbm.train({**settings, "objective": "cross_entropy"}, lightgbm.Dataset(table, y * 0.8 + 0.1), 3)
-    model = hf.Model.of(soft, hf.Schema.infer(table))
-    check(model, table)
-    assert np.allclose(torch.softmax(model.score_frame(table), 1)[:, 1], soft.predict(table))
-    other = lightgbm.train({**settings, "objective": "cross_entropy_lambda"}, lightgbm.Dataset(table, y), 3)
-    with pytest.raises(hf.HoldfastError, match="neither a classifier nor a regression model"):
-        hf.Model.of(other, hf.Schema.infer(table))
-
-
-def test_one_against_all() -> None:
-    """Probabilities that are sigmoids divided by their sum."""
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "c"])
-    fitted = SGDClassifier(loss="log_loss", alpha=0.1, random_state=0).fit(table, outcome(table, 3))
-    model = hf.Model.of(fitted, hf.Schema.infer(table))
-    check(model, table)
-    assert model.has_grad
-
-
 def test_encoded_inputs() -> None:
     table = mixed_table(120)
     schema = mixed_schema(table)
@@ -398,124 +262,6 @@ def test_encoded_inputs() -> None:
     for estimator in (LogisticRegression(max_iter=500), RandomForestClassifier(4, max_depth=3, random_state=0)):
         model = hf.Model.of(estimator.fit(z, y), schema, inputs="encoded")
         check(model, table)
-
-
-def test_scalers_of_sparse_matrices_multiply() -> None:
-    """Thresholds lie between values, and scikit-learn scales sparse columns by x * (1 / s), not by x / s."""
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.normal(0, 3, 300), "b": rng.normal(5, 2, 300), "k": rng.choice(list("xyz"), 300)})
-    y = ((table["a"] > 0) ^ (table["b"] > 5)).astype(int) ^ (rng.random(300) < 0.1)
-    for scaler in (StandardScaler(with_mean=False), MaxAbsScaler(), RobustScaler(with_centering=False)):
-        parts = [("k", OneHotEncoder(), ["k"]), ("rest", "passthrough", ["a", "b"])]
-        prepare = make_pipeline(ColumnTransformer(parts, sparse_threshold=1.0), scaler)
-        made = make_pipeline(prepare, RandomForestClassifier(10, random_state=0)).fit(table, y)
-        divided = prepare[0].transform(table).toarray() / scaler.scale_
-        assert (divided != prepare.transform(table).toarray()).any()  # it does matter
-        check(hf.Model.of(made, hf.Schema.infer(table)), table)
-
-
-def test_searches_over_settings_and_frozen_estimators_are_compiled() -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(120, 3)), columns=["a", "b", "c"])
-    y, schema = (table["a"] + table["b"] ** 2 > 0.5).astype(int), hf.Schema.infer(table)
-    line, depths = make_pipeline(StandardScaler(), LogisticRegression()), {"max_depth": [2, 3]}
-    grid = GridSearchCV(line, {"logisticregression__C": [0.1, 1.0]}, cv=2).fit(table, y)
-    drawn_ = RandomizedSearchCV(DecisionTreeClassifier(), depths, n_iter=2, cv=2, random_state=0).fit(table, y)
-    halving = HalvingGridSearchCV(DecisionTreeClassifier(), depths, cv=2, random_state=0).fit(table, y)
-    scaler = StandardScaler().set_output(transform="pandas").fit(table)
-    frozen = make_pipeline(FrozenEstimator(scaler), FrozenEstimator(grid)).fit(table, y)
-    number = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2).fit(table, table["a"])
-    for search in (grid, drawn_, halving, FrozenEstimator(grid), frozen, number):
-        model = hf.Model.of(search, schema)
-        check(model, table)
-    assert model.is_regression
-
-
-def test_a_scaler_that_clips_is_flat_outside_its_range() -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(
-        {"a": rng.normal(size=120), "b": np.where(rng.random(120) < 0.3, np.nan, rng.normal(size=120))}
-    )
-    y = (table["a"] + table["b"].fillna(0) > 0).astype(int)
-    wider = hf.Schema.infer(pd.concat([table, table * 3, table * -3]))
-    for scaler in (MinMaxScaler(clip=True), MaxAbsScaler(clip=True)):
-        made = make_pipeline(scaler, SimpleImputer(), MLPClassifier((4,), solver="lbfgs", max_iter=20, random_state=0))
-        model = hf.Model.of(quietly(made, table, y), wider)
-        check(model, pd.concat([table, table * 3]))
-        far = pd.DataFrame({"a": [9.0, -9.0, 0.1], "b": [0.1, 0.2, 9.0]})
-        with model.eval_mode():
-            _, pull = model.vjp(wider.encode(far, torch.float64))
-            slope = pull(torch.tensor([[0.0, 1.0]] * 3, dtype=torch.float64))
-        assert slope[[0, 1, 2], [0, 0, 1]].tolist() == [0, 0, 0]
-        assert (slope[[0, 1, 2], [1, 1, 0]] != 0).all()
-
-
-# ---- columns
-
-
-UNORDERED: dict[str, Maker] = {
-    "logistic": lambda: LogisticRegression(),
-    "scaled": lambda: make_pipeline("passthrough", StandardScaler(), LogisticRegression()),
-    "forest": lambda: RandomForestClassifier(3, random_state=0),
-    "xgboost": lambda: xgboost.XGBClassifier(n_estimators=3, n_jobs=1),
-    "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1),
-}
-
-
-def people(rows: int = 150) -> tuple[pd.DataFrame, Any]:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(rows, 3)) * [1, 10, 100], columns=["a", "b c", "d"])
-    table["id"] = np.arange(rows)
-    return table, (table["a"] + table["b c"] / 5 - table["d"] / 100 > 0).astype(int)
-
-
-@pytest.mark.parametrize("name", UNORDERED)
-def test_a_model_of_fewer_columns_or_in_another_order(name: str) -> None:
-    table, y = people()
-    some = table[["d", "a", "b c"]]
-    made = UNORDERED[name]().fit(some, y)
-    model = hf.Model.of(made, hf.Schema.infer(table))
-    check(model, table)
-    assert (model.predict(table) == made.predict(some)).all()
-    cfs = hf.GrowingSpheres().explain(model, table.head(4), 1)
-    assert (made.predict(cfs.to_frame()[some.columns][cfs.found]) == 1).all()
-
-
-@pytest.mark.parametrize("by", [["d", "a"], [2, 0], slice("a", "b c")])
-def test_columns_that_a_model_was_trained_on_but_does_not_read(by: Any) -> None:
-    table, y = people()
-    for rest in ("drop", "passthrough"):
-        made = make_pipeline(ColumnTransformer([("s", StandardScaler(), by)], remainder=rest), LogisticRegression())
-        made.fit(table, y)
-        check(hf.Model.of(made, hf.Schema.infer(table[["id", "d", "b c", "a"]])), table)
-        small = table[["d", "b c", "a"]]
-        if rest == "drop":
-            model = hf.Model.of(made, hf.Schema.infer(small))
-            check(model, small)
-            assert (model.predict(small) == made.predict(table)).all()
-        else:
-            with pytest.raises(hf.HoldfastError, match=r"needs 1 column\(s\) that the schema lacks: 'id'; infer the"):
-                hf.Model.of(made, hf.Schema.infer(small))
-
-
-@pytest.mark.parametrize("name", UNORDERED)
-def test_a_model_says_which_columns_the_schema_lacks(name: str) -> None:
-    table, y = people()
-    made = UNORDERED[name]().fit(table[["d", "a", "id"]], y)
-    with pytest.raises(hf.HoldfastError, match=r"needs 2 column\(s\) that the schema lacks: 'd', 'id'; infer"):
-        hf.Model.of(made, hf.Schema.infer(table[["a"]]))
-
-
-# ---- refused
-
-
-def test_booleans_that_may_be_missing_reach_lightgbm() -> None:
-    rng = np.random.default_rng(0)
-    flag = pd.Series(rng.random(200) > 0.5, dtype="boolean").mask(rng.random(200) < 0.3)
-    table = pd.DataFrame({"a": rng.normal(size=200), "b": flag})
-    y = (table["a"] + flag.astype(float).fillna(0.5) > 0.5).astype(int)
-    made = lightgbm.LGBMClassifier(n_estimators=5, min_child_samples=2, verbose=-1, n_jobs=1).fit(table, y)
-    check(hf.Model.of(made, hf.Schema.infer(table)), table)
 
 
 def _fit(estimator: Any) -> tuple[Any, hf.Schema]:
@@ -556,14 +302,6 @@ def test_a_refused_conversion_says_why(name: str) -> None:
     assert why in str(model.conversion)
     assert not model.has_grad
     assert model.predict(schema.decode(schema.probe)).isin([0, 1]).all()
-
-
-def test_trees_too_large_for_a_byte_are_left_to_the_library() -> None:
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(900, 2)), columns=["a", "b"])
-    large = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=None, min_samples_leaf=1, early_stopping=False)
-    model = hf.Model.of(large.fit(table, rng.integers(0, 2, 900)), hf.Schema.infer(table))
-    assert "more than 256" in str(model.conversion)
 
 
 class Shifted(LogisticRegression):
@@ -608,56 +346,3 @@ def test_gradient_methods_search_the_compiled_form_and_the_estimator_decides() -
     moved = (cfs.x_cf - cfs.x).square().sum(1).sqrt().numpy()
     assert (moved >= f * 0.98).all()
     assert (moved <= f * 1.1 + 1e-3).all()
-
-
-# ---- parts
-
-
-def test_bisection_finds_the_last_double() -> None:
-    t = np.array([0.0, -0.0, 1.5, -2.25e-300, 1e300, np.pi])
-    assert (bisect(lambda x: x <= t, 6) == t).all()
-    below = bisect(lambda x: x < t, 6)
-    assert (np.nextafter(below, np.inf) == t).all()
-    single = bisect(lambda x: x.astype(np.float32) <= np.float32(0.1), 1)
-    assert np.float32(single[0]) == np.float32(0.1)
-    assert np.float32(np.nextafter(single[0], 1)) > np.float32(0.1)
-    assert bisect(lambda x: x > np.inf, 1)[0] == -np.finfo(float).max
-    assert bisect(lambda x: x < np.inf, 1)[0] == np.finfo(float).max
-
-
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(
-    cuts=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40, unique=True),
-    more=st.lists(st.floats(-2e6, 2e6), max_size=20),
-)
-def test_ranks_count_the_cuts_below(cuts: list[float], more: list[float]) -> None:
-    sorted_cuts = np.unique(cuts)
-    x = np.concatenate([sorted_cuts, np.nextafter(sorted_cuts, np.inf), np.nextafter(sorted_cuts, -np.inf), more])
-    out = np.empty(len(x), dtype=np.uint8)
-    Ranks(sorted_cuts, 0, np.uint8)(x[None], out)
-    assert (out == (x[:, None] > sorted_cuts).sum(1)).all()
-
-
-def test_a_tree_by_hand() -> None:
-    """a <= 1 ? (b <= 0 ? 10 : 20) : (b <= 2 ? 30 : (a <= 5 ? 40 : 50)), and a tree that is one leaf."""
-    nodes = Nodes(
-        roots=np.array([0, 9]),
-        left=np.array([1, 2, -1, -1, 5, -1, 7, -1, -1, -1]),
-        right=np.array([4, 3, -1, -1, 6, -1, 8, -1, -1, -1]),
-        column=np.array([0, 1, 0, 0, 1, 0, 0, 0, 0, 0]),
-        threshold=np.array([1.0, 0, 0, 0, 2, 0, 5, 0, 0, 0]),
-        missing_left=np.zeros(10, dtype=bool),
-        value=np.array([0.0, 0, 10, 20, 0, 30, 0, 40, 50, 7])[:, None],
-        adds_to=np.array([0, 0]),
-        start=np.array([1000.0]),
-        precision=np.float64,
-    )
-    assert nodes.leaves().tolist() == [5, 1]
-    schema = hf.Schema.box(2)
-    raws = Raw.all_of(schema, False)
-    columns = [Column(0, None), Column(1, None)]
-    program = TreeProgram(nodes, *code_columns(nodes, columns, raws))
-    rows = [[1, 0], [1, 0.1], [1.1, 2], [5, 2.1], [5.1, 2.1], [-9, -9], [9, -9]]
-    got = program(torch.tensor(rows, dtype=torch.float64))
-    assert got[:, 0].tolist() == [1017, 1027, 1037, 1047, 1057, 1017, 1037]
-    assert program(torch.zeros(0, 2, dtype=torch.float64)).shape == (0, 1)

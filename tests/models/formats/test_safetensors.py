@@ -1,8 +1,16 @@
 """safetensors files, read by us."""
 
+import json
+import struct
 from pathlib import Path
 
+import pytest
+import torch
+from safetensors.torch import save_file
+
 import holdfast as hf
+from holdfast.errors import FileError
+from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import mlp
 from support.model_files import SCHEMA
 from support.tables import seeded
@@ -14,3 +22,72 @@ def test_a_safetensors_file_is_known_whatever_it_is_called(tmp_path: Path) -> No
     for name in ("m.pkl", "m.onnx", "m"):
         (tmp_path / name).write_bytes((tmp_path / "m.safetensors").read_bytes())
         assert hf.Model.load(tmp_path / name).classes == (0, 1)
+
+
+DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+
+
+def test_every_dtype_is_read_as_it_was_written(tmp_path: Path) -> None:
+    random = torch.Generator().manual_seed(0)
+    tensors = {
+        name: (100 * torch.rand(3, 5, generator=random)).to(dtype) if dtype != torch.bool else torch.eye(4) > 0
+        for name, dtype in DTYPES.items()
+    }
+    tensors |= {"empty": torch.zeros(0, 3), "one": torch.tensor(2.5)}
+    save_file(tensors, tmp_path / "m", metadata={"a": "b"})
+    assert set(DTYPES) == set(safetensors.DTYPES)
+    metadata, found = safetensors.read(tmp_path / "m")
+    assert metadata == safetensors.metadata_of(tmp_path / "m") == {"a": "b"}
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+    assert set(safetensors.read(tmp_path / "m", lambda name: name == "one")[1]) == {"one"}
+    assert safetensors.metadata_of(tmp_path / "none") == {}
+
+
+def file_of(header: object, data: bytes = bytes(8)) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(**changes: object) -> dict[str, object]:
+    return {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"abc",
+        struct.pack("<Q", 1 << 62) + b"{}",
+        file_of(b"[" * 100_000),
+        file_of([]),
+        file_of(b'{"a": 1, "a": 2}'),
+        file_of({"a": 3}),
+        file_of(tensor(dtype="F31")),
+        file_of(tensor(shape=[1 << 62])),
+        file_of(tensor(shape=[-1, -2])),
+        file_of(tensor(shape=[2.0])),
+        file_of(tensor(shape=[True, 2])),
+        file_of(tensor(shape="2")),
+        file_of(tensor(data_offsets=[0, 7])),
+        file_of(tensor(data_offsets=[8, 0])),
+        file_of(tensor(data_offsets=[4, 12])),
+        file_of(tensor(data_offsets=[0])),
+        file_of(tensor(), bytes(9)),
+        file_of(tensor(), bytes(7)),
+        file_of(tensor() | {"b": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}),
+        file_of(tensor() | {"__metadata__": {"a": 1}}),
+        file_of(tensor() | {"__metadata__": "a"}),
+    ],
+)
+def test_headers_that_do_not_fit_the_file_are_refused(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(data)
+    with pytest.raises(FileError):
+        safetensors.read(tmp_path / "m")
+    (tmp_path / "m").write_bytes(file_of(tensor()))
+    assert safetensors.read(tmp_path / "m")[1]["a"].tolist() == [0.0, 0.0]

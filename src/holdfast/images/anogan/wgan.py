@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, pad_rows
-from holdfast.errors import FileError, HoldfastError, SettingError, require, untyped
+from holdfast.errors import FileError, HoldfastError, SettingError, require
 from holdfast.images.anogan.networks import (
     Critic,
     Features,
@@ -35,6 +35,7 @@ from holdfast.images.anogan.networks import (
     with_tensors,
 )
 from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file, words
+from holdfast.models.formats import safetensors
 from holdfast.nn.stack import lent_generator
 
 BETAS = (0.0, 0.9)
@@ -180,10 +181,7 @@ class WGAN(Settings):
             "kind": KIND, "settings": self.get_params(deep=False), "size": self.size_,
             "history": [[line.update, line.distance] for line in self.history_],
         }  # fmt: skip
-        try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata={MARK: json.dumps(content)})
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        safetensors.write(path, tensors, {MARK: json.dumps(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

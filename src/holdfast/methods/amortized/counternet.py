@@ -27,6 +27,7 @@ from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
 from holdfast.methods.amortized.learned_recourse import Generator, LearnedRecourse, filled, network
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
+from holdfast.models.formats import safetensors
 from holdfast.models.io import load_model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe
@@ -196,10 +197,7 @@ class CounterNet(Settings):
             "told": generator.told,
             "named": list(getattr(self, "feature_names_in_", ())),  # none: learnt from an array
         }
-        try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata=metadata | {_MARK: json.dumps(content)})
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        safetensors.write(path, tensors, metadata | {_MARK: json.dumps(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -312,11 +310,7 @@ def _unfitted(path: str | Path, content: dict[str, Any]) -> CounterNet:
 
 def holds_recourse(path: str | Path) -> bool:
     """Is there a recourse network in the file?"""
-    try:
-        with untyped("safetensors").safe_open(path, framework="pt") as file:
-            return _MARK in (file.metadata() or {})
-    except Exception:  # no safetensors file at all: whoever reads the model says so better
-        return False
+    return _MARK in safetensors.metadata_of(path)
 
 
 _PARTS: dict[str, type] = {"kind": str, "settings": dict, "layers": list, "features": list, "told": int, "named": list}
@@ -325,10 +319,8 @@ _PARTS: dict[str, type] = {"kind": str, "settings": dict, "layers": list, "featu
 def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file says about its recourse network, and the network's tensors."""
     try:
-        with untyped("safetensors").safe_open(path, framework="pt") as file:
-            metadata = cast(dict[str, str], file.metadata() or {})
-            tensors = {n: file.get_tensor(n) for n in list(file.keys()) if n.startswith(_PREFIX)}
-    except Exception as error:
+        metadata, tensors = safetensors.read(path, lambda name: name.startswith(_PREFIX))
+    except FileError as error:
         raise FileError(f"cannot read a recourse network from {str(path)!r}: {error}") from None
     if _MARK not in metadata:
         raise FileError(f"{str(path)!r} holds no recourse network; write one with `CounterNet.save`")

@@ -167,7 +167,7 @@ def _trees(
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
     trees = TreeIndex.of(nodes, codes, rights, schema)
     most = 2 * most if nodes.sets else most  # sets of levels take the library's code longer
-    count = f"{len(leaves)} trees of up to {leaves.max(initial=0)} leaves"
+    count = f"{len(leaves)} tree{'s' * (len(leaves) > 1)} of up to {leaves.max(initial=0)} leaves"
     if kernel is not None and not (leaves.max() <= 256 and leaves.mean() <= most):
         run = LibraryTrees(columns, raws, nodes.precision, kernel, zero_is_missing)
         return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, trees)

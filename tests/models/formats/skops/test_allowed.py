@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-)
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-)
+from sklearn.preprocessing import FunctionTransformer
 
 from holdfast.errors import UnsafeFileError
 from holdfast.models.formats.skops import reader as own

@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import skops.io
-from sklearn.compose import (
-    make_column_transformer,
-)
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-)
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from holdfast.errors import UnsafeFileError
 from holdfast.models.formats.skops import reader as own

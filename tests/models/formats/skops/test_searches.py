@@ -8,15 +8,9 @@ import skops.io
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, make_scorer
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    GridSearchCV,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import (
-    StandardScaler,
-)
+from sklearn.preprocessing import StandardScaler
 
 from holdfast.errors import FileError, UnsafeFileError
 from holdfast.models.formats.skops import reader as own

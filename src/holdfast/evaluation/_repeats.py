@@ -1,10 +1,11 @@
-"""Rounds of questions to several models, and what their counterfactuals are worth: the protocol behind `compare`.
+"""The same questions to several models, many times over, and what their counterfactuals are worth: the protocol behind
+`compare`. The paper calls a repeat a round.
 
-A round takes a pair of classes, all pairs before any comes again, and draws for each model rows, with replacement, that
-it gives the first of them; asked for is the second. The same random numbers choose the rows of all models, and the data
-rows that counterfactuals are held against, so that models differ in a round by what they are. An answer depends on
-nothing but the row, the wanted class and the seed: each question is asked once, however often rounds draw it, and all
-rounds are one call.
+A repeat takes a pair of classes, all pairs before any comes again, and draws for each model rows, with replacement,
+that it gives the first of them; wanted is the second. The same random numbers choose the rows of all models, and the
+data rows that counterfactuals are held against, so that models differ in a repeat by what they are. An answer depends
+on nothing but the row, the wanted class and the seed: each question is asked once, however often repeats draw it, and
+all repeats are one call.
 """
 
 from collections.abc import Mapping
@@ -28,43 +29,43 @@ METRICS = ("validity", "implausibility", "mmd", "cost", "redundancy")
 
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
-    """J rounds: which rows each model is asked about, and what is wanted of them.
+class Repeats:
+    """J repeats: which rows each model is asked about, and what is wanted of them.
 
     Args:
         factual, target: (J,) numbers of the classes that rows have, and are to get.
-        asked: model -> (J, rows) numbers of the rows.
-        near: class -> for each round that wants it, at most 100 of its data rows (rounds, m, d).
+        rows: model -> (J, r) numbers of the rows.
+        near: class -> for each repeat that wants it, at most 100 of its data rows (repeats, m, d).
         data: class -> its data rows (m, d).
     """
 
     factual: Array
     target: Array
-    asked: dict[str, Array]
+    rows: dict[str, Array]
     near: dict[int, Tensor]
     data: dict[int, Tensor]
 
     @classmethod
     def draw(
         cls,
-        said: Mapping[str, Array],
+        predicted: Mapping[str, Array],
         k: int,
         x: Tensor,
         labels: Tensor,
-        rounds: int,
+        repeats: int,
         rows: int,
         rng: np.random.Generator,
-    ) -> "Rounds":
-        """Draw rounds.
+    ) -> "Repeats":
+        """Draw repeats.
 
         Args:
-            said: model -> (n,) the classes, of k, that it gives to the rows.
+            predicted: model -> (n,) the classes, of k, that it gives to the rows.
             x, labels: (n, d) encoded rows and their true classes (n,).
-            rounds, rows: J, and how many rows there are in a round.
+            repeats, rows: J, and how many rows there are in a repeat.
         """
         data = {c: x[labels == c] for c in range(k) if bool((labels == c).any())}
         # A class that one of the models never gives cannot be left, and one with a single row has no spread.
-        given = [c for c in range(k) if all((answers == c).any() for answers in said.values())]
+        given = [c for c in range(k) if all((classes == c).any() for classes in predicted.values())]
         pairs = [(a, b) for a in given for b, own in data.items() if a != b and len(own) > 1]
         if not pairs:
             raise SettingError(
@@ -72,55 +73,55 @@ class Rounds:
                 "other class has two rows; pass more rows"
             )
         # All pairs before any comes again: how far a class is reached differs, and chance is noise in the means.
-        turns = [rng.permutation(len(pairs)) for _ in range(-(-rounds // len(pairs)))]
-        factual, target = np.array(pairs)[np.concatenate(turns)[:rounds]].T
+        turns = [rng.permutation(len(pairs)) for _ in range(-(-repeats // len(pairs)))]
+        factual, target = np.array(pairs)[np.concatenate(turns)[:repeats]].T
         near = dict[int, Tensor]()
         for c in np.unique(target).tolist():
             chance = rng.random((int((target == c).sum()), len(data[c])))
             near[c] = data[c][torch.tensor(chance.argsort(1)[:, :MOST_IN_SET])]
-        places = rng.random((rounds, rows))
-        asked = {name: np.empty((rounds, rows), dtype=np.int64) for name in said}
-        for name, answers in said.items():
+        places = rng.random((repeats, rows))
+        drawn = {name: np.empty((repeats, rows), dtype=np.int64) for name in predicted}
+        for name, classes in predicted.items():
             for c in given:
-                here, own = factual == c, np.flatnonzero(answers == c)
-                asked[name][here] = own[(places[here] * len(own)).astype(np.int64)]
-        return cls(factual, target, asked, near, data)
+                here, own = factual == c, np.flatnonzero(classes == c)
+                drawn[name][here] = own[(places[here] * len(own)).astype(np.int64)]
+        return cls(factual, target, drawn, near, data)
 
     def measure(self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int) -> pd.DataFrame:
-        """One line per round: how many counterfactuals of this model are valid, and means over those.
+        """One line per repeat: how many counterfactuals of this model are valid, and means over those.
 
         Args:
-            name: of the model, as the rounds know it.
+            name: of the model, as the repeats know it.
             model: the same, possibly with another schema.
             X: the rows.
         """
         k = len(model.classes)
-        keys, at = np.unique(self.asked[name] * k + self.target[:, None], return_inverse=True)
-        at, target = at.reshape(self.asked[name].shape), keys % k  # (J, rows) questions, (q,) classes
+        keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
+        question, target = question.reshape(self.rows[name].shape), keys % k  # (J, rows) of q questions, (q,) classes
         wanted = [model.classes[c] for c in target]
         cfs = method.explain(model, X.iloc[keys // k], wanted, seed=seed)
         x, z = cfs.x.double(), cfs.x_cf.double()
         away = np.empty(len(keys))
         for c in np.unique(target):
             away[target == c] = implausibility(z[torch.tensor(target == c)], self.data[int(c)]).numpy()
-        valid = cfs.found[at]  # (J, rows)
+        valid = cfs.found[question]  # (J, rows)
         values = {
             "validity": valid.mean(1),
-            "implausibility": mean_where(away[at], valid),
-            "mmd": self._mmd(z, at, valid),
-            "cost": mean_where(l1.value(z - x).numpy()[at], valid),
-            "redundancy": mean_where(redundancy(x, z).numpy()[at], valid),
+            "implausibility": mean_where(away[question], valid),
+            "mmd": self._mmd(z, question, valid),
+            "cost": mean_where(l1.value(z - x).numpy()[question], valid),
+            "redundancy": mean_where(redundancy(x, z).numpy()[question], valid),
         }
         classes = np.array(model.classes, dtype=object)
-        about = {"round": np.arange(len(at)), "from": classes[self.factual], "to": classes[self.target]}
+        about = {"round": np.arange(len(question)), "from": classes[self.factual], "to": classes[self.target]}
         return pd.DataFrame(about | values)
 
-    def _mmd(self, z: Tensor, at: Array, valid: Array) -> Array:
-        """(J,) discrepancy between the valid counterfactuals of each round, rows at (J, rows) of z, and data."""
+    def _mmd(self, z: Tensor, question: Array, valid: Array) -> Array:
+        """(J,) discrepancy between data and valid counterfactuals of each repeat: rows `question` (J, rows) of z."""
         # Rows come in random order, so the first of the valid ones are a sample of them.
         first = np.argsort(~valid, axis=1, kind="stable")[:, :MOST_IN_SET]
-        rows, kept = (torch.tensor(np.take_along_axis(values, first, 1)) for values in (at, valid))
-        out = np.full(len(at), np.nan)
+        rows, kept = (torch.tensor(np.take_along_axis(values, first, 1)) for values in (question, valid))
+        out = np.full(len(question), np.nan)
         with limited_threads(1):
             for c, near in self.near.items() if rows.shape[1] > 1 else ():
                 here = torch.tensor(self.target == c)
