@@ -65,6 +65,8 @@ class ImageExplainer(Settings, ABC):
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""
+    when: ClassVar[str] = ""  # one sentence: when to use it
+    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
     needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
     advice: ClassVar[str] = "try other settings"
