@@ -62,8 +62,8 @@ class CellMoves:
         table = np.concatenate([np.zeros((0, 4)), *ends])
         first, last, above, below = torch.tensor(table, dtype=encoding.center.dtype).T.contiguous()
         feature_, column_, missing = (torch.tensor(v, dtype=torch.int64) for v in (feature, column, missing_column))
-        level, gone = (torch.tensor(v, dtype=torch.bool) for v in (is_level, to_missing))
-        return CellMoves(spans, feature_, column_, level, first, last, above, below, missing, gone, cells)
+        level, to_gap = (torch.tensor(v, dtype=torch.bool) for v in (is_level, to_missing))
+        return CellMoves(spans, feature_, column_, level, first, last, above, below, missing, to_gap, cells)
 
     def __len__(self) -> int:
         return len(self.feature)
