@@ -79,7 +79,7 @@ def test_the_added_method_is_lawful(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(registry.METHODS, name, (place, cls))
     monkeypatch.setitem(EXPLAINERS, name, space["law_line"][name])
 
-    assert hf.list_methods()[name] is space[cls]
+    assert hf.list_methods()[name] is getattr(hf, cls) is space[cls]
     assert registry.configured(name, ["length=0.3"]).get_params()["length"] == 0.3
     (added,) = [m for m in methods.methods() if m.name == name]
     text = methods.page(added)

@@ -16,6 +16,12 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("holdfast")
+    if name not in _names:  # methods are known by their line in the registry
+        from holdfast.registry import METHODS, method_class
+
+        for key, (_, cls) in METHODS.items():
+            if cls == name:
+                return method_class(key)
     return _get(name)
 
 

@@ -51,8 +51,8 @@ class DeDUCE(GreedyPixels):
 
     title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"
     paper: ClassVar[str] = "Höltgen et al. 2021"
-    when: ClassVar[str] = "few pixels should change, on a network with spectral normalisation"
-    cost: ClassVar[str] = "one gradient pass per step; one forward pass over the training images when fitted"
+    when: ClassVar[str] = "few pixels should change, and the model should find the answer typical of the wanted class"
+    cost: ClassVar[str] = "up to max_iter gradient passes"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 

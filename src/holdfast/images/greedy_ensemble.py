@@ -34,8 +34,8 @@ class GreedyEnsemble(GreedyPixels):
 
     title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"
     paper: ClassVar[str] = "Schut et al. 2021"
-    when: ClassVar[str] = "few pixels should change, and several networks have been trained alike"
-    cost: ClassVar[str] = "one gradient pass through every member per step"
+    when: ClassVar[str] = "few pixels should change, and an ensemble of networks should agree on the answer"
+    cost: ClassVar[str] = "up to max_iter gradient passes through each network of the ensemble"
     advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 
     confidence: float | None = 0.99

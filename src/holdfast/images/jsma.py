@@ -39,8 +39,8 @@ class JSMA(GreedyPixels):
 
     title: ClassVar[str] = "few pixels, by the gradient of the class loss or by saliency"
     paper: ClassVar[str] = "Papernot et al. 2016; Höltgen et al. 2021"
-    when: ClassVar[str] = "few pixels should change, and there are no training images at hand"
-    cost: ClassVar[str] = "one gradient pass per step"
+    when: ClassVar[str] = "few pixels should change, and a saliency map should say which"
+    cost: ClassVar[str] = "up to max_iter gradient passes, each of two with the original saliency map"
     advice: ClassVar[str] = "raise max_iter, or ask for less confidence"
 
     limit: int | None = None

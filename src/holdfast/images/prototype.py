@@ -9,7 +9,7 @@ their library has for digits, and as Höltgen et al. 2021 compare with it.
                        + theta |ENC(x') - proto_t|_2^2                       look like the wanted class t
     proto_t            mean code of the k training images predicted as t whose codes are nearest to that of x0
 
-    v_0 = x_0;  for k = 0 .. steps - 1:                                      FISTA
+    v_0 = x_0;  for k = 0 .. steps - 1:                                      FISTA, see `methods/_fista.py`
         g       = gradient of all but the l1 term at v_k, cut off at 1000
         x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
@@ -26,7 +26,7 @@ image that goes through the model, with or without the way back.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -35,10 +35,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row
+from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError, require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.methods._fista import bisected
 
 CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per pixel
@@ -63,8 +65,8 @@ class Prototype(ImageExplainer):
 
     title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
     paper: ClassVar[str] = "Van Looveren & Klaise 2021"
-    when: ClassVar[str] = "the image as a whole should move towards the wanted class, at any cost in pixels"
-    cost: ClassVar[str] = "bisections x steps gradient passes through network and autoencoder, after training it once"
+    when: ClassVar[str] = "answers should be near typical images of the wanted class"
+    cost: ClassVar[str] = "bisections x steps gradient passes, after training an autoencoder once"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise steps, bisections or theta"
 
@@ -113,30 +115,32 @@ class Prototype(ImageExplainer):
 
     def _walk(self, problem: ImageSearchProblem) -> Found:
         """All rounds for some pairs at once."""
-        x, n, step = problem.x, len(problem), 0
-        hinge, best, draw = Hinge(problem, self.kappa), Best(problem, self.beta), self._draw(problem)
-        c, low, high = x.new_full((n,), self.c), x.new_zeros(n), x.new_full((n,), math.inf)
-        old = x
-        for _ in range(self.bisections):
-            old = v = x
-            best.begin()
-            for k in range(self.steps):
+        x, n = problem.x, len(problem)
+        hinge, best, draw = Hinge(problem, self.kappa), BestImages(problem, self.beta), self._draw(problem)
+
+        def rounds() -> Iterator[Iterator[int]]:
+            for _ in range(self.bisections):
+                best.begin()
+                yield steps()
+
+        def steps() -> Iterator[int]:
+            for k in range(1, self.steps + 1):
                 if problem.clock.over():
-                    return best.found(old, step, hinge.passes)
-                g = hinge.gradient(v, c).add_(v - x, alpha=2)
-                if draw is not None:
-                    g += draw(v)
-                a = self.lr * math.sqrt(1 - k / self.steps)
-                new = torch.where(problem.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
-                step += 1
-                best.see(new, step)
-                v = (new + (k + 1) / (k + 4) * (new - old)).clamp_(0, 1)
-                old = new
+                    return
+                yield k
                 problem.clock.bar.step(n / (self.bisections * self.steps))
-            high = torch.where(best.hit, torch.minimum(high, c), high)
-            low = torch.where(best.hit, low, torch.maximum(low, c))
-            c = torch.where(high < math.inf, (low + high) / 2, c * 10)
-        return best.found(old, step, hinge.passes)
+
+        def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
+            v = v.clamp(0, 1)
+            g = hinge.gradient(v, c).add_(v - x, alpha=2)
+            if draw is not None:
+                g += draw(v)
+            a = self.lr * math.sqrt(1 - (k - 1) / self.steps)
+            new = torch.where(problem.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
+            return new, best.see(new)
+
+        bisected(x, x.new_full((n,), self.c), rounds(), step)
+        return best.done(hinge.passes)
 
     def _draw(self, problem: ImageSearchProblem) -> "Draw | None":
         """The pull of autoencoder and prototype, if they have a weight."""
@@ -234,34 +238,36 @@ class Hinge:
         return lead.squeeze(1) + self.kappa, p * (way - lead)
 
 
-class Best:
+class BestImages:
     """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
-        self.problem, self.beta, self.passes, n = problem, beta, 0, len(problem)
-        self.x, self.at = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        self.problem, self.beta, self.passes, self.steps, n = problem, beta, 0, 0, len(problem)
+        self.x, self.last, self.at = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
         self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
         """Another round."""
         self.hit = torch.zeros_like(self.hit)
 
-    def see(self, new: Tensor, step: int) -> None:
-        """Keep images that have the wanted outcome and are cheaper."""
+    def see(self, new: Tensor) -> Tensor:
+        """Keep images that have the wanted outcome and are cheaper; returns which pairs had one in this round."""
+        self.last, self.steps = new, self.steps + 1
         delta = (new - self.problem.x).flatten(1)
-        price = self.beta * delta.abs().sum(1) + delta.square().sum(1)
+        price = self.beta * l1.value(delta) + squared_l2.value(delta)
         # What has not moved is known to fail: it would not be asked about otherwise.
         rows = ((price > 0) & (~self.hit | (price < self.price))).nonzero().squeeze(1)
         if not len(rows):
-            return
+            return self.hit
         self.passes += len(rows)
         met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
-        self.x[better], self.price[better], self.at[better] = new[better], price[better], step
+        self.x[better], self.price[better], self.at[better] = new[better], price[better], self.steps
+        return self.hit
 
-    def found(self, last: Tensor, steps: int, passes: int) -> Found:
+    def done(self, passes: int) -> Found:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
-        x, at = torch.where(per_row(has, last), self.x, last), torch.where(has, self.at, steps)
+        x, at = torch.where(per_row(has, self.last), self.x, self.last), torch.where(has, self.at, self.steps)
         return Found(x, at, passes + self.passes)

@@ -49,8 +49,8 @@ class REVISE(ImageExplainer):
 
     title: ClassVar[str] = "gradient descent over the image's code in a VAE"
     paper: ClassVar[str] = "Joshi et al. 2019 (REVISE); Höltgen et al. 2021"
-    when: ClassVar[str] = "the answer should be an image that a generative model could have drawn"
-    cost: ClassVar[str] = "up to max_iter gradient passes through network and decoder, after training a VAE once"
+    when: ClassVar[str] = "answers should look like images of the data, wherever they differ"
+    cost: ClassVar[str] = "up to max_iter gradient passes through model and decoder, after training a VAE once"
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise max_iter or step, lower lam, or try optimizer='adam'"
 

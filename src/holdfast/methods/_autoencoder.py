@@ -29,7 +29,15 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows
+from holdfast._core.rows import (
+    CACHE_CELLS,
+    COLUMN_BLOCK,
+    ROW_BLOCK,
+    chunks,
+    limited_threads,
+    pad_rows,
+    rows_per_chunk,
+)
 from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, mlp
@@ -39,7 +47,6 @@ from holdfast.schema.schema import Schema
 
 Kind = Literal["autoencoder", "vae"]
 HIDDEN = (1024, 128)  # as Black et al. 2022 have it
-BLOCK_CELLS = 1 << 19  # numbers in the widest layer while decoding: 2 MB, which stay in the cache
 
 
 def _no_columns() -> Tensor:
@@ -111,7 +118,7 @@ class TableAutoencoder:
     def _block(self) -> int:
         """How many rows to decode at once."""
         widest = max(len(w) for w, _ in self._engines[1].weights)
-        return max(1, BLOCK_CELLS // (widest * ROW_BLOCK)) * ROW_BLOCK
+        return rows_per_chunk(widest, CACHE_CELLS, block=ROW_BLOCK)
 
     def decode_columns(self, z: Tensor, x: Tensor, out: Tensor, *, soft: bool) -> None:
         """Decode m points for each of n people into a tensor with columns first.
@@ -127,13 +134,13 @@ class TableAutoencoder:
         if soft:
             out.copy_(self.decode(z, x.repeat_interleave(each, 0)).T)
             return
-        told = x[:, self.given].repeat_interleave(each, 0).to(z.dtype)
-        rows = pad_rows(torch.cat([z, told], 1) if len(self.given) else z)
+        given = x[:, self.given].repeat_interleave(each, 0).to(z.dtype)
+        rows = pad_rows(torch.cat([z, given], 1) if len(self.given) else z)
         for i, part in enumerate(chunks(rows, self._block)):
-            mine = out[:, i * self._block : (i + 1) * self._block]
-            raw = decode(part)[: mine.shape[1]].T
+            block = out[:, i * self._block : (i + 1) * self._block]
+            raw = decode(part)[: block.shape[1]].T
             for columns, source in parts.runs:
-                mine[columns] = raw[source]
+                block[columns] = raw[source]
         for j in parts.given:
             out.view(-1, n, each)[j] = x[:, j, None]
 
@@ -342,7 +349,7 @@ def autoencoder(
     Args:
         kind: "autoencoder" (deterministic), or "vae".
         hidden, latent: layers between rows and latent points; the decoder has them in reverse.
-        given: numbers of encoded columns that the decoder is told and does not model, such as those nobody can change.
+        given: numbers of encoded columns that the decoder is given and does not model, such as those nobody can change.
         beta: weight of the VAE's divergence.
         warm_up: the weight rises to beta over so many epochs, beta e / warm_up in epoch e = 0, 1, ...; none of them
             but the last is a candidate for the best, as the loss on rows held out is that with the whole beta.

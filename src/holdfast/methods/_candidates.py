@@ -34,7 +34,7 @@ class Nearest(NamedTuple):
     at: Tensor  # (n,) which of the m candidates it is
 
     @classmethod
-    def none(cls, rows: Tensor) -> "Nearest":
+    def start(cls, rows: Tensor) -> "Nearest":
         """No success so far, and what to return if it stays so."""
         return cls(rows, rows.new_full((len(rows),), torch.inf), torch.zeros(len(rows), dtype=torch.int64))
 
@@ -85,7 +85,7 @@ class Candidates:
             ordered: the candidates come nearest first, up to what making them reachable does: the first success is
                 taken, which saves measuring all.
         """
-        best, everyone = Nearest.none(self.problem.x.clone()), torch.arange(len(self))
+        best, everyone = Nearest.start(self.problem.x.clone()), torch.arange(len(self))
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)
             best.take(everyone, found._replace(at=found.at + some.start))

@@ -9,7 +9,7 @@ A row that had an answer on the way tries a smaller c next, half-way to the larg
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -19,25 +19,21 @@ from holdfast.problem import SearchProblem
 Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
-def bisected(problem: SearchProblem, c: Tensor, bisections: int, steps: int, step: Step) -> None:
-    """`steps` steps from x for each of so many weights.
+def bisected(x: Tensor, c: Tensor, rounds: Iterable[Iterable[int]], step: Step) -> None:
+    """Steps from x, again and again with another weight.
 
     Args:
-        problem: the rows.
+        x: (n, ...) rows or images.
         c: (n,) the first weight of each.
-        bisections: how many weights.
-        steps: steps with each.
-        step: step(v, c, k) gives the next point (n, d) from the extrapolated one, and which rows (n,) have an answer
-            at this step.
+        rounds: for each weight the numbers k of its steps.
+        step: step(v, c, k) gives the next point from the extrapolated one, and which rows (n,) have an answer at this
+            step.
     """
-    x = problem.x
     low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
-    for i in range(bisections):
-        if i and problem.budget.over():
-            return
+    for steps in rounds:
         z = v = x
         hit = torch.zeros(len(x), dtype=torch.bool)
-        for k in problem.steps(steps):
+        for k in steps:
             new, met = step(v, c, k)
             hit |= met
             v = new + k / (k + 3) * (new - z)
@@ -45,6 +41,14 @@ def bisected(problem: SearchProblem, c: Tensor, bisections: int, steps: int, ste
         high = torch.where(hit, torch.minimum(high, c), high)
         low = torch.where(hit, low, torch.maximum(low, c))
         c = torch.where(high < math.inf, (low + high) / 2, c * 10)
+
+
+def rounds_of(problem: SearchProblem, bisections: int, steps: int) -> Iterator[Iterable[int]]:
+    """So many weights with 0 .. steps - 1 each, within the time budget."""
+    for i in range(bisections):
+        if i and problem.budget.over():
+            return
+        yield problem.steps(steps)
 
 
 def lead_and_gradient(problem: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import ROW_BLOCK, chunks
+from holdfast._core.rows import ROW_BLOCK, chunks, rows_per_chunk
 from holdfast.errors import untyped
 from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 
 Block = tuple[int, int, bool]  # start and stop of columns that belong together, and whether they are one category
 
-CELLS = 1 << 20  # numbers in neighbours at once, and
-SCORED = 1 << 16  # in those the model gets at once: what stays in the cache is faster
+SCORED = 1 << 16  # numbers in the rows that the model gets at once: what stays in the cache is faster
 TAIL = 32  # so few columns at the end are multiplied as one block, zeros and all
 LIMIT = math.log((1 - 1e-6) / 1e-6)  # the log-odds of a probability of 1 - 1e-6
 QUANTILES = 1 << 16
@@ -45,9 +44,9 @@ class Plane:
         return Plane(self.w[rows], self.b[rows])
 
 
-def shares_of(x: Tensor, layout: Encoding) -> Tensor:
+def shares_of(x: Tensor, encoding: Encoding) -> Tensor:
     """(d,) how often the data `x` (n, d) take each level; 0 in columns of numbers."""
-    return torch.where(layout.one_hot, x.double().mean(0), 0.0)
+    return torch.where(encoding.one_hot, x.double().mean(0), 0.0)
 
 
 def fit_planes(
@@ -75,20 +74,20 @@ def fit_planes(
 def _together(cells: int) -> int:
     """How many rows of `cells` numbers each to handle at once. Batches are whole blocks, so with a power of two
     below a block, or whole blocks, a chunk has the same size whatever the batch: the same row, the same bits."""
-    most = max(1, CELLS // cells)
+    most = rows_per_chunk(cells)
     return most // ROW_BLOCK * ROW_BLOCK if most >= ROW_BLOCK else 1 << (most.bit_length() - 1)
 
 
 def rows_at_once(d: int) -> int:
     """How many rows to give to the model at once: whole blocks."""
-    return ROW_BLOCK * max(1, SCORED // (ROW_BLOCK * d))
+    return rows_per_chunk(d, SCORED, block=ROW_BLOCK)
 
 
 @dataclass(frozen=True)
 class Neighbors:
     """How neighbours are drawn: tables from 16 random bits to a normal number, or to the column of a level."""
 
-    layout: Encoding
+    encoding: Encoding
     numbers: Tensor  # (q,) columns of numbers
     normal: Tensor  # (65536,) quantiles of the normal distribution
     spread: Tensor  # (q,) standard deviations
@@ -96,24 +95,24 @@ class Neighbors:
     blocks: list[Block]
 
     @classmethod
-    def of(cls, layout: Encoding, shares: Tensor, noise: float) -> "Neighbors":
-        dtype = layout.center.dtype
-        numbers = (~layout.one_hot).nonzero().squeeze(1)
+    def of(cls, encoding: Encoding, shares: Tensor, noise: float) -> "Neighbors":
+        dtype = encoding.center.dtype
+        numbers = (~encoding.one_hot).nonzero().squeeze(1)
         middle = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
         normal = (math.sqrt(2) * torch.erfinv(2 * middle - 1)).to(dtype)
-        wide = (layout.seen_high - layout.seen_low)[numbers]
+        wide = (encoding.seen_high - encoding.seen_low)[numbers]
         spread = noise * torch.where(wide.isfinite(), wide, 1.0)
-        share = torch.cat([shares.double(), shares.new_zeros(1)])[layout.groups]  # (categories, levels)
+        share = torch.cat([shares.double(), shares.new_zeros(1)])[encoding.groups]  # (categories, levels)
         upto = share.cumsum(1) / share.sum(1, keepdim=True)
         upto[:, -1:] = 1.0
         place = torch.searchsorted(upto, middle.expand(len(upto), -1).contiguous())
-        levels = layout.groups.gather(1, place).flatten().to(torch.int16 if len(shares) < 1 << 15 else torch.int32)
-        return cls(layout, numbers, normal, spread, levels, blocks_of(layout))
+        levels = encoding.groups.gather(1, place).flatten().to(torch.int16 if len(shares) < 1 << 15 else torch.int32)
+        return cls(encoding, numbers, normal, spread, levels, blocks_of(encoding))
 
     def draw(self, problem: SearchProblem, z: Tensor) -> Tensor:
         """Neighbours into z (n, m, d); returns their squared distances to x (n, m)."""
-        x, at = problem.x, self.layout
-        (n, m, d), q, g = z.shape, len(self.numbers), len(at.groups)
+        x, encoding = problem.x, self.encoding
+        (n, m, d), q, g = z.shape, len(self.numbers), len(encoding.groups)
         bits = problem.rng.bits16(q + g, m)
         z.zero_()
         r2 = x.new_zeros(n, m)
@@ -121,7 +120,7 @@ class Neighbors:
             step = self.normal.index_select(0, bits[:, :q].flatten()).reshape(n, q, m)
             own = x[:, self.numbers, None]
             value = torch.addcmul(own, step, self.spread[:, None])
-            low, high = at.seen_low[self.numbers, None], at.seen_high[self.numbers, None]
+            low, high = encoding.seen_low[self.numbers, None], encoding.seen_high[self.numbers, None]
             value = torch.minimum(torch.maximum(value, low), high)
             r2 += (value - own).square_().sum(1)
             done = 0
@@ -134,19 +133,19 @@ class Neighbors:
             column = self.levels.index_select(0, bits.flatten()).reshape(n, g, m)
             place = column + torch.arange(0, n * m * d, d).reshape(n, 1, m)
             z.view(-1).index_fill_(0, place.flatten(), 1.0)
-            own = at.groups.expand(n, -1, -1).gather(2, _level(x, at)[..., None])  # (n, g, 1)
+            own = encoding.groups.expand(n, -1, -1).gather(2, _level(x, encoding)[..., None])  # (n, g, 1)
             r2 += 2 * (column != own).sum(1)  # another level: two columns change by 1
         return r2
 
 
-def _level(x: Tensor, at: Encoding) -> Tensor:
+def _level(x: Tensor, encoding: Encoding) -> Tensor:
     """(n, categories) the level that each row holds."""
-    return torch.cat([x, x.new_full((len(x), 1), -1.0)], 1)[:, at.groups].argmax(2)
+    return torch.cat([x, x.new_full((len(x), 1), -1.0)], 1)[:, encoding.groups].argmax(2)
 
 
-def blocks_of(layout: Encoding) -> list[Block]:
+def blocks_of(encoding: Encoding) -> list[Block]:
     """Columns cut into runs of numbers and single categories, in order."""
-    owner = [int(i) for i in torch.where(layout.one_hot, layout.owner, -1)]
+    owner = [int(i) for i in torch.where(encoding.one_hot, encoding.owner, -1)]
     out, start = list[Block](), 0
     for who, run in itertools.groupby(owner):
         stop = start + len([*run])

@@ -70,8 +70,8 @@ def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before it is small.
     """
     rest = p * (1 - own)
-    mine = (p * own).sum(-1, keepdim=True)
-    return mine.squeeze(-1), mine * (own * rest.sum(-1, keepdim=True) - rest)
+    prob = (p * own).sum(-1, keepdim=True)
+    return prob.squeeze(-1), prob * (own * rest.sum(-1, keepdim=True) - rest)
 
 
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
@@ -87,14 +87,14 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
         scores, pull = model.vjp(line.flatten(0, 1))
         if scores.shape[1] == 2:  # a sigmoid costs a fraction of a softmax over two columns
             lead = (scores[:, 1] - scores[:, 0]) * signs
-            mine = torch.sigmoid(lead)
-            up = weight * mine * torch.sigmoid(-lead) * signs
-            mine, by_score = mine.view(len(t), -1), torch.stack([-up, up], 1)
+            prob = torch.sigmoid(lead)
+            up = weight * prob * torch.sigmoid(-lead) * signs
+            prob, by_score = prob.view(len(t), -1), torch.stack([-up, up], 1)
         else:
-            mine, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
+            prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
             by_score = (w[:, None, None] * slope).flatten(0, 1)
         g = pull(by_score).reshape(line.shape)
-        return Value(_over_points(w, mine), mine[-1], _over_points(t, g), scores[-len(z) :])
+        return Value(_over_points(w, prob), prob[-1], _over_points(t, g), scores[-len(z) :])
 
     return value
 
@@ -108,10 +108,10 @@ def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
             raw = models.scores(line.flatten(0, 1))
             scores = to_scores(raw.flatten(0, 1), "logits").reshape(models.count, len(t), len(z), -1)
         own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
-        mine, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)  # (M, P, n), (M, P, n, k)
+        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)  # (M, P, n), (M, P, n, k)
         (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
-        total = _over_points(w, mine.sum(0))
-        return Value(total, mine[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
+        total = _over_points(w, prob.sum(0))
+        return Value(total, prob[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
 
     return value
 
@@ -159,12 +159,12 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
         raw = torch.baddbmm(bl, h, wl).view(m, points, n, -1)
         if two:
             lead = raw.squeeze(3) * sign
-            mine = torch.sigmoid(lead)
+            prob = torch.sigmoid(lead)
             # p (1 - p) from both sides: 1 - p is rounded to 0 long before the true slope is.
-            g = (mine * torch.sigmoid(-lead) * sign * w[:, None]).view(m, points * n, 1) * back
+            g = (prob * torch.sigmoid(-lead) * sign * w[:, None]).view(m, points * n, 1) * back
             scores = to_scores(raw[0, -1], "logits")
         else:
-            mine, by_score = own_and_slope(torch.softmax(raw, 3), own)
+            prob, by_score = own_and_slope(torch.softmax(raw, 3), own)
             g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), back)
             scores = raw[0, -1]
         for i in range(len(middle) - 1, -1, -1):
@@ -173,6 +173,6 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
         g = mask(g, kept[0], 0, grad_input=g).view(m, points, -1)
         g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
         slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]
-        return Value(every @ mine.view(m * points, n), mine[:, -1].amin(0), slope, scores)
+        return Value(every @ prob.view(m * points, n), prob[:, -1].amin(0), slope, scores)
 
     return value

@@ -95,7 +95,7 @@ class CCHVAE(LatentMethod):
         """The search, and which latent points its answers were decoded from."""
         candidates = Candidates(problem, penalty_of(self.norm), problem.feasible.encoding.weight)
         start = self.autoencoder_.encode(problem.x)
-        best, z = Nearest.none(problem.feasible.project(problem.x)), start.clone()
+        best, z = Nearest.start(problem.feasible.project(problem.x)), start.clone()
         radius, rows = start.new_full((len(problem),), torch.inf), torch.arange(len(problem))
         for i in problem.steps(self.rings):
             moves = self._moves(problem.rng, i, start)

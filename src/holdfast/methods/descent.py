@@ -62,7 +62,7 @@ class Descent(Explainer):
         >>> import holdfast as hf
         >>> data = hf.datasets.moons(n=200)
         >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> hf.Descent.wachter().explain(model, data.X.head(20), "yes").found.sum() > 0
+        >>> bool(hf.Descent.wachter().explain(model, data.X.head(20), "yes").found.any())
         True
 
     Reference:

@@ -94,7 +94,7 @@ class GrowingSpheres(Explainer):
     def _shrink(self, candidates: Candidates) -> tuple[Nearest, Tensor]:
         """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
         problem, rows = candidates.problem, torch.arange(len(candidates))
-        best = Nearest.none(problem.feasible.project(problem.x))
+        best = Nearest.start(problem.feasible.project(problem.x))
         eta = problem.x.new_full((len(problem),), self.radius or 0.25 * problem.feasible.encoding.diagonal)
         for draw in range(HALVINGS):
             found = self._sample(candidates, eta[rows], 0, draw)
@@ -109,7 +109,7 @@ class GrowingSpheres(Explainer):
     def _grow(self, candidates: Candidates, width: Tensor, first: int) -> Nearest:
         """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
         problem, rows = candidates.problem, torch.arange(len(candidates))
-        best = Nearest.none(problem.feasible.project(problem.x))
+        best = Nearest.start(problem.feasible.project(problem.x))
         for i in problem.steps(self.rings):
             found = self._sample(candidates, width[rows], first + i, HALVINGS + i)
             best.take(rows, found)

@@ -26,7 +26,7 @@ from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
 from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._best import BestOfWalk, BestSoFar
-from holdfast.methods._fista import bisected, lead_and_gradient
+from holdfast.methods._fista import bisected, lead_and_gradient, rounds_of
 from holdfast.methods._tighten import revert, swap, tangent_step, tighten
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
@@ -126,7 +126,7 @@ class MinCost(Explainer):
             push = torch.where(gap < self.kappa + 1e-3, c, 0.0)[:, None] * grad
             return feasible.clamp(x + best.distance.prox(v + a * push - x, a, weight)), met
 
-        bisected(problem, c, self.bisections, self.steps, step)
+        bisected(x, c, rounds_of(problem, self.bisections, self.steps), step)
 
     def _legacy_elastic_net(self, problem: SearchProblem) -> Tensor:
         """The elastic net as the library behind the paper's tables runs it; see the top of the file."""
@@ -147,7 +147,7 @@ class MinCost(Explainer):
             best.see(p, torch.where(met, -1.0, 1.0)[:, None])
             return new, met
 
-        bisected(problem, x.new_full((len(x),), 1e-3), self.bisections, self.steps, step)
+        bisected(x, x.new_full((len(x),), 1e-3), rounds_of(problem, self.bisections, self.steps), step)
         return best.done(p)[0]
 
 

@@ -22,7 +22,7 @@ from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._best import BestSoFar
 from holdfast.methods._data import check_columns, encoded, scores_of
-from holdfast.methods._fista import bisected, lead_and_gradient
+from holdfast.methods._fista import bisected, lead_and_gradient, rounds_of
 from holdfast.models.base import Model
 from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
 from holdfast.target import BoundTarget
@@ -105,7 +105,7 @@ class Prototype(Explainer):
             new = feasible.clamp(x + l1.prox(v - a * g - x, self.beta))
             return new, best.judge(feasible.project(new))
 
-        bisected(problem, x.new_full((len(x),), self.c), self.bisections, self.steps, step)
+        bisected(x, x.new_full((len(x),), self.c), rounds_of(problem, self.bisections, self.steps), step)
         return best.z
 
 

@@ -95,6 +95,7 @@ class StableNeighborSearch(Explainer):
     @property
     def first(self) -> Explainer:
         """The method whose answers are moved."""
+        require(isinstance(self.start, Explainer | None), f"start must be a method, got {self.start!r}")
         return MinCost(norm=2) if self.start is None else self.start
 
     @Trait(False)  # a bool on the class and on instances, as in the base class
@@ -115,7 +116,6 @@ class StableNeighborSearch(Explainer):
         require(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
         require(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
         require(0 < self.min_probability < 1, f"min_probability must lie between 0 and 1, got {self.min_probability}")
-        require(isinstance(self.first, Explainer), f"start must be a method, got {self.start!r}")
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
         require(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")

@@ -149,8 +149,8 @@ class CFModel(Parametric):
 
     title: ClassVar[str] = "one pass of a network trained to answer for the model"
     paper: ClassVar[str] = "Guo et al. 2023 (CF Model, RoCourseNet)"
-    when: ClassVar[str] = "many rows will be asked about, of a model that is there already"
-    cost: ClassVar[str] = "one forward pass for a row, after epochs of training that go through the model"
+    when: ClassVar[str] = "many rows must be answered fast, for a network that stays as it is"
+    cost: ClassVar[str] = "one pass of a generator per row, after training it for epochs passes over the data"
     advice: ClassVar[str] = (
         "train with tell=True, reachable=True, a larger l2 or more epochs, or ask another method about these rows"
     )

@@ -86,8 +86,8 @@ class LearnedRecourse(Explainer):
 
     title: ClassVar[str] = "one pass of the recourse network that was trained with the model"
     paper: ClassVar[str] = "Guo et al. 2023 (CounterNet, RoCourseNet)"
-    when: ClassVar[str] = "the model was trained with its recourse, as `CounterNet` and `RoCourseNet` are"
-    cost: ClassVar[str] = "one forward pass for a row"
+    when: ClassVar[str] = "the model is a CounterNet or RoCourseNet, which has learnt recourse together with prediction"
+    cost: ClassVar[str] = "one pass of its generator per row"
     advice: ClassVar[str] = "ask another method about these rows, or train with a larger l2"
 
     path: str = ""

@@ -27,8 +27,8 @@ class VAECF(Parametric):
 
     title: ClassVar[str] = "one draw from a variational autoencoder trained to answer for the model"
     paper: ClassVar[str] = "Mahajan et al. 2019; Guo et al. 2023 (VAE-CF)"
-    when: ClassVar[str] = "many rows will be asked about, and answers should be drawn as data are"
-    cost: ClassVar[str] = "one forward pass for a row, after epochs of training that go through the model"
+    when: ClassVar[str] = "many rows must be answered fast, by rows that look like data"
+    cost: ClassVar[str] = "one pass of a generator per row, after training it for epochs passes over the data"
     advice: ClassVar[str] = (
         "train with reachable=True, a larger reg or more epochs, or ask another method about these rows"
     )

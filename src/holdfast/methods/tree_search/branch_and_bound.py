@@ -4,9 +4,9 @@ A box is a set of cells for each feature. In it no row can score more than
 
     UB = start + sum over trees of the largest leaf that the box reaches,
 
-and the wanted outcome needs UB > margin. The largest leaves ask for cells; where those of all trees agree, the row
+and the wanted outcome needs UB > margin. The largest leaves vote for cells; where those of all trees agree, the row
 at such cells has the score UB itself. Where they do not, the feature they disagree about most is split: into the
-cells that most of them ask for, and the others. Boxes that cannot succeed are dropped, and when none is left, nothing
+cells that most of them vote for, and the others. Boxes that cannot succeed are dropped, and when none is left, nothing
 can be reached.
 
 Rules and max_changes only ever take rows away, so what is proved without looking at them holds with them.
@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
-from holdfast.methods.tree_search.moves import Offers, mended
-from holdfast.methods.tree_search.single_changes import ByLeaves, Table
+from holdfast.methods.tree_search.moves import repaired
+from holdfast.methods.tree_search.single_changes import LeafChanges, LeafTable
 from holdfast.problem import SLACK, SearchProblem
 from holdfast.target import IntervalTarget
 
@@ -29,7 +29,7 @@ WIDTH = 16  # boxes of a row looked at in one round
 
 
 @dataclass(frozen=True)
-class Wish:
+class LinearGoal:
     """The outcome as linear functions of the model's outputs, all (or any) of which must be above zero: (f, outputs)
     weights and (f,) constants."""
 
@@ -38,16 +38,16 @@ class Wish:
     every: bool
 
     @staticmethod
-    def of(problem: SearchProblem, label: int, k: int, outputs: str) -> "Wish":
+    def of(problem: SearchProblem, label: int, k: int, outputs: str) -> "LinearGoal":
         goal = replace(problem.goal, label=torch.tensor([label]))
         if isinstance(goal, IntervalTarget):  # low <= v <= high, in units as the gap
             ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
             w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
-            return Wish(w[:, None], -c, True)
+            return LinearGoal(w[:, None], -c, True)
         level = float(goal.least)
         if k == 1:
-            way = goal.sign if label == 1 else -goal.sign
-            return Wish(torch.tensor([[way]], dtype=torch.float64), torch.tensor([-level], dtype=torch.float64), True)
+            w = torch.tensor([[goal.sign if label == 1 else -goal.sign]], dtype=torch.float64)
+            return LinearGoal(w, torch.tensor([-level], dtype=torch.float64), True)
         if goal.soft and goal.sign < 0:
             level -= math.log(k - 1)  # the sum of the others may exceed the largest of them by so much
             level = level if goal.is_lead else max(level, 0.0)  # which must also lead
@@ -60,32 +60,34 @@ class Wish:
                 w[i, down] = -math.exp(level)  # log p - log q > level
             else:
                 c[i] = -level
-        return Wish(w, c, goal.sign > 0)
+        return LinearGoal(w, c, goal.sign > 0)
 
 
 class Bound:
-    """Upper bounds over boxes, and what they ask for."""
+    """Upper bounds over boxes, and the cells that their leaves vote for."""
 
-    def __init__(self, table: Table, wish: Wish) -> None:
+    def __init__(self, table: LeafTable, goal: LinearGoal) -> None:
         leaves, tree = table.leaves, table.leaves.tree
-        self.every, self.value = wish.every, leaves.value @ wish.weights.T / leaves.share  # (leaves, f)
-        self.base = leaves.start @ wish.weights.T / leaves.share + wish.constants
-        self.inside = torch.cat([1 - o.float() for o in table.outside])  # (m, leaves)
+        self.every, self.value = goal.every, leaves.value @ goal.weights.T / leaves.share  # (leaves, f)
+        self.base = leaves.start @ goal.weights.T / leaves.share + goal.constants
+        self.inside = torch.cat([1 - f.outside.float() for f in table.features])  # (m, leaves)
         size = torch.bincount(tree)
         first = size.cumsum(0) - size
         self.leaf = torch.full((len(size), int(size.max())), len(tree))  # (trees, most leaves), filled up with no leaf
         self.leaf[tree, torch.arange(len(tree)) - first[tree]] = torch.arange(len(tree))
         strong = self.value.abs().amax(1)
-        none = strong.new_zeros(len(size))
-        high, low = (none.scatter_reduce(0, tree, strong, how, include_self=False) for how in ("amax", "amin"))
+        zeros = strong.new_zeros(len(size))
+        high, low = (zeros.scatter_reduce(0, tree, strong, how, include_self=False) for how in ("amax", "amin"))
         self.weight = (high - low + 1e-6)[tree].float()  # how much the tree of a leaf can matter
 
-    def __call__(self, mask: Tensor, shut: Tensor, spans: list[tuple[int, int]]) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(
+        self, box: Tensor, outside_fixed: Tensor, spans: list[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Boxes (p, m), and which leaves (p, leaves) fixed features exclude -> (p,) the bound, (p, m) how much weight
         its leaves give each cell, and (p,) how much they have together."""
-        closed, wide = shut > 0, mask.float()
+        closed, cells = outside_fixed > 0, box.float()
         for a, b in spans:
-            closed |= wide[:, a:b] @ self.inside[a:b] == 0
+            closed |= cells[:, a:b] @ self.inside[a:b] == 0
         bounds: list[Tensor] = []
         places: list[Tensor] = []
         for value in self.value.T:
@@ -94,121 +96,122 @@ class Bound:
             top, place = v.max(2)
             bounds.append(top.sum(1))
             places.append(place)
-        both = torch.stack(bounds, 1) + self.base  # (p, f)
-        ub, which = both.min(1) if self.every else both.max(1)
-        place = torch.stack(places, 1)[torch.arange(len(mask)), which]  # (p, trees)
-        leaf = self.leaf.expand(len(mask), -1, -1).gather(2, place[..., None]).squeeze(2)
+        functions = torch.stack(bounds, 1) + self.base  # (p, f)
+        ub, which = functions.min(1) if self.every else functions.max(1)
+        place = torch.stack(places, 1)[torch.arange(len(box)), which]  # (p, trees)
+        leaf = self.leaf.expand(len(box), -1, -1).gather(2, place[..., None]).squeeze(2)
         chosen = torch.zeros(closed.shape).scatter_(1, leaf, self.weight[leaf])
-        return ub, torch.where(mask, chosen @ self.inside.T, -1.0), chosen.sum(1)
+        return ub, torch.where(box, chosen @ self.inside.T, -1.0), chosen.sum(1)
 
 
-def decide(
-    problem: SearchProblem, offers: Offers, profile: ByLeaves, rows: Tensor, boxes: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def decide(changes: LeafChanges, rows: Tensor, max_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Which of the rows (r,) have an answer, the moves (r, features) to it, and which are proved to have none.
 
-    Rows that are neither took more than `boxes` boxes, or are too close to call.
+    Rows that are neither took more than `max_nodes` boxes, or are too close to call.
     """
+    problem, table = changes.problem, changes.table
     found, proved = (torch.zeros(len(rows), dtype=torch.bool) for _ in range(2))
-    at = offers.own[rows]
-    if profile.table.k == 1 and profile.table.outputs == "probabilities":
-        return found, at, proved
+    taken = changes.personal.own[rows]
+    if table.k == 1 and table.outputs == "probabilities":
+        return found, taken, proved
     for label in range(problem.goal.k):
-        mine = (problem.goal.label[rows] == label).nonzero().squeeze(1)
-        if not len(mine):
+        same = (problem.goal.label[rows] == label).nonzero().squeeze(1)
+        if not len(same):
             continue
-        bound = Bound(profile.table, Wish.of(problem, label, profile.table.k, profile.table.outputs))
-        for some in chunks(mine, PEOPLE):
-            found[some], at[some], proved[some] = _decide(problem, offers, profile, bound, rows[some], boxes)
+        bound = Bound(table, LinearGoal.of(problem, label, table.k, table.outputs))
+        for some in chunks(same, PEOPLE):
+            found[some], taken[some], proved[some] = _decide(changes, bound, rows[some], max_nodes)
             if problem.budget.over():
                 break
-    return found, at, proved
+    return found, taken, proved
 
 
-def _decide(
-    problem: SearchProblem, offers: Offers, profile: ByLeaves, bound: Bound, rows: Tensor, boxes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    r, spans = len(rows), offers.moves.spans
-    most = problem.feasible.encoding.max_changes
-    at, looked = offers.own[rows], torch.zeros(r, dtype=torch.int64)
-    found, open_ = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)  # open: cannot be proved
-    mask, who = offers.price[rows].isfinite(), torch.arange(r)
+def _decide(changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    problem, personal, r = changes.problem, changes.personal, len(rows)
+    spans, most = personal.moves.spans, problem.feasible.encoding.max_changes
+    taken, looked = personal.own[rows], torch.zeros(r, dtype=torch.int64)
+    found, undecided = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)
+    box, row = personal.price[rows].isfinite(), torch.arange(r)  # (p, m) the boxes, and (p,) whose they are
     rank = torch.zeros(r, dtype=torch.float64)
-    while len(mask):
+    while len(box):
         if problem.budget.over():
-            open_[who] = True
+            undecided[row] = True
             break
-        now = _first(who, rank, WIDTH)
-        box, mine = mask[now], who[now]
-        mask, who, rank = (v[~now] for v in (mask, who, rank))
-        looked += torch.bincount(mine, minlength=r)
-        ub, asked, total = bound(box, profile.shut[rows[mine]], spans)
-        person = rows[mine]
+        now = _first(row, rank, WIDTH)
+        these, of_row = box[now], row[now]
+        box, row, rank = (v[~now] for v in (box, row, rank))
+        looked += torch.bincount(of_row, minlength=r)
+        person = rows[of_row]
+        ub, votes, total = bound(these, changes.outside_fixed[person], spans)
         alive = ub > -SLACK
         if most:
-            stays = box.gather(1, offers.own[person]) & ~offers.moved[person].gather(1, offers.own[person])
-            alive &= (~stays).sum(1) + offers.rest_moved[person] <= most
-        box, mine, person, ub, asked, total = (v[alive] for v in (box, mine, person, ub, asked, total))
-        if len(box):
-            top, point, size = _each(asked, box, offers.price[person], spans)
-            ok = _holds(problem, offers, person, point)
+            own = personal.own[person]
+            stays = these.gather(1, own) & ~personal.moved[person].gather(1, own)
+            alive &= (~stays).sum(1) + personal.rest_count[person] <= most
+        these, of_row, person, ub, votes, total = (v[alive] for v in (these, of_row, person, ub, votes, total))
+        if len(these):
+            top, point, size = _favourites(votes, these, personal.price[person], spans)
+            ok = _holds(changes, person, point)
             hit = ok.nonzero().squeeze(1)
-            found[mine[hit]] = True
-            at[mine[hit]] = point[hit]
+            found[of_row[hit]] = True
+            taken[of_row[hit]] = point[hit]
             conflict = torch.where(size > 1, total[:, None] - top, -1.0)
             agreed = conflict.amax(1) <= 1e-4 * total
             feature = torch.where(agreed, size.argmax(1), conflict.argmax(1))
             stuck = (size.amax(1) <= 1) & ~ok
-            open_[mine[stuck]] = True
+            undecided[of_row[stuck]] = True
             split = ~stuck & ~ok
-            parts = _split(box[split], asked[split], top[split], point[split], feature[split], offers.moves.feature)
-            mask = torch.cat([mask, *parts])
-            who, rank = torch.cat([who, mine[split], mine[split]]), torch.cat([rank, ub[split], ub[split]])
-        over = looked >= boxes
-        open_[who[over[who]]] = True
-        stay = ~(found | over)[who]
-        mask, who, rank = mask[stay], who[stay], rank[stay]
-    return found, at, ~(found | open_)
+            owner = personal.moves.feature
+            parts = _split(these[split], votes[split], top[split], point[split], feature[split], owner)
+            box = torch.cat([box, *parts])
+            row, rank = torch.cat([row, of_row[split], of_row[split]]), torch.cat([rank, ub[split], ub[split]])
+        over = looked >= max_nodes
+        undecided[row[over[row]]] = True
+        stay = ~(found | over)[row]
+        box, row, rank = box[stay], row[stay], rank[stay]
+    return found, taken, ~(found | undecided)
 
 
-def _first(who: Tensor, rank: Tensor, count: int) -> Tensor:
+def _first(row: Tensor, rank: Tensor, count: int) -> Tensor:
     """(p,) which boxes are among the first of their row, largest rank first."""
     order = rank.argsort(descending=True, stable=True)
-    order = order[who[order].argsort(stable=True)]
-    size = torch.bincount(who)
-    place = torch.arange(len(who)) - (size.cumsum(0) - size)[who[order]]
-    return torch.zeros(len(who), dtype=torch.bool).scatter_(0, order, place < count)
+    order = order[row[order].argsort(stable=True)]
+    size = torch.bincount(row)
+    place = torch.arange(len(row)) - (size.cumsum(0) - size)[row[order]]
+    return torch.zeros(len(row), dtype=torch.bool).scatter_(0, order, place < count)
 
 
-def _each(asked: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]]) -> tuple[Tensor, Tensor, Tensor]:
-    """(p, features): the weight of the cell asked for most, the cheapest such cell, and how many cells there are."""
+def _favourites(
+    votes: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(p, features): the weight of the cell with most votes, the cheapest such cell, and how many cells there are."""
     tops: list[Tensor] = []
     points: list[Tensor] = []
     sizes: list[Tensor] = []
     for a, b in spans:
-        top = asked[:, a:b].amax(1, keepdim=True)
-        cheap = torch.where((asked[:, a:b] >= top * (1 - 1e-5)) & box[:, a:b], price[:, a:b], torch.inf)
+        top = votes[:, a:b].amax(1, keepdim=True)
+        cheap = torch.where((votes[:, a:b] >= top * (1 - 1e-5)) & box[:, a:b], price[:, a:b], torch.inf)
         tops.append(top.squeeze(1))
         points.append(a + cheap.argmin(1))
         sizes.append(box[:, a:b].sum(1))
     return torch.stack(tops, 1), torch.stack(points, 1), torch.stack(sizes, 1)
 
 
-def _holds(problem: SearchProblem, offers: Offers, person: Tensor, at: Tensor) -> Tensor:
+def _holds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
-    part = problem[person]
-    z = mended(part.feasible, offers.rows(person, at))
+    part = changes.problem[person]
+    z = repaired(part.feasible, changes.personal.rows(person, taken))
     return part.met(z) & part.feasible.contains(z)
 
 
 def _split(
-    box: Tensor, asked: Tensor, top: Tensor, point: Tensor, feature: Tensor, owner: Tensor
+    box: Tensor, votes: Tensor, top: Tensor, point: Tensor, feature: Tensor, owner: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Two boxes (p, m) for each: the cells of one feature that are asked for most, and the others."""
-    mine = owner == feature[:, None]
+    """Two boxes (p, m) for each: the cells of one feature that have most votes, and the others."""
+    of_feature = owner == feature[:, None]
     best = top.gather(1, feature[:, None]) * (1 - 1e-5)
-    chosen = mine & box & (asked >= best)
-    whole = (chosen == (mine & box)).all(1, keepdim=True)  # nothing to choose between: one cell, and the others
+    chosen = of_feature & box & (votes >= best)
+    all_of_them = (chosen == (of_feature & box)).all(1, keepdim=True)  # nothing to choose between: one cell, and others
     single = torch.zeros_like(chosen).scatter_(1, point.gather(1, feature[:, None]), True)
-    chosen = torch.where(whole, single, chosen)
-    return box & (~mine | chosen), box & ~chosen
+    chosen = torch.where(all_of_them, single, chosen)
+    return box & (~of_feature | chosen), box & ~chosen

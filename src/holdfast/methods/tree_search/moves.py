@@ -1,9 +1,9 @@
-"""The single changes that are open to a person: of one feature, to the nearest value in another cell of it.
+"""The moves that are open to a person: of one feature, to the nearest value in another cell of it.
 
 A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts are a tree model's
 own thresholds, the answer is the same all over a cell, so the value nearest to the person's own is the only one worth
 trying; of a missing number, that nearest to what stands for it. Moves, pairs of a feature and a cell, are numbered
-through; a candidate is one of them for each feature.
+through; a candidate takes one of them for each feature, `taken` (features,).
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ HAIR = 16  # last digits by which a value is put beyond a cut, so that writing i
 
 
 @dataclass(frozen=True)
-class Moves:
+class CellMoves:
     """All moves of a schema: m of them, one for each cell of each feature that has cells."""
 
     spans: list[tuple[int, int]]  # of each feature: its first move, and the one after its last
@@ -34,47 +34,36 @@ class Moves:
     last: Tensor  # (m,) the highest value of the cell that is worth taking, and
     above: Tensor  # (m,) what lies
     below: Tensor  # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
-    says: Tensor  # (m,) the encoded column that says whether the number is missing, or -1
-    gone: Tensor  # (m,) is this the cell of a missing number? Nobody can go there.
+    missing_column: Tensor  # (m,) the encoded column that says whether the number is missing, or -1
+    to_missing: Tensor  # (m,) is this the cell of a missing number? Nobody can go there.
     cells: list[Cells]  # of each feature
 
     @staticmethod
-    def of(cells: list[Cells], layout: Encoding, digit: Array) -> "Moves":
+    def of(cells: list[Cells], encoding: Encoding, digit: Array) -> "CellMoves":
         """Args:
         cells: of the features that may change.
-        layout: the schema.
+        encoding: of the schema.
         digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
         """
         spans, count = list[tuple[int, int]](), 0
-        feature, column, says, hot, gone = list[int](), list[int](), list[int](), list[bool](), list[bool]()
-        ends: list[Array] = []
+        feature, column, missing_column = list[int](), list[int](), list[int]()
+        is_level, to_missing, ends = list[bool](), list[bool](), list[Array]()
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count
             feature += [i] * c.count
-            hot += [c.cuts is None] * c.count
+            is_level += [c.cuts is None] * c.count
             column += range(c.at.start, c.at.stop) if c.cuts is None else [c.at.start] * c.count
-            says += [c.at.stop - 1 if c.has_gap else -1] * c.count
-            gone += [False] * (c.count - 1) + [c.has_gap]
+            missing_column += [c.at.stop - 1 if c.has_gap else -1] * c.count
+            to_missing += [False] * (c.count - 1) + [c.has_gap]
             level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
-            ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, layout, float(digit[c.at.start])))
+            ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, encoding, float(digit[c.at.start])))
             ends += [np.array([[np.inf, -np.inf, np.inf, -np.inf]])] * c.has_gap
         table = np.concatenate([np.zeros((0, 4)), *ends])
-        first, last, above, below = torch.tensor(table, dtype=layout.center.dtype).T.contiguous()
-        whole, flag = torch.int64, torch.bool
-        return Moves(
-            spans,
-            torch.tensor(feature, dtype=whole),
-            torch.tensor(column, dtype=whole),
-            torch.tensor(hot, dtype=flag),
-            first,
-            last,
-            above,
-            below,
-            torch.tensor(says, dtype=whole),
-            torch.tensor(gone, dtype=flag),
-            cells,
-        )
+        first, last, above, below = torch.tensor(table, dtype=encoding.center.dtype).T.contiguous()
+        feature_, column_, missing = (torch.tensor(v, dtype=torch.int64) for v in (feature, column, missing_column))
+        level, to_gap = (torch.tensor(v, dtype=torch.bool) for v in (is_level, to_missing))
+        return CellMoves(spans, feature_, column_, level, first, last, above, below, missing, to_gap, cells)
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -95,10 +84,11 @@ class Moves:
         return torch.stack(cells, 1) if cells else z.new_zeros(len(z), 0, dtype=torch.int64)
 
 
-def _ends(cuts: Array, column: int, at: Encoding, digit: float) -> Array:
+def _ends(cuts: Array, column: int, encoding: Encoding, digit: float) -> Array:
     """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
     is not part of it) and ends; of a grid as far as rounding may take a value."""
-    tick, origin, center, scale = (float(v[column]) for v in (at.grid, at.origin, at.center, at.scale))
+    columns = encoding.grid, encoding.origin, encoding.center, encoding.scale
+    tick, origin, center, scale = (float(v[column]) for v in columns)
     if tick > 0:
         below = np.floor((cuts + origin) / tick + 1e-6)  # the last multiple that is not above the cut
         up, down = (below + 1) * tick - origin, below * tick - origin
@@ -114,121 +104,118 @@ def _ends(cuts: Array, column: int, at: Encoding, digit: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Offers:
+class PersonalMoves:
     """What the moves are to n people."""
 
-    moves: Moves
-    reach: FeasibleSet
-    home: Tensor  # (n, d) the person's own row, made reachable
-    own: Tensor  # (n, features) the moves that stay at home
+    moves: CellMoves
+    feasible: FeasibleSet
+    start: Tensor  # (n, d) the person's own row, made reachable
+    own: Tensor  # (n, features) the moves that stay there
     value: Tensor  # (n, m) what the column becomes
     price: Tensor  # (n, m) of the feature's change, weighted l1; inf where it cannot be reached
     moved: Tensor  # (n, m) does it differ from the person's own value?
-    rest: Tensor  # (n,) price and
-    rest_moved: Tensor  # (n,) number of changes in features that have no moves: values that may not stay
+    rest_price: Tensor  # (n,) price and
+    rest_count: Tensor  # (n,) number of changes in features that have no moves: values that may not stay
 
     @staticmethod
-    def of(moves: Moves, reach: FeasibleSet) -> "Offers":
-        at, x, home = reach.encoding, reach.x, reach.project(reach.x)
-        column, own = moves.column, moves.within(home)
-        here = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
-        mine, stays = x[:, column], home[:, column]
-        lo, hi = reach.lo[:, column], reach.hi[:, column]
+    def of(moves: CellMoves, feasible: FeasibleSet) -> "PersonalMoves":
+        encoding, x, start = feasible.encoding, feasible.x, feasible.project(feasible.x)
+        column, own = moves.column, moves.within(start)
+        stays = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
+        value_now = x[:, column]
+        lo, hi = feasible.lo[:, column], feasible.hi[:, column]
         # A limit between the end of a cell and its first value worth taking is in the cell all the same.
-        fits = here | ((hi > moves.above) & (lo <= moves.below) & (moves.first <= moves.last))
+        fits = stays | ((hi > moves.above) & (lo <= moves.below) & (moves.first <= moves.last))
         lo, hi = torch.maximum(lo, torch.minimum(moves.first, hi)), torch.minimum(hi, torch.maximum(moves.last, lo))
-        value = torch.where(here, stays, torch.minimum(torch.maximum(mine, lo), hi))
+        value = torch.where(stays, start[:, column], torch.minimum(torch.maximum(value_now, lo), hi))
         value = torch.where(moves.is_level, 1.0, value)
-        moved = torch.where(moves.is_level, mine <= 0, value != mine)
-        price = torch.where(moves.is_level, 2.0 * (mine <= 0), (value - mine).abs())
+        moved = torch.where(moves.is_level, value_now <= 0, value != value_now)
+        price = torch.where(moves.is_level, 2.0 * (value_now <= 0), (value - value_now).abs())
         if moves.gaps:
-            filled = (moves.says >= 0) & ~moves.gone & (x[:, moves.says] > 0.5)
+            filled = (moves.missing_column >= 0) & ~moves.to_missing & (x[:, moves.missing_column] > 0.5)
             moved, price = moved | filled, price + filled
-        price = at.weight[column] * price
-        asked = torch.zeros(at.features, dtype=torch.bool)
-        asked[at.owner[column]] = True
-        other = ~asked[at.owner]
-        forced = (home - x).abs() * at.weight * other
-        changed = at.per_feature(((home != x) & other).to(x.dtype)) > 0
-        return Offers(
-            moves,
-            reach,
-            home,
-            own,
-            value,
-            torch.where(fits, whole(price.double()), torch.inf),
-            moved,
-            whole(forced.double().sum(1)),
-            changed.sum(1),
-        )
+        price = torch.where(fits, rounded((encoding.weight[column] * price).double()), torch.inf)
+        has_moves = torch.zeros(encoding.features, dtype=torch.bool)
+        has_moves[encoding.owner[column]] = True
+        rest = ~has_moves[encoding.owner]
+        rest_price = rounded(((start - x).abs() * encoding.weight * rest).double().sum(1))
+        changed = encoding.per_feature(((start != x) & rest).to(x.dtype)) > 0
+        return PersonalMoves(moves, feasible, start, own, value, price, moved, rest_price, changed.sum(1))
 
     def __len__(self) -> int:
-        return len(self.home)
+        return len(self.start)
 
-    def cost(self, person: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def must_move(self) -> Tensor:
+        """(n,) people with a value that may not stay, in a feature that has moves."""
+        return self.moved.gather(1, self.own).any(1)
+
+    def cost(self, person: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
         """Moves taken (s, features) by people (s,) -> (s,) how many features change, and their price."""
-        price, moved = self.price[person[:, None], at], self.moved[person[:, None], at]
-        return moved.sum(1) + self.rest_moved[person], whole(price.sum(1)) + self.rest[person]
+        price, moved = self.price[person[:, None], taken], self.moved[person[:, None], taken]
+        return moved.sum(1) + self.rest_count[person], rounded(price.sum(1)) + self.rest_price[person]
 
-    def singles(self, person: Tensor, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature that is still at home:
-        how many features are changed then, the price, and whether it can be made."""
+    def singles(self, person: Tensor, taken: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature that has stayed so
+        far: how many features are changed then, the price, and whether it can be made."""
         moves, own = self.moves, self.own[person]
-        count, price = (v[:, None] for v in self.cost(person, at))
+        count, price = (v[:, None] for v in self.cost(person, taken))
         left, stayed = (v[person].gather(1, own)[:, moves.feature] for v in (self.price, self.moved))
         count = count + self.moved[person].long() - stayed.long()
         price = price + self.price[person] - left
-        fits = (at == own)[:, moves.feature] & price.isfinite()
-        most = self.reach.encoding.max_changes
+        fits = (taken == own)[:, moves.feature] & price.isfinite()
+        most = self.feasible.encoding.max_changes
         return count, price, fits & (count <= most) if most else fits
 
-    def rows(self, person: Tensor, at: Tensor) -> Tensor:
+    def rows(self, person: Tensor, taken: Tensor) -> Tensor:
         """Moves taken (s, features) by people (s,) -> (s, d) rows."""
-        z, moves = self.home[person], self.moves
+        z, moves = self.start[person], self.moves
         for a, b in moves.spans:
             if moves.is_level[a]:
                 z[:, int(moves.column[a]) : int(moves.column[a]) + b - a] = 0.0
-        z[torch.arange(len(at))[:, None], moves.column[at]] = self.value[person[:, None], at]
+        z[torch.arange(len(taken))[:, None], moves.column[taken]] = self.value[person[:, None], taken]
         for i in moves.gaps:
-            z[:, moves.cells[i].at.stop - 1] = moves.gone[at[:, i]].to(z.dtype)
+            z[:, moves.cells[i].at.stop - 1] = moves.to_missing[taken[:, i]].to(z.dtype)
         return z
 
     def after(self, z: Tensor, person: Tensor, move: Tensor) -> Tensor:
         """Rows z (s, d) of people (s,) after one move (s,) each; overwrites them."""
-        owner, column = self.reach.encoding.owner, self.moves.column[move]
+        owner, column, missing = self.feasible.encoding.owner, self.moves.column[move], self.moves.missing_column[move]
         z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
         if self.moves.gaps:
-            told = (self.moves.says[move] >= 0).nonzero().squeeze(1)
-            z[told, self.moves.says[move[told]]] = self.moves.gone[move[told]].to(z.dtype)
+            some = (missing >= 0).nonzero().squeeze(1)
+            z[some, missing[some]] = self.moves.to_missing[move[some]].to(z.dtype)
         return z.scatter_(1, column[:, None], self.value[person, move][:, None])
 
-    def keeps(self, person: Tensor, at: Tensor) -> Tensor:
+    def keep_rules(self, person: Tensor, taken: Tensor) -> Tensor:
         """Moves taken (s, features) by people (s,) -> (s, m) which single change of them keeps the rules."""
-        layout, moves = self.reach.encoding, self.moves
-        z, value = self.rows(person, at), self.value[person]
+        encoding, moves = self.feasible.encoding, self.moves
+        z, value = self.rows(person, taken), self.value[person]
         ok = torch.ones_like(value, dtype=torch.bool)
         step = torch.where(moves.is_level, 0.0, value - z[:, moves.column])
-        number, says = layout.gaps
-        gone = (z[:, says] > 0.5).long()
-        filled = (moves.says >= 0) & ~moves.gone & (z[:, moves.says] > 0.5)
-        for (_, _, bound), weights, over in zip(layout.parts, layout.rules, excess(z, layout.parts).T, strict=True):
+        number, missing = encoding.gaps
+        is_missing = (z[:, missing] > 0.5).long()
+        filled = (moves.missing_column >= 0) & ~moves.to_missing & (z[:, moves.missing_column] > 0.5)
+        over = excess(z, encoding.parts).T
+        for (_, _, bound), weights, above in zip(encoding.parts, encoding.rules, over, strict=True):
             slack = 8 * torch.finfo(z.dtype).eps * (1 + bound.abs())
-            known = over[:, None] + step * weights[moves.column] <= slack
-            open_ = gone[:, weights[number] != 0].sum(1)[:, None] - (filled & (weights[moves.column] != 0)).long()
-            ok &= known | (open_ > 0)  # a rule about a number that is still missing cannot be broken
+            kept = above[:, None] + step * weights[moves.column] <= slack
+            unknown = is_missing[:, weights[number] != 0].sum(1)[:, None]
+            unknown = unknown - (filled & (weights[moves.column] != 0)).long()
+            ok &= kept | (unknown > 0)  # a rule about a number that is still missing cannot be broken
         return ok
 
 
-def mended(reach: FeasibleSet, z: Tensor) -> Tensor:
+def repaired(feasible: FeasibleSet, z: Tensor) -> Tensor:
     """Rows z, and where they break a rule, the columns that have not changed moved so that it holds, if they can."""
-    kept = reach.contains(z)
+    kept = feasible.contains(z)
     if bool(kept.all()):
         return z
-    held = (z != reach.x) & reach.encoding.in_rule
-    others = replace(reach, lo=torch.where(held, z, reach.lo), hi=torch.where(held, z, reach.hi))
+    held = (z != feasible.x) & feasible.encoding.in_rule
+    others = replace(feasible, lo=torch.where(held, z, feasible.lo), hi=torch.where(held, z, feasible.hi))
     return torch.where(kept[:, None], z, others.project(z))
 
 
-def whole(v: Tensor) -> Tensor:
-    """Rounded to 2^-28: sums of the same numbers in another order are then the same, and so are choices by them."""
+def rounded(v: Tensor) -> Tensor:
+    """To 2^-28: sums of the same numbers in another order are then the same, and so are choices by them."""
     return torch.round(v * 2.0**28) / 2.0**28
