@@ -91,9 +91,7 @@ def _read_json(path: Path, schema: Schema | None) -> pd.DataFrame:
     for row in rows:
         nested = [name for name, value in row.items() if isinstance(value, dict | list)]
         if nested:
-            raise ValueError(
-                f"{nested[0]!r} holds a list or a record; a cell is a number, string, true, false or null"
-            )
+            raise ValueError(f"{nested[0]!r} holds a list or a record; a cell is a number, string, true, false or null")
     return pd.DataFrame(rows)
 
 

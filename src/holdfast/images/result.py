@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from torch import Tensor
 
 from holdfast._core.rows import row_norm
-from holdfast.counterfactuals import NORMS, Run
+from holdfast.counterfactuals import NORMS, Answers, Run
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.target import BoundTarget, Status
+from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageCounterfactuals:
+class ImageCounterfactuals(Answers):
     """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason."""
 
     x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
@@ -37,20 +36,6 @@ class ImageCounterfactuals:
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
     run: Run
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def found(self) -> npt.NDArray[np.bool_]:
-        """(n,) pairs with an answer."""
-        return self.status_codes == Status.FOUND
-
-    @property
-    def status(self) -> pd.DataFrame:
-        """Per pair: found / already met / not found, and the reason."""
-        words = [Status(int(c)).words for c in self.status_codes]
-        return pd.DataFrame({"status": words, "reason": self.reasons}, dtype=object)
 
     @property
     def label(self) -> npt.NDArray[Any]:
@@ -70,8 +55,7 @@ class ImageCounterfactuals:
     @property
     def pixels(self) -> "pd.Series[float]":
         """How many pixels change; of a coloured image those that change in any channel. Missing without an answer."""
-        moved = (self.x_cf != self.x).any(1).flatten(1).sum(1).double().numpy()
-        return pd.Series(moved).mask(self.status_codes == Status.NOT_FOUND)
+        return self._where_answered((self.x_cf != self.x).any(1).flatten(1).sum(1))
 
     def cost(self, norm: str = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
         """How far each answer is from its image; missing where there is none.
@@ -83,8 +67,7 @@ class ImageCounterfactuals:
         if norm not in NORMS:
             raise SettingError(f"unknown cost {norm!r}; {did_you_mean(norm, NORMS)}")
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
-        value = row_norm(delta.masked_fill(delta.abs() <= tolerance, 0.0), NORMS[norm])
-        return pd.Series(value.masked_fill(torch.tensor(self.status_codes == Status.NOT_FOUND), float("nan")).numpy())
+        return self._where_answered(row_norm(delta.masked_fill(delta.abs() <= tolerance, 0.0), NORMS[norm]))
 
     def changes(self) -> pd.DataFrame:
         """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
@@ -113,12 +96,9 @@ class ImageCounterfactuals:
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
-        count = {s: int((self.status_codes == s).sum()) for s in Status}
-        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
         images = len(set(self.source.tolist()))
         what = f"{images:,} image{'s' * (images != 1)}"
-        what = what if images == len(self) else f"{len(self):,} pairs of {what} and a class"
-        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        return self._summary(what if images == len(self) else f"{len(self):,} pairs of {what} and a class")
 
     def __repr__(self) -> str:
         return f"<ImageCounterfactuals {self.summary()}>"
