@@ -78,7 +78,7 @@ def test_methods_are_built_from_strings() -> None:
     assert repr(build_method("min-cost", ["steps=200", "norm=2"])) == "MinCost(norm=2, steps=200)"
     moved = build_method("stable-neighbor-search", ["start=prototype", "start__k=5"])
     assert moved.get_params()["start__k"] == 5
-    assert build_image_method("jsma", ["steps=3"]).get_params()["steps"] == 3
+    assert build_image_method("jsma", ["max_iter=3"]).get_params()["max_iter"] == 3
     for settings, words in (
         (["steps"], "a setting is written KEY=VALUE, got 'steps'"),
         (["stepps=3"], "min-cost has no setting 'stepps'; did you mean 'steps'"),
