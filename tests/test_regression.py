@@ -123,7 +123,7 @@ def test_bad_ranges() -> None:
 def test_a_class_of_a_regressor_and_a_range_of_a_classifier_are_errors() -> None:
     number, classes = linear([1.0, 2.0]), hf.Model.of(seeded(mlp(2, (3,), 2)), hf.Schema.box(2), classes=["no", "yes"])
     x = points(3, 2, dtype=torch.float64)
-    with pytest.raises(TargetError, match=r"estimates a number.*the class 'yes'.*Target\.between"):
+    with pytest.raises(TargetError, match=r"regression model.*the class 'yes'.*Target\.between"):
         hf.MinCost().explain(number, x, "yes")
     with pytest.raises(TargetError, match="any other class"):
         hf.MinCost().explain(number, x)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import holdfast as hf
+from holdfast.errors import TargetError
 from holdfast.nn.architecture import mlp
-from holdfast.target import BoundTarget, Status
+from holdfast.target import BoundTarget, IntervalTarget, Status
 from support.tables import seeded
 
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
@@ -151,3 +152,42 @@ def test_words() -> None:
     assert str(hf.Target("ok", probability=0.7)) == "ok with probability 0.7"
     assert str(hf.Target("ok", margin=1)) == "ok by a margin of 1"
     assert str(hf.Target(["a", "b"])) == "one class per row"
+
+
+@pytest.mark.parametrize(
+    ("text", "classes", "label"),
+    [("yes", ("no", "yes"), "yes"), ("1", (0, 1), 1), ("1", (1, "1"), "1"), ("True", (True, False), True)],
+)
+def test_a_class_is_found_by_its_name(text: str, classes: tuple[object, ...], label: object) -> None:
+    found = hf.Target.parse(text, classes)
+    assert found.label == label
+    assert type(found.label) is type(label)
+    assert hf.Target.parse(text, classes, 0.7).probability == 0.7
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"), [("200..250", (200, 250)), (" -1.5 .. ", (-1.5, math.inf)), ("..1e3", (-math.inf, 1000))]
+)
+def test_a_range_is_read(text: str, interval: tuple[float, float]) -> None:
+    assert hf.Target.parse(text, ()).interval == interval
+
+
+def test_what_cannot_be_read_says_what_is_expected() -> None:
+    for text in ("250", "..", "", "a..b", "1...2..3"):
+        with pytest.raises(TargetError, match=r"such as 200\.\.250, got"):
+            hf.Target.parse(text, ())
+    with pytest.raises(TargetError, match="swap its ends"):
+        hf.Target.parse("3..2", ())
+    with pytest.raises(TargetError, match="no probabilities"):
+        hf.Target.parse("1..2", (), 0.5)
+    with pytest.raises(TargetError, match="no class 'yess'; did you mean 'yes'"):
+        hf.Target.parse("yess", ("no", "yes")).bind(model(["no", "yes"], 2), torch.zeros(1, 2))
+
+
+def test_what_the_model_says_in_words() -> None:
+    scores = torch.tensor([[0.0, 0.0], [0.0, 2.0]])
+    assert goal([1, 0], k=2).describe(scores) == ["probability 0.50", "probability 0.12"]
+    wide = IntervalTarget(torch.zeros(2, dtype=torch.int64), 1.0, 0.0, False, 1, 2e5, 2.5e5, 1e4)
+    assert wide.describe(torch.tensor([[212000.4], [-0.2]])) == ["the estimate 212,000", "the estimate 0"]
+    narrow = IntervalTarget(torch.zeros(1, dtype=torch.int64), 1.0, 0.0, False, 1, 0.0, 0.1, 0.05)
+    assert narrow.describe(torch.tensor([[0.123456]])) == ["the estimate 0.1235"]

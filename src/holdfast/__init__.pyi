@@ -1,34 +1,33 @@
+"""The public names, in the order in which data meets them."""
+
+# Data, and what may change in it
 from holdfast import datasets as datasets
+from holdfast.schema.feature import Feature as Feature
+from holdfast.schema.feature import Rule as Rule
+from holdfast.schema.schema import Schema as Schema
+
+# isort: split
+
+# Models, and models trained again
+from holdfast.models.base import Model as Model
+from holdfast.models.density import FeatureDensity as FeatureDensity
+from holdfast.retraining.bank import ModelBank as ModelBank
+from holdfast.retraining.recipe import Recipe as Recipe
+from holdfast.retraining.recipe import train_network as train_network
+
+# isort: split
+
+# What is wanted, and the answers
 from holdfast import distances as distances
-from holdfast import images as images
 from holdfast.counterfactuals import Counterfactuals as Counterfactuals
 from holdfast.errors import HoldfastError as HoldfastError
-from holdfast.evaluation import metrics as metrics
-from holdfast.evaluation import plausibility as plausibility
-from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
-from holdfast.evaluation.attacks import pgd_attack as pgd_attack
-from holdfast.evaluation.audit import Audit as Audit
-from holdfast.evaluation.audit import audit as audit
-from holdfast.evaluation.compare import Comparison as Comparison
-from holdfast.evaluation.compare import compare as compare
-from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
-from holdfast.evaluation.cross_validity import cross_validity as cross_validity
-from holdfast.evaluation.report import Report as Report
-from holdfast.evaluation.report import evaluate as evaluate
-from holdfast.evaluation.shift_attack import shift_attack as shift_attack
-from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
-from holdfast.evaluation.tradeoff import tradeoff as tradeoff
+from holdfast.target import Status as Status
+from holdfast.target import Target as Target
+
+# isort: split
+
+# Methods that search
 from holdfast.explainer import Explainer as Explainer
-from holdfast.images.deduce import DeDUCE as DeDUCE
-from holdfast.images.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
-from holdfast.images.jsma import JSMA as JSMA
-from holdfast.methods.amortized.cf_model import CFModel as CFModel
-from holdfast.methods.amortized.counternet import CounterNet as CounterNet
-from holdfast.methods.amortized.learned_recourse import LearnedRecourse as LearnedRecourse
-from holdfast.methods.amortized.robustify import robustify as robustify
-from holdfast.methods.amortized.rocoursenet import RoCourseNet as RoCourseNet
-from holdfast.methods.amortized.vae_cf import VAECF as VAECF
-from holdfast.methods.amortized.virtual_shift import Shift as Shift
 from holdfast.methods.cchvae import CCHVAE as CCHVAE
 from holdfast.methods.claproar import ClaPROAR as ClaPROAR
 from holdfast.methods.descent import Descent as Descent
@@ -46,22 +45,54 @@ from holdfast.methods.revise import REVISE as REVISE
 from holdfast.methods.roar import ROAR as ROAR
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch as StableNeighborSearch
 from holdfast.methods.tree_search.search import TreeSearch as TreeSearch
-from holdfast.models.base import Model as Model
-from holdfast.models.density import FeatureDensity as FeatureDensity
 from holdfast.problem import SearchProblem as SearchProblem
 from holdfast.registry import list_methods as list_methods
-from holdfast.retraining.bank import ModelBank as ModelBank
-from holdfast.retraining.recipe import Recipe as Recipe
-from holdfast.retraining.recipe import train_network as train_network
-from holdfast.schema.feature import Feature as Feature
-from holdfast.schema.feature import Rule as Rule
-from holdfast.schema.schema import Schema as Schema
-from holdfast.target import Status as Status
-from holdfast.target import Target as Target
+
+# isort: split
+
+# Methods that learn to answer
+from holdfast.methods.amortized.cf_model import CFModel as CFModel
+from holdfast.methods.amortized.counternet import CounterNet as CounterNet
+from holdfast.methods.amortized.learned_recourse import LearnedRecourse as LearnedRecourse
+from holdfast.methods.amortized.robustify import robustify as robustify
+from holdfast.methods.amortized.rocoursenet import RoCourseNet as RoCourseNet
+from holdfast.methods.amortized.vae_cf import VAECF as VAECF
+from holdfast.methods.amortized.virtual_shift import Shift as Shift
+
+# isort: split
+
+# Training for models that are easier to explain
 from holdfast.training.adversarial import AdversarialModels as AdversarialModels
 from holdfast.training.adversarial import train_adversarial as train_adversarial
 from holdfast.training.counterfactual.train import CounterfactualTraining as CounterfactualTraining
 from holdfast.training.counterfactual.train import train_counterfactual as train_counterfactual
 from holdfast.training.ntk import train_ntk as train_ntk
+
+# isort: split
+
+# Images
+from holdfast import images as images
+from holdfast.images.deduce import DeDUCE as DeDUCE
+from holdfast.images.greedy_ensemble import GreedyEnsemble as GreedyEnsemble
+from holdfast.images.jsma import JSMA as JSMA
+
+# isort: split
+
+# How good the answers are, and whether they hold
+from holdfast.evaluation import metrics as metrics
+from holdfast.evaluation import plausibility as plausibility
+from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
+from holdfast.evaluation.attacks import pgd_attack as pgd_attack
+from holdfast.evaluation.audit import Audit as Audit
+from holdfast.evaluation.audit import audit as audit
+from holdfast.evaluation.compare import Comparison as Comparison
+from holdfast.evaluation.compare import compare as compare
+from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
+from holdfast.evaluation.cross_validity import cross_validity as cross_validity
+from holdfast.evaluation.report import Report as Report
+from holdfast.evaluation.report import evaluate as evaluate
+from holdfast.evaluation.shift_attack import shift_attack as shift_attack
+from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
+from holdfast.evaluation.tradeoff import tradeoff as tradeoff
 
 __version__: str

@@ -1,8 +1,8 @@
 """The answers: one row per question and answer, with its status, and enough to get them again."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -50,9 +50,63 @@ class Run:
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
+class Answers:
+    """What answers about tables and about images have in common: a status and a reason for each, and a run."""
+
+    goal: BoundTarget
+    scores: Tensor  # (n, k) of the answers, by the bare model
+    status_codes: npt.NDArray[np.int64]  # (n,) Status
+    reasons: list[str]
+    source: npt.NDArray[np.int64]  # (n,) number of the row, or the image, that is answered
+    run: Run
+
+    def __len__(self) -> int:
+        return len(self.status_codes)
+
+    @property
+    def index(self) -> pd.Index:
+        """The names of the answers: those of the rows in the table."""
+        return pd.RangeIndex(len(self))
+
+    @property
+    def found(self) -> npt.NDArray[np.bool_]:
+        """(n,) which have been found; others are the best attempt, or need no change."""
+        return self.status_codes == Status.FOUND
+
+    @property
+    def status(self) -> pd.DataFrame:
+        """Each as found / already met / not found, and the reason."""
+        words = [Status(int(c)).words for c in self.status_codes]
+        return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.index, dtype=object)
+
+    def _summary(self, what: str) -> str:
+        """One line: how many, how many answered, by which method, in what time."""
+        count = {s: int((self.status_codes == s).sum()) for s in Status}
+        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
+        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+
+    def _where_answered(self, values: Tensor) -> "pd.Series[float]":
+        """Values (n,), missing where no answer was found."""
+        not_found = torch.tensor(self.status_codes == Status.NOT_FOUND)
+        return pd.Series(values.double().masked_fill(not_found, float("nan")).numpy(), index=self.index)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Counterfactuals:
-    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the reason."""
+class Counterfactuals(Answers):
+    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the reason.
+
+    `cfs[rows]` are some of them, always as `Counterfactuals`: rows are chosen by position, as one number, a slice, an
+    array of numbers or a boolean mask, such as `cfs[cfs.found]`. Iterating gives them one by one.
+
+    >>> import holdfast as hf
+    >>> moons = hf.datasets.moons(300)
+    >>> model = hf.Model.of(lambda X: (X["x1"] > 0.5).to_numpy().astype(float), moons.schema)
+    >>> cfs = hf.TreeSearch().explain(model, moons.X[moons.X["x1"] < 0.5], target=1)
+    >>> bool(cfs.found.all()), cfs[:3].to_frame().shape
+    (True, (3, 2))
+    >>> cfs[0].changes()["feature"].tolist()
+    ['x1']
+    """
 
     before: pd.DataFrame  # the rows that were asked about (repeated when a row has several answers)
     after: pd.DataFrame  # the rows a person would hand in
@@ -68,37 +122,49 @@ class Counterfactuals:
     run: Run
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
-    def __len__(self) -> int:
-        return len(self.after)
+    def __getitem__(self, rows: "RowSelection") -> "Counterfactuals":
+        """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
+        chosen = _positions(rows, len(self))
+        places = torch.as_tensor(chosen)
+        return replace(
+            self,
+            before=self.before.iloc[chosen],
+            after=self.after.iloc[chosen],
+            x=self.x[places],
+            x_cf=self.x_cf[places],
+            scores=self.scores[places],
+            goal=self.goal[places],
+            status_codes=self.status_codes[chosen],
+            reasons=[self.reasons[i] for i in chosen],
+            source=self.source[chosen],
+            estimate_before=None if self.estimate_before is None else self.estimate_before[places],
+        )
+
+    def __iter__(self) -> Iterator["Counterfactuals"]:
+        return (self[i] for i in range(len(self)))
 
     @property
-    def found(self) -> npt.NDArray[np.bool_]:
-        """(n,) rows with an answer."""
-        return self.status_codes == Status.FOUND
-
-    @property
-    def status(self) -> pd.DataFrame:
-        """Per row: found / already met / not found, and the reason."""
-        words = [Status(int(c)).words for c in self.status_codes]
-        return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.after.index, dtype=object)
+    def index(self) -> pd.Index:
+        """The names of the rows, as in the table."""
+        return self.after.index
 
     @property
     def is_regression(self) -> bool:
-        """Are these answers about a number that a model estimates?"""
+        """Are these answers about what a regression model estimates?"""
         return isinstance(self.goal, IntervalTarget)
 
     @property
     def confidence(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
         if self.is_regression:
-            raise SettingError("a model that estimates a number has no probabilities; see .estimate")
+            raise SettingError("a regression model has no probabilities; see .estimate")
         return self._series(self.goal.confidence(self.scores))
 
     @property
     def estimate(self) -> "pd.Series[float]":
         """The number that the model estimates for each answer."""
         if not self.is_regression:
-            raise SettingError("a model with classes estimates no number; see .confidence")
+            raise SettingError("a model with classes has no estimates; see .confidence")
         return self._series(self.goal.confidence(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
@@ -132,32 +198,28 @@ class Counterfactuals:
         """
         if units not in ("encoded", "raw"):
             raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
-        at = self.schema.encoding(torch.float64)
+        encoding = self.schema.encoding(torch.float64)
         x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
-        distance = weighted(l1, at.weight) if norm == "weighted" else distance_of(norm)
+        distance = weighted(l1, encoding.weight) if norm == "weighted" else distance_of(norm)
         if distance.per_feature or (units == "raw" and norm != "weighted"):
-            delta = at.per_feature(delta.abs() * torch.where(at.one_hot, 0.5, at.scale))
-        value = distance.value(delta)
-        gone = torch.tensor(self.status_codes == Status.NOT_FOUND)
-        return self._series(value.masked_fill(gone, float("nan")))
+            delta = encoding.per_feature(delta.abs() * torch.where(encoding.one_hot, 0.5, encoding.scale))
+        return self._where_answered(distance.value(delta))
 
     def sentences(self) -> "pd.Series[str]":
-        """What to do, in words, one text per row."""
+        """What to do, in words, one sentence per row."""
         from holdfast.render.sentences import sentences
 
         return sentences(self)
 
     def summary(self) -> str:
         """One line: how many rows, how many answered, by which method, in what time."""
-        count = {s: int((self.status_codes == s).sum()) for s in Status}
-        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
         rows = len(set(self.source.tolist()))
-        what = f"{rows:,} rows" if rows == len(self) else f"{len(self):,} answers for {rows:,} rows"
-        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        what = f"{rows:,} row{'s' * (rows != 1)}"
+        return self._summary(what if rows == len(self) else f"{len(self):,} answers for {what}")
 
     def _series(self, values: Tensor) -> "pd.Series[float]":
-        return pd.Series(values.double().numpy(), index=self.after.index)
+        return pd.Series(values.double().numpy(), index=self.index)
 
     def __repr__(self) -> str:
         return f"<Counterfactuals {self.summary()}>"
@@ -184,8 +246,27 @@ class Counterfactuals:
         renamed = {(name if name not in taken else f"holdfast_{name}"): value for name, value in extra.items()}
         return self.after.assign(**cast(Any, renamed))
 
+    def to_json(self) -> str:
+        """The rows of `to_table` as a JSON list of records; what is missing is null."""
+        from holdfast.datasets.tables import records
+
+        return json.dumps(records(self.to_table()), indent=1, ensure_ascii=False)
+
     def save(self, path: str | Path) -> None:
-        """Everything in one Parquet file: answers, questions, scores, status, schema and provenance."""
+        """Write the format of the extension: .parquet has everything, for `load`: answers, questions, scores, status,
+        schema and provenance; .json and .csv have what `to_table` gives."""
+        from holdfast.datasets.tables import known_extension, write_table
+
+        path = Path(path)
+        if known_extension(path, "write") != ".parquet":
+            write_table(self.to_table(), path)
+            return
+        try:
+            self._write_parquet(path)
+        except Exception as error:  # a column of Parquet holds one type, the levels of a category may be of several
+            raise FileError(f"cannot write {str(path)!r}: {error}; try a .json file") from None
+
+    def _write_parquet(self, path: Path) -> None:
         table = pd.concat(
             [
                 self.after.add_prefix("after:"),
@@ -194,11 +275,11 @@ class Counterfactuals:
             ],
             axis=1,
         )
-        wanted: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
-        wanted["label"] = self.goal.label.numpy()
+        known: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
+        known["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
-            wanted["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
-        table = table.assign(**{f"holdfast:{k}": v for k, v in wanted.items()})
+            known["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
+        table = table.assign(**{f"holdfast:{name}": values for name, values in known.items()})
         content = {
             "run": asdict(self.run),
             "schema": self.schema.to_dict(),
@@ -213,7 +294,12 @@ class Counterfactuals:
 
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
-        """Read a file written by `save`."""
+        """Read a .parquet file written by `save`."""
+        if Path(path).suffix.lower() in (".json", ".csv"):
+            raise FileError(
+                f"{str(path)!r} has the answers and nothing else; read it with hf.datasets.read_table, and save to a "
+                ".parquet file to load all of it again"
+            )
         try:
             arrow: Any = untyped("pyarrow.parquet").read_table(path)
             content = json.loads(arrow.schema.metadata[b"holdfast"])
@@ -261,6 +347,26 @@ def run_of(content: dict[str, Any]) -> Run:
 
 def _plain_value(value: Any) -> Any:
     return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
+
+
+RowSelection = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
+
+
+def _positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
+    """The numbers of the rows that are chosen of n."""
+    if isinstance(rows, slice):
+        return np.arange(n)[rows].copy()  # torch knows no negative strides
+    chosen = np.atleast_1d(np.asarray(rows))
+    if chosen.dtype == bool and chosen.shape != (n,):
+        raise SettingError(f"a mask has one value for each of the {n} answers, got shape {chosen.shape}")
+    if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "biu"):
+        raise SettingError(f"answers are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}")
+    if chosen.dtype == bool:
+        return np.flatnonzero(chosen)
+    outside = chosen[(chosen < -n) | (chosen >= n)]
+    if len(outside):
+        raise IndexError(f"there is no answer {outside[0]}: there are {n}, numbered from 0")
+    return chosen.astype(np.int64) % max(n, 1)
 
 
 Metric = Callable[[Counterfactuals], "pd.Series[float]"]  # one value per row: means and groups come later

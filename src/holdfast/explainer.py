@@ -8,9 +8,11 @@ person would hand in, and the bare model judges that row.
 
 import time
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self, final
+from dataclasses import dataclass
+from typing import ClassVar, Self, final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -22,16 +24,70 @@ from holdfast._core.rows import chunks, limited_threads, whole_blocks
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget
-from holdfast.render.sentences import estimates
-from holdfast.schema.feature import a_kind
+from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
+from holdfast.schema.schema import Row
 from holdfast.schema.user_units import settle
 from holdfast.schema.verify import blocked, violations
-from holdfast.target import BoundTarget, IntervalTarget, Status, Target
+from holdfast.target import Status, Target, TargetLike
+
+Mask = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What a search came to, for n rows with k answers each."""
+
+    rows: Tensor  # (n, k, d) the best that was found; as it was where nothing was searched
+    infeasible: Tensor  # (n,) bool: proved to have no answer
+    out_of_time: Tensor  # (n,) bool: the time budget was used up before or while they were searched
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """What became of n answers, each about one row."""
+
+    already_met: Mask  # the row has the wanted outcome as it is
+    met: Mask  # the answer has it
+    blocked: Words  # why the row can reach nothing at all, or ''
+    broken: Words  # the first promise of the schema that the answer breaks, or ''
+    infeasible: Mask
+    out_of_time: Mask
+
+    @property
+    def status(self) -> npt.NDArray[np.int64]:
+        """(n,) codes of `Status`."""
+        failed = ~self.met | (self.broken != "") | (self.blocked != "")
+        codes = np.select([self.already_met, failed], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
+        return codes.astype(np.int64)
+
+    def reasons(self, best: list[str], advice: str, seconds: float | None) -> list[str]:
+        """Why rows have no answer; `best` says what the model gives to the best attempt of each."""
+        out = np.full(len(self.met), "", dtype=object)
+        out[self.already_met] = "the model gives the wanted outcome already"
+        for i in np.flatnonzero(self.status == Status.NOT_FOUND):
+            if self.blocked[i]:
+                out[i] = f"nothing can be reached: {self.blocked[i]}"
+            elif self.infeasible[i]:
+                out[i] = "proved: nothing within reach, that is the schema and the data's range, has the wanted outcome"
+            elif self.broken[i] and self.met[i]:  # of an attempt that fails anyway, only that is worth saying
+                out[i] = f"the best attempt breaks a rule: {self.broken[i]}"
+            elif self.out_of_time[i]:
+                out[i] = f"the time budget of {seconds:g} s was used up; give more time"
+            else:
+                out[i] = f"no reachable row found; the best attempt has {best[i]}; {advice}"
+        return out.tolist()
 
 
 class Explainer(Settings, ABC):
-    """A way to find answers. Subclasses are dataclasses: fields are the settings, `search` is the algorithm."""
+    """A way to find answers. Subclasses are dataclasses: fields are the settings, `search` is the algorithm.
+
+    >>> import holdfast as hf
+    >>> credit = hf.datasets.german_credit()
+    >>> method = hf.NearestNeighbor()  # one of hf.list_methods()
+    >>> isinstance(method, hf.Explainer), method.needs_data, method.needs_grad
+    (True, True, False)
+    """
 
     title: ClassVar[str] = ""  # one line for the list of methods
     paper: ClassVar[str] = ""
@@ -40,25 +96,20 @@ class Explainer(Settings, ABC):
     needs_grad: ClassVar[bool] = True
     needs_data: ClassVar[bool] = False
     uses_data: ClassVar[bool] = False  # works without, and better with
-    regression: ClassVar[bool] = False  # works on models that estimate a number too
+    regression: ClassVar[bool] = False  # works on regression models too
     advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
     n_counterfactuals = 1  # how many answers a row gets; a setting of the methods that can give several
 
     @property
     def guided_by(self) -> frozenset[str]:
-        """Short hashes of the models, besides the one asked, that help to find the answers."""
+        """Short hashes of further models that help to find the answers."""
         return frozenset()
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:
         """What the same models make of the schema's probe rows, by which they are known again."""
         return ()
-
-    @property
-    def is_fitted(self) -> bool:
-        """Has it learnt something from data?"""
-        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     @abstractmethod
     def search(self, problem: SearchProblem) -> Tensor | Found:
@@ -85,7 +136,7 @@ class Explainer(Settings, ABC):
         if not isinstance(model, Model):
             name, swapped = type(self).__name__, isinstance(X, Model)
             fix = "the model comes first" if swapped else "wrap yours with hf.Model.of(model, schema)"
-            raise ModelError(f"{name}.fit(model, X) needs a holdfast Model, got {a_kind(model)}; {fix}")
+            raise ModelError(f"{name}.fit(model, X) needs a holdfast Model, got {type(model).__name__}; {fix}")
         self.check_kind(model)
         self.learn(model, X, y)
         return self
@@ -102,8 +153,8 @@ class Explainer(Settings, ABC):
     def explain(
         self,
         model: Model,
-        X: pd.DataFrame | Tensor,
-        target: Any = None,
+        X: Rows | Row,
+        target: TargetLike = None,
         *,
         seed: int = 0,
         batch_size: int = 1024,
@@ -115,7 +166,8 @@ class Explainer(Settings, ABC):
 
         Args:
             model: a `Model`.
-            X: n rows of the table, or their encoding (n, d).
+            X: n rows of the table, one row as a dict or Series, or encoded rows (n, d). Columns that the schema does
+                not know, such as an id, are carried through.
             target: the wanted class (one, or one per row), a `Target`, or None for any other class; of a regression
                 model a range, `Target.between(low, high)`.
             seed: random numbers are derived from it and the contents of each row, nothing else.
@@ -127,40 +179,51 @@ class Explainer(Settings, ABC):
         Returns:
             n rows (n x k for methods with k answers), each with its status and, if not found, the reason.
         """
-        clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
+        budget = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         self.check_call(model)
-        _check_limits(seed, batch_size, time_budget)
-        before = _as_frame(model, X)
-        wish = Target.of(target)
-        schema = model.schema
-        with model.eval_mode(), limited_threads(threads), clock.bar:
-            mine = schema.read(before)
-            x = schema.encode_numbers(mine, model.dtype)
-            now = model.score_frame(before, x)
-            goal = wish.bind(model, now)
-            done, stuck = goal.met(now), blocked(schema, mine)
-            rows = (~done & torch.tensor(stuck == "")).nonzero().squeeze(1)
-            clock.bar.total(max(1, -(-len(rows) // batch_size)))
-            found, late, none = self._search(model, x, goal, rows, seed, batch_size, clock)  # (n, answers, d)
+        check_limits(seed, batch_size, time_budget)
+        schema, before, wanted = model.schema, _as_table(model, X), Target.of(target)
+        with model.eval_mode(), limited_threads(threads), budget.bar:
+            numbers_before = schema.read(before)
+            x = schema.encode_numbers(numbers_before, model.dtype)
+            scores_before = model.score_frame(before, x)
+            goal = wanted.bind(model, scores_before)
+            already_met, why_blocked = goal.met(scores_before), blocked(schema, numbers_before)
+            open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
+            problem = SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(seed, x), budget)
+            attempts = self._search(problem, open_rows, batch_size)
+            # From here on one row per answer.
             source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
             if self.n_counterfactuals > 1:
-                before, goal, x, mine = before.iloc[source.numpy()], goal[source], x[source], mine[source]
-            numbers, changed = settle(schema, found.flatten(0, 1), mine)
+                before, numbers_before = before.iloc[source.numpy()], numbers_before[source]
+                x, goal = x[source], goal[source]
+            numbers, changed = settle(schema, attempts.rows.flatten(0, 1), numbers_before)
             after = schema.write(numbers, before, changed)
-            theirs = schema.read(after)  # what the table really holds, not what was meant to be written
-            x_cf = schema.encode_numbers(theirs, model.dtype)
+            numbers_after = schema.read(after)  # what the table really holds, not what was meant to be written
+            x_cf = schema.encode_numbers(numbers_after, model.dtype)
             scores = model.score_frame(after, x_cf)
-            met = goal.met(scores).numpy()
-        done, stuck, broken = done[source].numpy(), stuck[source.numpy()], violations(schema, mine, theirs)
-        lost = ~met | (broken != "") | (stuck != "")
-        status = np.select([done, lost], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
-        broken = np.where(met, broken, "")  # of an attempt that fails anyway, only that is worth saying
-        said, late, none = outcomes(goal, scores), late[source].numpy(), none[source].numpy()
-        reason = self._reasons(status, said, stuck, broken, late, none, clock)
-        run = Run.of(self, model, wish, seed, time.perf_counter() - clock.start)
-        was = now[source] if model.is_regression else None
+        verdicts = Verdicts(
+            already_met=already_met[source].numpy(),
+            met=goal.met(scores).numpy(),
+            blocked=why_blocked[source.numpy()],
+            broken=violations(schema, numbers_before, numbers_after),
+            infeasible=attempts.infeasible[source].numpy(),
+            out_of_time=attempts.out_of_time[source].numpy(),
+        )
         return Counterfactuals(
-            before, after, x, x_cf, scores, goal, status, reason, source.numpy(), schema, model.classes, run, was
+            before,
+            after,
+            x,
+            x_cf,
+            scores,
+            goal,
+            verdicts.status,
+            verdicts.reasons(goal.describe(scores), self.advice, time_budget),
+            source.numpy(),
+            schema,
+            model.classes,
+            Run.of(self, model, wanted, seed, time.perf_counter() - budget.start),
+            scores_before[source] if model.is_regression else None,
         )
 
     def check_call(self, model: Model) -> None:
@@ -174,94 +237,51 @@ class Explainer(Settings, ABC):
                 f"{name} follows gradients, and this model has none; methods that work on it are listed by "
                 f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
             )
-        for key, value in self.get_params(deep=False).items():
-            if isinstance(value, float) and not abs(value) < torch.finfo(torch.float32).max:
-                raise SettingError(f"{key} must be a finite number, got {value}")
+        self.check_finite()
         if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:
-        """Raise an error if the model estimates a number and this method is about classes."""
+        """Raise an error if this is a regression model and the method is about classes."""
         if model.is_regression and not self.regression:
             raise ModelError(
                 f"{type(self).__name__} is about classes, and this is a regression model; methods that work on it are "
                 f"listed by hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
             )
 
-    def _search(
-        self, model: Model, x: Tensor, goal: BoundTarget, rows: Tensor, seed: int, batch_size: int, clock: TimeBudget
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Answers for all rows (untouched where not searched), which ran out of time, and which have been proved to
-        have no answer."""
-        reach, random = model.schema.feasible(x), RowRandom.of(seed, x)
-        found = x[:, None].repeat(1, self.n_counterfactuals, 1)
-        late, none = torch.zeros(len(x), dtype=torch.bool), torch.zeros(len(x), dtype=torch.bool)
-        for batch in chunks(rows, batch_size):
-            if clock.over():
-                late[batch] = True
+    def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> Attempts:
+        """Search the open rows in batches; all others stay as they are."""
+        n, k, budget = len(problem), self.n_counterfactuals, problem.budget
+        budget.bar.total(max(1, -(-len(open_rows) // batch_size)))
+        infeasible, out_of_time = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
+        rows = problem.x[:, None].repeat(1, k, 1)
+        for batch in chunks(open_rows, batch_size):
+            if budget.over():
+                out_of_time[batch] = True
                 continue
             full = whole_blocks(batch)
-            problem = SearchProblem(model, x[full], goal[full], reach[full], random[full], clock)
-            answer, infeasible = self.found(problem)
-            none[batch] = infeasible[: len(batch)]
-            answer = answer.reshape(len(full), self.n_counterfactuals, -1)[: len(batch)]
+            found, proved = self.found(problem[full])
+            infeasible[batch] = proved[: len(batch)]
+            found = found.reshape(len(full), k, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
-            found[batch] = torch.where(answer.isfinite().all(2, keepdim=True), answer, found[batch])
-            late[batch] = clock.ran_out
-        return found, late, none
-
-    def _reasons(
-        self, status: Any, said: list[str], stuck: Any, broken: Any, late: Any, none: Any, clock: TimeBudget
-    ) -> list[str]:
-        out = np.full(len(status), "", dtype=object)
-        out[status == Status.ALREADY_MET] = "the model gives the wanted outcome already"
-        for i in np.flatnonzero(status == Status.NOT_FOUND):
-            if stuck[i]:
-                out[i] = f"nothing can be reached: {stuck[i]}"
-            elif none[i]:
-                out[i] = "proved: nothing within reach, that is the schema and the data's range, has the wanted outcome"
-            elif broken[i]:
-                out[i] = f"the best attempt breaks a rule: {broken[i]}"
-            elif late[i]:
-                out[i] = f"the time budget of {clock.budget:g} s was used up; give more time"
-            else:
-                out[i] = f"no reachable row found; the best attempt has {said[i]}; {self.advice}"
-        return out.tolist()
+            rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
+            out_of_time[batch] = budget.ran_out
+        return Attempts(rows, infeasible, out_of_time)
 
 
-def outcomes(goal: BoundTarget, scores: Tensor) -> list[str]:
-    """What the model says of each row: 'probability 0.43', 'the estimate 212,000'."""
-    said: list[float] = goal.confidence(scores).numpy().tolist()
-    if isinstance(goal, IntervalTarget):
-        return [f"the estimate {number}" for number in estimates(goal, said)]
-    return [f"probability {p:.2f}" for p in said]
-
-
-def _check_limits(seed: int, batch_size: int, time_budget: float | None) -> None:
-    if batch_size < 1:
-        raise SettingError(f"batch_size must be at least 1, got {batch_size}")
-    if time_budget is not None and not time_budget > 0:
-        raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
-    if not isinstance(seed, int):
-        raise SettingError(f"seed must be a whole number, got {seed!r}")
-    if not -(1 << 63) <= seed < 1 << 63:
-        raise SettingError(f"seed must fit into 64 bits, got {seed}")
-
-
-def _as_frame(model: Model, X: Any) -> pd.DataFrame:
-    if isinstance(X, pd.DataFrame):
-        for name, why in model.rejects_missing.items():
-            gone = X[name].isna().to_numpy() if name in X else np.zeros(0, dtype=bool)
-            if gone.any():
-                where = f"column {name!r} has {int(gone.sum())} missing numbers (first at row {int(gone.argmax())})"
-                raise SchemaError(
-                    f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
-                    "before the model"
-                )
-        return X
+def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:
     if isinstance(X, Tensor):
         if X.ndim != 2:
             raise SchemaError(f"expected encoded rows of shape (n, {model.schema.width}), got {tuple(X.shape)}")
         return model.schema.decode(X)
-    raise SchemaError(f"expected a pandas DataFrame or a tensor of encoded rows, got {a_kind(X)}")
+    table = model.schema.as_table(X)
+    for name, why in model.rejects_missing.items():
+        missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
+        if missing.any():
+            where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {int(missing.argmax())})"
+            raise SchemaError(
+                f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
+                "before the model"
+            )
+    return table

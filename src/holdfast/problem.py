@@ -1,10 +1,10 @@
-"""What a search is asked: the rows of n people, what they want, what they can reach, and the time there is."""
+"""The problem that a search solves: the rows of n people, what they want, what they can reach, and the time."""
 
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
@@ -12,13 +12,14 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast.errors import require
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.target import BoundTarget
+from holdfast.target import BoundTarget, Label
 
 Rows = pd.DataFrame | Tensor  # of the table, or their encoding (n, d)
-Outcomes = Sequence[Any] | npt.NDArray[Any] | pd.Series  # one per row
+Outcomes = Sequence[Label] | npt.NDArray[np.generic] | pd.Series  # one per row
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
 SLACK = 1e-5
@@ -28,7 +29,7 @@ SLACK = 1e-5
 class TimeBudget:
     """The time a call may take, and the bar that shows how far it is."""
 
-    budget: float | None
+    seconds: float | None  # None: as many as it takes
     bar: Progress
     start: float = field(default_factory=time.perf_counter)
     ran_out: bool = False
@@ -36,14 +37,15 @@ class TimeBudget:
     def steps(self, count: int) -> Iterator[int]:
         """0 .. count - 1, cut short when the time is used up; at least one step is always made."""
         for i in range(count):
-            if i and self.budget is not None and self.over():
+            if i and self.seconds is not None and self.over():
                 return
             yield i
             if self.bar.shown:
                 self.bar.step(1 / count)
 
     def over(self) -> bool:
-        self.ran_out |= self.budget is not None and time.perf_counter() - self.start > self.budget
+        """Is the time used up?"""
+        self.ran_out |= self.seconds is not None and time.perf_counter() - self.start > self.seconds
         return self.ran_out
 
 
@@ -57,10 +59,31 @@ class Found:
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """The questions of n people to one model."""
+    """The questions of n people to one model: what `Explainer.search` gets.
+
+    Args:
+        model: scores encoded rows: `model(x)` (n, k), `model.vjp(x)` with gradients.
+        x: the people's encoded rows (n, d).
+        goal: the wanted outcome of each row.
+        feasible: what each person can reach, and the projection onto it.
+        rng: random numbers that belong to each row.
+        budget: the time there is; `problem.steps(count)` counts steps as long as there is some.
+
+    >>> import holdfast as hf
+    >>> from dataclasses import dataclass
+    >>> @dataclass(repr=False)
+    ... class Halfway(hf.Explainer):
+    ...     needs_grad = False
+    ...     def search(self, problem: hf.SearchProblem):
+    ...         return problem.feasible.project(problem.x / 2)  # halfway to the mean of the data
+    >>> moons = hf.datasets.moons(200)
+    >>> model = hf.Model.of(lambda X: (X["x1"] > 0.5).to_numpy().astype(float), moons.schema)
+    >>> len(Halfway().explain(model, moons.X))
+    200
+    """
 
     model: Model
-    x: Tensor  # (n, d)
+    x: Tensor
     goal: BoundTarget
     feasible: FeasibleSet
     rng: RowRandom
@@ -76,6 +99,7 @@ class SearchProblem:
         )
 
     def steps(self, count: int) -> Iterator[int]:
+        """0 .. count - 1, cut short when the time is used up."""
         return self.budget.steps(count)
 
     @property
@@ -91,7 +115,7 @@ class SearchProblem:
         """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
 
         Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
-        `Goal`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
+        `BoundTarget`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
         """
         return self.model.shortfall(z, self.goal, self.level, soft)
 
@@ -99,3 +123,11 @@ class SearchProblem:
         """By how much the goal is exceeded (met: > 0), and the gradient of that by the rows."""
         u, v, pull = self.shortfall(z)
         return -u.squeeze(1), pull(torch.full_like(v, -1.0))
+
+
+def check_limits(seed: int, batch_size: int, time_budget: float | None) -> None:
+    """Raise a `SettingError` if a call to `explain` cannot work so."""
+    require(isinstance(batch_size, int) and batch_size >= 1, f"batch_size must be at least 1, got {batch_size!r}")
+    require(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
+    require(isinstance(seed, int), f"seed must be an integer, got {seed!r}")
+    require(-(1 << 63) <= seed < 1 << 63, f"seed must fit into 64 bits, got {seed}")

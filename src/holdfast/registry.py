@@ -1,23 +1,30 @@
-"""The methods by name, and how to build one from strings: 'min-cost' with 'steps=200'.
+"""The methods by name, which one suits a model, and how to build one from strings: 'min-cost' with 'steps=200'.
 
-The command line, a service and configuration files all choose methods in these words.
+    build_method("min-cost", ["steps=200"])        default_method(model)        list_methods(gradients=False)
+
+The command line, a service and configuration files all choose methods in these words; for the other strings that they
+are given there are `Target.parse`, `Model.load` and `datasets.read_table`.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from holdfast._core.params import Settings
 from holdfast.errors import HoldfastError, SettingError, did_you_mean
 
 if TYPE_CHECKING:
-    import holdfast as hf
-    from holdfast._core.params import Settings
     from holdfast.explainer import Explainer
     from holdfast.images.explainer import ImageExplainer
+    from holdfast.models.base import Model
 
-METHODS = {
+S = TypeVar("S", bound=Settings)
+Table = dict[str, tuple[str, str]]  # name -> module, class
+
+METHODS: Table = {
     "descent": ("holdfast.methods.descent", "Descent"),
     "min-cost": ("holdfast.methods.min_cost", "MinCost"),
     "min-epsilon-pgd": ("holdfast.methods.min_epsilon_pgd", "MinEpsilonPGD"),
@@ -40,7 +47,7 @@ METHODS = {
     "learned-recourse": ("holdfast.methods.amortized.learned_recourse", "LearnedRecourse"),
 }
 
-IMAGE_METHODS = {
+IMAGE_METHODS: Table = {
     "deduce": ("holdfast.images.deduce", "DeDUCE"),
     "jsma": ("holdfast.images.jsma", "JSMA"),
     "greedy-ensemble": ("holdfast.images.greedy_ensemble", "GreedyEnsemble"),
@@ -51,35 +58,50 @@ IMAGE_METHODS = {
 
 def method_class(name: str) -> "type[Explainer]":
     """The class behind a name such as 'min-cost'."""
-    if name not in METHODS:
-        _raise_unknown(name, METHODS, IMAGE_METHODS, "images")
-    module, cls = METHODS[name]
-    return getattr(importlib.import_module(module), cls)
+    return _class(name, METHODS, IMAGE_METHODS, "images")
 
 
 def image_method_class(name: str) -> "type[ImageExplainer]":
     """The class behind a name such as 'deduce'."""
-    if name not in IMAGE_METHODS:
-        _raise_unknown(name, IMAGE_METHODS, METHODS, "tables")
-    module, cls = IMAGE_METHODS[name]
-    return getattr(importlib.import_module(module), cls)
+    return _class(name, IMAGE_METHODS, METHODS, "tables")
 
 
-def _raise_unknown(name: str, known: Iterable[str], others: Iterable[str], kind: str) -> NoReturn:
+def _class(name: str, known: Table, others: Table, kind: str) -> Any:
+    if name in known:
+        module, cls = known[name]
+        return getattr(importlib.import_module(module), cls)
     if name in others:
         raise SettingError(f"method {name!r} is for {kind}, which the model is not for; use one of {', '.join(known)}")
     raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
+def default_method(model: "Model", path: str | Path | None = None) -> str:
+    """The method where none is named: the recourse network that was trained with the model, if the model's file at
+    `path` has one; else 'min-cost', or 'tree-search' for a model without gradients."""
+    from holdfast.methods.amortized.counternet import holds_recourse
+
+    if path is not None and holds_recourse(path):
+        return "learned-recourse"
+    return "min-cost" if model.has_grad else "tree-search"
+
+
 def list_methods(
     *, gradients: bool | None = None, data: bool | None = None, regression: bool | None = None
 ) -> "dict[str, type[Explainer]]":
-    """All methods, or those that need (or do not need) gradients or data, or that work (or do not) on models that
-    estimate a number."""
-    found = {name: method_class(name) for name in METHODS}
+    """The methods for tables by name, all or some.
+
+    Args:
+        gradients: those that need gradients of the model, or (False) those that do not.
+        data: those that must be fitted to data first, or not.
+        regression: those that work on regression models too, or not.
+
+    >>> import holdfast as hf
+    >>> sorted(hf.list_methods(gradients=False, data=False))
+    ['growing-spheres', 'omniscient', 'tree-search']
+    """
     return {
         name: cls
-        for name, cls in found.items()
+        for name, cls in ((name, method_class(name)) for name in METHODS)
         if gradients in (None, cls.needs_grad)
         and data in (None, cls.needs_data)
         and regression in (None, cls.regression)
@@ -112,85 +134,94 @@ def describe_all() -> list[dict[str, Any]]:
     return tables + [describe(name, cls, "images") for name, cls in list_image_methods().items()]
 
 
-def configured(method: str, assignments: Sequence[str]) -> "hf.Explainer":
-    """A method by name with settings such as 'steps=200', read as the field's type says."""
-    explainer = method_class(method)()
-    for assignment in assignments:
-        _set(explainer, method, *key_and_value(assignment))
-    return explainer
+# ---- building one from strings
 
 
-def configured_for_images(method: str, assignments: Sequence[str]) -> "ImageExplainer":
+def build_method(name: str, settings: Sequence[str] = ()) -> "Explainer":
+    """A method with settings such as 'steps=200', read as the types of its fields say; 'start__norm=1' is the setting
+    `norm` of the method in the field `start`."""
+    return _with_settings(method_class(name)(), name, settings)
+
+
+def build_image_method(name: str, settings: Sequence[str] = ()) -> "ImageExplainer":
     """The same of a method for images."""
-    explainer = image_method_class(method)()
-    for assignment in assignments:
-        _set(explainer, method, *key_and_value(assignment))
-    return explainer
+    return _with_settings(image_method_class(name)(), name, settings)
 
 
-def key_and_value(assignment: str) -> tuple[str, str]:
+def _with_settings(method: S, name: str, settings: Sequence[str]) -> S:
+    for setting in settings:
+        _set(method, name, *split_setting(setting))
+    return method
+
+
+def split_setting(setting: str) -> tuple[str, str]:
     """'steps=200' -> 'steps', '200'"""
-    name, equals, text = assignment.partition("=")
+    name, equals, value = setting.partition("=")
     if not equals:
-        raise SettingError(f"--set takes KEY=VALUE, got {assignment!r}")
-    return name, text
+        raise SettingError(f"a setting is written KEY=VALUE, got {setting!r}")
+    return name, value
 
 
-def listed_names(texts: Sequence[str] | None) -> list[str]:
+def split_names(values: Sequence[str] | None) -> list[str]:
     """['age,sex', 'job'] -> 'age', 'sex', 'job': an option that may be repeated, and take several names at once."""
-    return [name.strip() for text in texts or () for name in text.split(",") if name.strip()]
+    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
 
 
-def chosen(kind: Any, what: str, known: Sequence[str], assignments: Sequence[str]) -> dict[str, Any]:
-    """Settings such as 'epochs=20' of a class or a function, read as the types of its fields or arguments say."""
+def parse_settings(kind: Any, what: str, known: Sequence[str], settings: Sequence[str]) -> dict[str, Any]:
+    """Settings such as 'epochs=20' of a class or a function, read as the types of its fields or arguments say.
+
+    Args:
+        kind: the class or function.
+        what: how messages call it.
+        known: the settings that may be given.
+        settings: KEY=VALUE each.
+    """
     hints, out = get_type_hints(kind), dict[str, Any]()
-    for name, text in map(key_and_value, assignments):
+    for name, value in map(split_setting, settings):
         if name not in known:
             raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
-        out[name] = value_of(name, text, hints[name])
+        out[name] = parse_setting(name, value, hints[name])
     return out
 
 
-def _set(explainer: "Settings", method: str, name: str, text: str) -> None:
+def _set(method: "Settings", what: str, name: str, value: str) -> None:
     """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
-    whole, (name, _, inner) = name, name.partition("__")
-    known = explainer.get_params(deep=False)
-    kind = get_type_hints(type(explainer)).get(name)
+    field, _, inner = name.partition("__")
+    known = method.get_params(deep=False)
+    kind = get_type_hints(type(method)).get(field)
     helper = _helper(kind)
     nests = helper is not None or any(part in _by_name() for part in _parts(kind))
-    if name not in known or (inner and not nests):
-        raise SettingError(f"{method} has no setting {whole!r}; {did_you_mean(whole, known)}")
-    if inner:
-        if known[name] is None and helper is not None:
-            explainer.set_params(**{name: helper()})
-            known = explainer.get_params(deep=False)
-        if not hasattr(known[name], "get_params"):
-            raise SettingError(f"--set {whole}={text}: give --set {name}=METHOD first")
-        _set(known[name], f"{method} {name}", inner, text)
+    if field not in known or (inner and not nests):
+        raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+    if not inner:
+        method.set_params(**{field: parse_setting(field, value, kind)})
         return
-    explainer.set_params(**{name: value_of(name, text, kind)})
+    if known[field] is None and helper is not None:
+        method.set_params(**{field: helper()})
+        known = method.get_params(deep=False)
+    if not hasattr(known[field], "get_params"):
+        raise SettingError(f"{name}={value}: give {field}=METHOD first")
+    _set(known[field], f"{what} {field}", inner, value)
 
 
 def _helper(kind: Any) -> "type[Settings] | None":
     """The class with settings of its own, such as an autoencoder, that a field is an instance of; not a method."""
-    from holdfast._core.params import Settings
-
     found = [p for p in _parts(kind) if isinstance(p, type) and issubclass(p, Settings) and p not in _by_name()]
     return found[0] if found else None
 
 
-def value_of(name: str, text: str, kind: Any) -> Any:
-    """The text of a setting as a value of its type, or an error that says what is expected."""
+def parse_setting(name: str, value: str, kind: Any) -> Any:
+    """The value of a setting as its type says, or an error that says what is expected."""
     try:
-        return parsed(text, kind)
-    except HoldfastError:  # about the method or the file that the text names
+        return parse_value(value, kind)
+    except HoldfastError:  # about the method or the file that is named
         raise
     except ValueError:
-        raise SettingError(f"--set {name}={text}: expected {type_words(kind)}") from None
+        raise SettingError(f"{name}={value}: expected {type_in_words(kind)}") from None
 
 
-def parsed(text: str, kind: Any) -> Any:
-    """A text as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
+def parse_value(text: str, kind: Any) -> Any:
+    """A string as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
     for part in _parts(kind):
         choices = _choices(part)
         for known in (text, text.lower()):
@@ -202,21 +233,21 @@ def parsed(text: str, kind: Any) -> Any:
             except ValueError:
                 continue
         if get_origin(part) is tuple:
-            return tuple(parsed(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
-        if part in (special := _by_name()):
-            return special[part](text)
-    raise ValueError(f"{text!r} is not {type_words(kind)}")
+            return tuple(parse_value(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
+        if part in (by_name := _by_name()):
+            return by_name[part](text)
+    raise ValueError(f"{text!r} is not {type_in_words(kind)}")
 
 
 def _by_name() -> dict[Any, Callable[[str], Any]]:
     """Settings that are written as a name: another method, or the file of a bank."""
     import holdfast as hf
 
-    return {hf.Explainer: lambda name: configured(name, ()), hf.ModelBank: hf.ModelBank.load}
+    return {hf.Explainer: build_method, hf.ModelBank: hf.ModelBank.load}
 
 
 def _parts(kind: Any) -> list[Any]:
-    """The members of a union, None first: 'none' would also do as a text."""
+    """The members of a union, None first: 'none' would also do as a string."""
     members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return sorted(members, key=lambda member: member is not NoneType)
 
@@ -228,24 +259,26 @@ def _choices(kind: Any) -> dict[str, Any]:
     return {bool: booleans, NoneType: {"none": None}}.get(kind, {})
 
 
-def type_words(kind: Any) -> str:
+def type_in_words(kind: Any) -> str:
     """A type as a person would put it."""
-    plain: dict[Any, str] = {
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "a text",
-        NoneType: "none",
-    }
     import holdfast as hf
 
-    plain |= {hf.Explainer: "a method", hf.ModelBank: "the file of a bank", hf.distances.Distance: "a Distance"}
+    words: dict[Any, str] = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "a string",
+        NoneType: "none",
+        hf.Explainer: "a method",
+        hf.ModelBank: "the file of a bank",
+        hf.distances.Distance: "a Distance",
+    }
     parts = [
         f"one of {', '.join(map(str, get_args(part)))}"
         if get_origin(part) is Literal
         else "values with commas between them"
         if get_origin(part) is tuple
-        else plain.get(part, "a value that only Python code can give")
+        else words.get(part, "a value that only Python code can give")
         for part in _parts(kind)
     ]
     return " or ".join(parts)

@@ -1,6 +1,6 @@
 """What counts as success.
 
-Everything is told from one number per row, the gap: by how much the wanted class leads.
+Everything is decided by one number per row, the gap: by how much the wanted class leads.
 
     reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
     leave class y:     gap = max_{j != y} s_j - s_y
@@ -20,9 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Union, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -31,11 +32,22 @@ from holdfast.errors import TargetError, did_you_mean, listed
 from holdfast.models.base import Model
 from holdfast.models.scores import probabilities, undecided
 
+Label = str | int | float | bool | np.generic  # a class
+Labels = Sequence[Label] | npt.NDArray[np.generic] | pd.Series | pd.Index | Tensor  # one class per row
+TargetLike = Union["Target", Label, Labels, None]  # what may be asked for: `Target.of` makes a `Target` of it
+
 TINY = 1e-30  # the least unit: one over it is a number in single precision too
+DIGITS, MOST_DECIMALS = 3, 12  # of estimates, for people
+HUGE = 1e15  # from here on a number is written as Python writes it
 
 
 class Status(IntEnum):
-    """Found, met from the start, or not found."""
+    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found.
+
+    >>> import holdfast as hf
+    >>> [status.words for status in hf.Status]
+    ['found', 'already met', 'not found']
+    """
 
     FOUND, ALREADY_MET, NOT_FOUND = range(3)
 
@@ -56,9 +68,15 @@ class Target:
             decides. Below, the probability alone is asked for.
         margin: by how much its score must lead the next best; below 0 likewise.
         interval: lowest and highest estimate that is wanted of a regression model; see `between`.
+
+    >>> import holdfast as hf
+    >>> print(hf.Target("approved", probability=0.8))
+    approved with probability 0.8
+    >>> print(hf.Target.between(200_000, None))
+    at least 200,000
     """
 
-    label: Any = None
+    label: Label | Labels | None = None
     probability: float | None = None
     margin: float = 0.0
     interval: tuple[float, float] | None = None
@@ -76,8 +94,8 @@ class Target:
             raise TargetError(f"margin must be a number, got {self.margin}")
 
     @classmethod
-    def of(cls, value: Any) -> "Target":
-        """A class name, one per row, or a Target; None for any other class."""
+    def of(cls, value: TargetLike) -> "Target":
+        """A class, one per row, or a Target; None for any class but the present one."""
         return value if isinstance(value, Target) else cls(value)
 
     @classmethod
@@ -92,18 +110,48 @@ class Target:
             raise TargetError(f"no estimate hits exactly {low:g} but by luck; give a range around it")
         return cls(interval=(ends["low"], ends["high"]))
 
-    def bind(self, model: Model, now: Tensor) -> "BoundTarget":
-        """The goal for rows that the model scores `now` (n, k)."""
+    @classmethod
+    def parse(cls, text: str, classes: Sequence[Label], probability: float | None = None) -> "Target":
+        """What a person wrote, in the model's own terms.
+
+        Args:
+            text: a class by its name, which may be a number to the model; or, where there are no classes, a range of
+                estimates: '200..250', '200..' or '..250'.
+            classes: those of the model; none: it is a regression model.
+            probability: how likely the class must become.
+
+        >>> import holdfast as hf
+        >>> hf.Target.parse("1", classes=(0, 1)).label
+        1
+        >>> hf.Target.parse("..250", classes=()).interval
+        (-inf, 250.0)
+        """
+        if classes:
+            same = [c for c in classes if c == text] or [c for c in classes if str(c) == text]
+            return cls(same[0] if same else text, probability)
+        if probability is not None:
+            raise TargetError("a regression model has no probabilities; ask for a range alone, such as 200..250")
+        low, dots, high = text.partition("..")
+        try:
+            ends = [float(end) if end.strip() else None for end in (low, high)]
+        except ValueError:
+            dots, ends = "", []
+        if not dots or ends == [None, None]:
+            raise TargetError(f"of a regression model a range is wanted, such as 200..250, got {text!r}")
+        return cls.between(*ends)
+
+    def bind(self, model: Model, scores: Tensor) -> "BoundTarget":
+        """The target for rows that the model gives `scores` (n, k) now."""
         if model.is_regression != (self.interval is not None):
             raise TargetError(_wrong_kind(model, self))
         if self.interval is not None:
             low, high = self.interval
             unit = max(min(model.output_scale, high / 2 - low / 2), TINY)
-            return IntervalTarget(torch.zeros(len(now), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
+            return IntervalTarget(torch.zeros(len(scores), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
         if self.label is None:
-            labels, sign = now.argmax(1), -1.0
+            labels, sign = scores.argmax(1), -1.0
         else:
-            labels, sign = self._labels(model.classes, len(now)), 1.0
+            labels, sign = self._labels(model.classes, len(scores)), 1.0
         soft = self.probability is not None
         margin = math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
         if (soft or margin) and model.labels_only:
@@ -112,14 +160,15 @@ class Target:
                 "for the class alone"
             )
         return BoundTarget(
-            labels, sign, margin, soft, now.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict
+            labels, sign, margin, soft, scores.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict
         )
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
         many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
         if isinstance(self.label, str) or not many:
             return torch.full((n,), _place(self.label, classes))
-        wanted = list(self.label.tolist() if hasattr(self.label, "tolist") else self.label)
+        labels = cast(Any, self.label)
+        wanted: list[Any] = list(labels.tolist() if hasattr(labels, "tolist") else labels)
         if len(wanted) != n:
             raise TargetError(f"{len(wanted)} targets for {n} rows; give one class, or one per row")
         place = {label: _place(label, classes) for label in dict.fromkeys(wanted)}
@@ -127,7 +176,7 @@ class Target:
 
     def __str__(self) -> str:
         if self.interval is not None:
-            low, high = (_plain(end) for end in self.interval)
+            low, high = (written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in self.interval)
             ends = [f"at least {low}"] * math.isfinite(self.interval[0]) + [f"at most {high}"] * math.isfinite(
                 self.interval[1]
             )
@@ -139,7 +188,7 @@ class Target:
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
 
 
-def _end(name: str, value: Any) -> float:
+def _end(name: str, value: float | None) -> float:
     """One end of a range; None is an open one."""
     if value is None:
         return math.inf
@@ -152,19 +201,22 @@ def _end(name: str, value: Any) -> float:
     return number
 
 
-def _plain(value: float) -> str:
-    """250000.0 -> '250,000', with every digit that it has."""
-    return f"{value:,.0f}" if value == round(value, 0) and abs(value) < 1e15 else repr(value)
+def written(value: float, decimals: int | None) -> str:
+    """1150.0 -> '1,150', with at most so many decimals; None: as Python writes it."""
+    text = repr(value) if decimals is None else f"{value:,.{decimals}f}"
+    if decimals and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def _wrong_kind(model: Model, target: Target) -> str:
     if model.is_regression:
-        asked = "any other class" if target.label is None else f"the class {target.label!r}"
+        wanted = "any other class" if target.label is None else f"the class {target.label!r}"
         return (
-            f"the model estimates a number and has no classes, so {asked} cannot be asked of it; "
+            f"this is a regression model and has no classes, so {wanted} cannot be asked of it; "
             "ask for a range: hf.Target.between(low, high)"
         )
-    return f"the model has classes and estimates no number, so ask for a class and no range: {listed(model.classes)}"
+    return f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
 
 
 def _place(label: Any, classes: tuple[Any, ...]) -> int:
@@ -202,7 +254,7 @@ class BoundTarget:
 
     @cached_property
     def direction(self) -> float:
-        """With two classes and one wish for all rows: the gap is this times (s_1 - s_0). Else 0."""
+        """With two classes and one target for all rows: the gap is this times (s_1 - s_0). Else 0."""
         if self.k != 2 or not self.is_lead or not len(self.label) or bool((self.label != self.label[0]).any()):
             return 0.0
         return self.sign if int(self.label[0]) == 1 else -self.sign
@@ -253,8 +305,8 @@ class BoundTarget:
         if self.soft if soft is None else soft:
             best, share = torch.logsumexp(rivals, 1), torch.softmax(rivals, 1)
         else:
-            best, at = rivals.max(1)
-            share = torch.nn.functional.one_hot(at, self.k).to(scores.dtype)
+            best, rival = rivals.max(1)
+            share = torch.nn.functional.one_hot(rival, self.k).to(scores.dtype)
         return self.sign * ((scores * own).sum(1) - best), self.sign * (own - share)
 
     def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
@@ -277,6 +329,11 @@ class BoundTarget:
         )
         return p if self.sign > 0 else 1 - p
 
+    def describe(self, scores: Tensor) -> list[str]:
+        """What the model says of each row, in words: 'probability 0.43', 'the estimate 212,000'."""
+        confidence: list[float] = self.confidence(scores).numpy().tolist()
+        return [f"probability {p:.2f}" for p in confidence]
+
 
 @dataclass(frozen=True)
 class IntervalTarget(BoundTarget):
@@ -298,3 +355,11 @@ class IntervalTarget(BoundTarget):
 
     def confidence(self, scores: Tensor) -> Tensor:
         return scores.squeeze(1).double()
+
+    def describe(self, scores: Tensor) -> list[str]:
+        return [f"the estimate {number}" for number in self.numbers(self.confidence(scores).numpy().tolist())]
+
+    def numbers(self, estimates: Sequence[float]) -> list[str]:
+        """Estimates for people: as many digits as tell them apart from the ends of the range."""
+        decimals = min(max(DIGITS - 1 - math.floor(math.log10(self.unit)), 0), MOST_DECIMALS)
+        return [written(v, decimals if abs(v) < HUGE else None) for v in estimates]

@@ -155,7 +155,7 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("audit", "answers.parquet", "--data", "people.csv", "--recipe", "recipe.toml"), "--outcome COLUMN"),
         (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "nothing.toml"), "cannot read"),
         (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "train.csv"), "no TOML"),
-        ((*EXPLAIN, "--set", "start__steps=3"), "give --set start=METHOD first"),
+        ((*EXPLAIN, "--set", "start__steps=3"), "give start=METHOD first"),
         ((*EXPLAIN, "--set", "start=descnt"), "did you mean 'descent'"),
         ((*EXPLAIN, "--set", "bank=nothing.safetensors"), "bank"),
     ],

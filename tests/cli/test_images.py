@@ -27,7 +27,7 @@ from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
-from holdfast.registry import IMAGE_METHODS, METHODS, configured_for_images, describe, list_image_methods
+from holdfast.registry import IMAGE_METHODS, METHODS, build_image_method, describe, list_image_methods
 from support.pages import pixels_of
 from support.tables import seeded
 from support.terminal import Ran, Stream, refused, run
@@ -347,14 +347,14 @@ def test_other_methods(tmp_path: Path) -> None:
 
 
 def test_settings_of_what_a_method_trains() -> None:
-    prototype: Any = configured_for_images("prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"])
+    prototype: Any = build_image_method("prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"])
     assert (prototype.autoencoder.epochs, prototype.autoencoder.lr, prototype.steps) == (2, 0.01, 5)
-    revise: Any = configured_for_images("revise", ["vae__latent=4"])
+    revise: Any = build_image_method("revise", ["vae__latent=4"])
     assert revise.vae.latent == 4
     with pytest.raises(hf.HoldfastError, match="prototype autoencoder has no setting 'epoch'; did you mean 'epochs'"):
-        configured_for_images("prototype", ["autoencoder__epoch=2"])
+        build_image_method("prototype", ["autoencoder__epoch=2"])
     with pytest.raises(hf.HoldfastError, match="prototype has no setting 'steps__x'"):
-        configured_for_images("prototype", ["steps__x=2"])
+        build_image_method("prototype", ["steps__x=2"])
 
 
 def test_methods_that_train_an_autoencoder_need_data() -> None:
@@ -435,12 +435,12 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     refused(explain("--method", "dedoce"), "unknown method 'dedoce'; did you mean 'deduce'?")
     refused(explain("--method", "min-cost"), "method 'min-cost' is for tables")
     refused(explain("--set", "mew=1"), "deduce has no setting 'mew'")
-    refused(explain("--set", "mu=much"), "--set mu=much: expected a number")
+    refused(explain("--set", "mu=much"), "mu=much: expected a number")
     refused(explain("--set", "mu=-1"), "mu must be at least 0")
     refused(explain("--schema", "s.toml"), "--schema is for models of tables")
     refused(explain("--trust-model-code"), "--trust-model-code is for models of tables")
     refused(explain("--first", "0"), "--first must be at least 1")
-    refused(explain("--batch-size", "0"), "batch_size must be an integer of at least 1")
+    refused(explain("--batch-size", "0"), "batch_size must be at least 1")
     refused(explain("--probability", "2"), "probability must lie between 0 and 1")
     refused(explain("--out", "a.txt"), "must end in one of '.parquet', '.npz', '.csv', '.json'")
     refused(explain("--report", "a.png"), "a report's name must end in")
@@ -546,7 +546,7 @@ def test_methods_lists_those_for_images_and_says_so(monkeypatch: pytest.MonkeyPa
 def test_every_default_can_be_written_as_a_setting(name: str) -> None:
     kind = list_image_methods()[name]
     defaults = describe(name, kind, "images")["settings"]
-    written = configured_for_images(name, [f"{key}={value}" for key, value in defaults.items()])
+    written = build_image_method(name, [f"{key}={value}" for key, value in defaults.items()])
     assert written.get_params() == kind().get_params()
 
 

@@ -460,7 +460,7 @@ def test_bad_schemas(name: str, tmp_path: Path) -> None:
         (("--set", "steps"), "KEY=VALUE"),
         (("--set", "=3"), "no setting ''"),
         (("--set", "stepps=3"), "did you mean 'steps'"),
-        (("--set", "steps=many"), "expected a whole number"),
+        (("--set", "steps=many"), "expected an integer"),
         (("--set", "steps=-1"), "at least 1"),
         (("--set", "norm=3"), "expected one of 1, 2"),
         (("--set", "legacy=perhaps"), "expected true or false"),

@@ -169,7 +169,7 @@ def test_bad_input_is_one_sentence() -> None:
     refused(run(*good, "--target", "aproved"), "no column 'aproved'", "did you mean 'approved'")
     refused(run(*good, "--set", "epoch=3"), "no setting 'epoch'", "did you mean 'epochs'")
     refused(run(*good, "--set", "seed=3"), "no setting 'seed'")
-    refused(run(*good, "--set", "epochs=many"), "--set epochs=many", "a whole number")
+    refused(run(*good, "--set", "epochs=many"), "epochs=many", "an integer")
     refused(run(*good, "--set", "epochs"), "KEY=VALUE")
     refused(run(*good, "--set", "dropout=2"), "dropout must be")
     refused(run(*good, "--set", "encoder=0"), "encoder must be")

@@ -119,7 +119,7 @@ def test_before_and_after_never_look_the_same() -> None:
         schema = Schema((Feature("x", seen=(-1e4, 1e4), bounds=bounds),))
         cfs = made(schema, pd.DataFrame({"x": was}), pd.DataFrame({"x": now}))
         (told,) = moves(cfs, cfs.found)
-        assert len(told.at) == 2000
+        assert len(told.rows) == 2000
         assert all(a != b for a, b in zip(told.before, told.after, strict=True))
 
 
@@ -138,7 +138,7 @@ def test_headings_tell_features_apart() -> None:
 
 
 def test_moves_know_their_way(loans: Counterfactuals) -> None:
-    ways = {m.feature.name: dict(zip(m.at.tolist(), m.way.tolist(), strict=True)) for m in moves(loans, loans.found)}
+    ways = {m.feature.name: dict(zip(m.rows.tolist(), m.way.tolist(), strict=True)) for m in moves(loans, loans.found)}
     assert ways == {
         "savings": {0: 1},
         "duration": {0: -1, 1: 1},

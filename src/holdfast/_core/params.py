@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Generic, Self, TypeVar, cast
 
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.errors import SettingError, did_you_mean, require
+
+LARGEST = 3.4028234663852886e38  # number in single precision
 
 Value = TypeVar("Value")
 
@@ -50,6 +52,17 @@ class Settings:
             else:
                 setattr(self, head, value)
         return self
+
+    @property
+    def is_fitted(self) -> bool:
+        """Has it learnt something from data? What is learnt is in attributes that end in _."""
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def check_finite(self) -> None:
+        """Raise a `SettingError` if a setting is a number that single precision cannot hold."""
+        for name, value in self.get_params(deep=False).items():
+            fits = not isinstance(value, float) or abs(value) < LARGEST
+            require(fits, f"{name} must be a finite number, got {value}")
 
     def __repr__(self) -> str:
         changed = [

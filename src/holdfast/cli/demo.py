@@ -11,7 +11,7 @@ from holdfast.cli import images as cli_images
 from holdfast.cli.explain import print_changes
 from holdfast.cli.options import echo, say
 from holdfast.errors import MissingExtraError
-from holdfast.registry import configured
+from holdfast.registry import build_method
 
 if TYPE_CHECKING:
     import holdfast as hf
@@ -46,7 +46,7 @@ def _demo(out: Path, method: str) -> None:
     import holdfast as hf
 
     start = time.perf_counter()
-    explainer = configured(method, [])
+    explainer = build_method(method, [])
     out.mkdir(parents=True, exist_ok=True)
     credit = hf.datasets.german_credit()
     train, test = credit.split()

@@ -31,8 +31,8 @@ from holdfast.cli.options import (
     say,
     wanted,
 )
-from holdfast.errors import FileError, SettingError
-from holdfast.registry import configured, listed_names
+from holdfast.errors import SettingError
+from holdfast.registry import build_method, default_method, split_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ def explain(
     else:
         of_images = {"--grid": grid, "--locked": locked, "--first": first}
         refuse(of_images, f"is for models of images, and {str(model)!r} is none")
-        unanswered = explain_table(question, schema, listed_names(classes), trust_model_code)
+        unanswered = explain_table(question, schema, split_names(classes), trust_model_code)
     if strict and unanswered:
         raise typer.Exit(UNANSWERED)
 
@@ -165,11 +165,13 @@ def explain_table(question: Question, schema: Path | None, classes: list[str], t
     check_table(q.out)
     check_report(q.report)
     check_writable(q.out, q.report)
-    # What is wrong with a method is told before the model is loaded, on which the usual one depends.
-    named = None if q.method is None else configured(q.method, q.settings)
+    # What is wrong with a method is told before the model is loaded, on which the default one depends.
+    named = None if q.method is None else build_method(q.method, q.settings)
     model = hf.Model.load(q.model, hf.Schema.load(schema) if schema else None, trust=trust, classes=classes or None)
-    method = usual_method(q.model, model, q.quiet) if q.method is None else q.method
-    explainer = configured(method, q.settings) if named is None else named
+    method = default_method(model, q.model) if q.method is None else q.method
+    if q.method is None and method == "learned-recourse" and not q.quiet:
+        say(f"note: {str(q.model)!r} holds a recourse network, which answers; --method NAME searches instead")
+    explainer = build_method(method, q.settings) if named is None else named
     if isinstance(explainer, hf.LearnedRecourse) and not explainer.path:
         explainer.path = str(q.model)
     target = wanted(model.classes, q.target, q.any_other, q.probability)
@@ -185,17 +187,6 @@ def explain_table(question: Question, schema: Path | None, classes: list[str], t
     if not q.quiet:
         say(cfs.summary())
     return int((cfs.status_codes == hf.Status.NOT_FOUND).sum())
-
-
-def usual_method(path: Path, model: "hf.Model", quiet: bool) -> str:
-    """The recourse network that was trained with the model, if its file has one; else what suits the model."""
-    from holdfast.methods.amortized.counternet import holds_recourse
-
-    if not holds_recourse(path):
-        return "min-cost" if model.has_grad else "tree-search"
-    if not quiet:
-        say(f"note: {str(path)!r} holds a recourse network, which answers; --method NAME searches instead")
-    return "learned-recourse"
 
 
 def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf.Model") -> None:
@@ -226,17 +217,8 @@ def deliver(cfs: "hf.Counterfactuals", out: Path | None) -> None:
         print_changes(cfs, MOST_ROWS)
     elif out is None:
         print_json(hf.datasets.records(cfs.to_table()))
-    elif out.suffix.lower() == ".parquet":
-        _save(cfs, out)
     else:
-        hf.datasets.write_table(cfs.to_table(), out)
-
-
-def _save(cfs: "hf.Counterfactuals", out: Path) -> None:
-    try:
         cfs.save(out)
-    except Exception as error:  # a column of Parquet holds one type, the levels of a category may be of several
-        raise FileError(f"cannot write {str(out)!r}: {error}; try a .json file") from None
 
 
 def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
@@ -244,11 +226,10 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from holdfast.render.sentences import estimates
     from holdfast.target import IntervalTarget
 
     values: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    outcome = estimates(cfs.goal, values) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.2f}" for p in values]
+    outcome = cfs.goal.numbers(values) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.2f}" for p in values]
     name = "estimate" if cfs.is_regression else "probability"
     table = Table("row", "what changes", "in words", name, show_lines=True)
     sentences = cfs.sentences().tolist()

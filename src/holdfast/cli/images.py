@@ -21,7 +21,7 @@ from holdfast.cli.options import (
     wanted,
 )
 from holdfast.errors import FileError, HoldfastError, SettingError, untyped
-from holdfast.registry import configured_for_images
+from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
     import holdfast as hf
@@ -140,7 +140,7 @@ def explain(question: "Question", *, locked: Path | None, first: int | None, gri
     check_writable(q.out, q.report, grid)
     if first is not None and first < 1:
         raise SettingError(f"--first must be at least 1, got {first}")
-    explainer = configured_for_images(method, q.settings)
+    explainer = build_image_method(method, q.settings)
     model = ImageModel.load(q.model)
     target = target_of(model.classes, q.target, q.any_other, q.probability)
     given = load_images(q.table, "test", model.size)[:first]
@@ -232,7 +232,7 @@ def demo(out: Path, method: str) -> None:
     from holdfast.images.io import write_images
 
     start = time.perf_counter()
-    explainer = configured_for_images(method, [])
+    explainer = build_image_method(method, [])
     out.mkdir(parents=True, exist_ok=True)
     digits: Any = untyped("sklearn.datasets").load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))

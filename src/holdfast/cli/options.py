@@ -97,11 +97,14 @@ def print_json(value: Any) -> None:
 
 
 def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
-    """The target in the model's own terms: a class may be a number there, but is a text here."""
+    """The target that the options name."""
     import holdfast as hf
 
     if not classes:
-        return _range(name, any_other, probability)
+        of_classes = {"--any-other": any_other, "--probability": probability}
+        refuse(of_classes, "is for models with classes, this one has none")
+        if name is None:
+            raise TargetError("this is a regression model: say which range is wanted, such as --target 200..250")
     if any_other and name is not None:
         raise TargetError("--target and --any-other contradict each other; give one of them")
     if any_other:
@@ -109,24 +112,7 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
     if name is None:
         known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
         raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
-    same = [c for c in classes if c == name] or [c for c in classes if str(c) == name]
-    return hf.Target(same[0] if same else name, probability)
-
-
-def _range(text: str | None, any_other: bool, probability: float | None) -> "hf.Target":
-    """'200000..250000', '200000..' or '..250000': what is wanted of a model that estimates a number."""
-    import holdfast as hf
-
-    refuse({"--any-other": any_other, "--probability": probability}, "is for models with classes, this one has none")
-    low, dots, high = (text or "").partition("..")
-    try:
-        ends = [float(end) if end.strip() else None for end in (low, high)]
-    except ValueError:
-        dots, ends = "", []
-    if not dots or ends == [None, None]:
-        got = "" if text is None else f", got {text!r}"
-        raise TargetError(f"the model estimates a number: say which range is wanted, such as --target 200..250{got}")
-    return hf.Target.between(*ends)
+    return hf.Target.parse(name, classes, probability)
 
 
 def refuse(options: dict[str, Any], why: str) -> None:

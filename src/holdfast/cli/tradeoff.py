@@ -24,7 +24,7 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.train import labelled
 from holdfast.errors import SettingError
-from holdfast.registry import configured, listed_names
+from holdfast.registry import build_method, split_names
 
 if TYPE_CHECKING:
     import holdfast as hf
@@ -77,7 +77,7 @@ def tradeoff(
     from holdfast.render.charts.theme import save as save_chart
 
     radii = parsed_epsilon(epsilon)
-    chosen = {name: configured(name, ()) for name in methods or METHODS}
+    chosen = {name: build_method(name, ()) for name in methods or METHODS}
     if not 0 < test < 1:
         raise SettingError(f"--test must be above 0 and below 1, got {test}")
     check_chart(plot)
@@ -86,7 +86,7 @@ def tradeoff(
     name = target or str(hf.datasets.read_table(data).columns[-1])
     if not (target or quiet):
         typer.echo(f"the outcome is taken to be the last column, {name!r}", err=True)
-    X, y, known = labelled(data, name, schema, listed_names(fixed))
+    X, y, known = labelled(data, name, schema, split_names(fixed))
     learn, held = hf.datasets.held_out(len(X), test, seed)
     hardened = hf.train_adversarial(
         how, X.iloc[learn], y.iloc[learn], known, epsilon=radii, seeds=seeds, seed=seed, progress=not quiet

@@ -36,7 +36,7 @@ from holdfast.cli.options import (
     refuse,
 )
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.registry import key_and_value, listed_names
+from holdfast.registry import split_names, split_setting
 from holdfast.training import by_name
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def train(
     trainer = by_name.trainer(
         kind, assigned({"--epochs": epochs, "--hidden": hidden} | of_counterfactual, settings or []), seed
     )
-    X, y, known = labelled(table, target, schema, listed_names(fixed))
+    X, y, known = labelled(table, target, schema, split_names(fixed))
     learn, held = hf.datasets.held_out(len(X), test, seed)
     rest = X.iloc[held], y.iloc[held]
     start = time.perf_counter()
@@ -197,7 +197,7 @@ def train(
 def assigned(options: dict[str, Any], settings: Sequence[str]) -> list[str]:
     """Options and `--set`s as one list of settings: --l-div 0.5 is the same as --set l_div=0.5."""
     names = {option: option.removeprefix("--").replace("-", "_") for option, v in options.items() if v is not None}
-    for name, _ in map(key_and_value, settings):
+    for name, _ in map(split_setting, settings):
         if name in names.values():
             raise SettingError(f"{name} is given twice, by an option of its own and by --set; leave one of them out")
     return [*(f"{name}={options[option]}" for option, name in names.items()), *settings]

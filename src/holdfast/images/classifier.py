@@ -26,7 +26,7 @@ from holdfast.images.loop import Epoch, Schedule, fit_images
 from holdfast.images.model import ImageModel, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
-from holdfast.registry import chosen
+from holdfast.registry import parse_settings
 
 Labelled = tuple[Any, Any]  # images and their labels
 
@@ -165,7 +165,7 @@ def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> Res
         raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
     cls = NETWORKS[kind]
     known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
-    return cls(**chosen(cls, f"a {kind} network", known, assignments), seed=seed)
+    return cls(**parse_settings(cls, f"a {kind} network", known, assignments), seed=seed)
 
 
 def encoded(labels: Any, n: int) -> tuple[list[Any], Tensor]:

@@ -26,7 +26,7 @@ from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError, require
 from holdfast.images.model import ImageModel, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import TimeBudget
+from holdfast.problem import TimeBudget, check_limits
 from holdfast.target import BoundTarget, Status, Target
 
 
@@ -84,11 +84,6 @@ class ImageExplainer(Settings, ABC):
     def check(self, model: ImageModel) -> None:
         """Raise an error if the settings cannot work with this model."""
         return
-
-    @property
-    def is_fitted(self) -> bool:
-        """Has it learnt something from data?"""
-        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     @final
     def explain(
@@ -154,17 +149,9 @@ class ImageExplainer(Settings, ABC):
         )  # fmt: skip
 
     def _check_call(self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None) -> None:
-        whole = isinstance(seed, int) and -(1 << 63) <= seed < 1 << 63
-        require(whole, f"seed must be a whole number that fits into 64 bits, got {seed!r}")
-        require(
-            isinstance(batch_size, int) and batch_size >= 1,
-            f"batch_size must be an integer of at least 1, got {batch_size!r}",
-        )
-        require(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
+        check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
-        for key, value in self.get_params(deep=False).items():
-            finite = not isinstance(value, float) or abs(value) < torch.finfo(torch.float32).max
-            require(finite, f"{key} must be a finite number, got {value}")
+        self.check_finite()
         require(
             self.confidence is None or 0 < self.confidence < 1,
             f"confidence must lie between 0 and 1, got {self.confidence}",
@@ -184,7 +171,7 @@ class ImageExplainer(Settings, ABC):
         elif wish.label is None:
             wanted = now.scatter(1, now.argmax(1, keepdim=True), -torch.inf).argmax(1)
         else:
-            one = isinstance(wish.label, str) or np.ndim(wish.label) == 0
+            one = isinstance(wish.label, str) or np.ndim(cast(Any, wish.label)) == 0
             wanted = _places(model, [wish.label] * n if one else wish.label, n)
         if wish.probability is None and not wish.margin and self.confidence is not None:
             wish = replace(wish, probability=self.confidence)
@@ -199,7 +186,7 @@ class ImageExplainer(Settings, ABC):
             if code == Status.ALREADY_MET:
                 return "the model gives the wanted class already"
             if open_still:
-                return f"the time budget of {clock.budget or 0:g} s was used up; give more time"
+                return f"the time budget of {clock.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
         columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, late)]

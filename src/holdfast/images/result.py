@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from torch import Tensor
 
-from holdfast.counterfactuals import Run
+from holdfast.counterfactuals import Answers, Run
 from holdfast.distances import Distance, distance_of
-from holdfast.target import BoundTarget, Status
+from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageCounterfactuals:
+class ImageCounterfactuals(Answers):
     """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason."""
 
     x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
@@ -36,20 +35,6 @@ class ImageCounterfactuals:
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
     run: Run
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def found(self) -> npt.NDArray[np.bool_]:
-        """(n,) pairs with an answer."""
-        return self.status_codes == Status.FOUND
-
-    @property
-    def status(self) -> pd.DataFrame:
-        """Per pair: found / already met / not found, and the reason."""
-        words = [Status(int(c)).words for c in self.status_codes]
-        return pd.DataFrame({"status": words, "reason": self.reasons}, dtype=object)
 
     @property
     def label(self) -> npt.NDArray[Any]:
@@ -69,8 +54,7 @@ class ImageCounterfactuals:
     @property
     def pixels(self) -> "pd.Series[float]":
         """How many pixels change; of a coloured image those that change in any channel. Missing without an answer."""
-        moved = (self.x_cf != self.x).any(1).flatten(1).sum(1).double().numpy()
-        return pd.Series(moved).mask(self.status_codes == Status.NOT_FOUND)
+        return self._where_answered((self.x_cf != self.x).any(1).flatten(1).sum(1))
 
     def cost(self, norm: str | Distance = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
         """How far each answer is from its image; missing where there is none.
@@ -80,8 +64,7 @@ class ImageCounterfactuals:
             tolerance: changes up to it do not count.
         """
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
-        value = distance_of(norm).value(delta.masked_fill(delta.abs() <= tolerance, 0.0))
-        return pd.Series(value.masked_fill(torch.tensor(self.status_codes == Status.NOT_FOUND), float("nan")).numpy())
+        return self._where_answered(distance_of(norm).value(delta.masked_fill(delta.abs() <= tolerance, 0.0)))
 
     def changes(self) -> pd.DataFrame:
         """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
@@ -110,12 +93,9 @@ class ImageCounterfactuals:
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
-        count = {s: int((self.status_codes == s).sum()) for s in Status}
-        parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
         images = len(set(self.source.tolist()))
         what = f"{images:,} image{'s' * (images != 1)}"
-        what = what if images == len(self) else f"{len(self):,} pairs of {what} and a class"
-        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        return self._summary(what if images == len(self) else f"{len(self):,} pairs of {what} and a class")
 
     def __repr__(self) -> str:
         return f"<ImageCounterfactuals {self.summary()}>"

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError, listed
 from holdfast.models.scores import Conversion
 from holdfast.nn.relu_network import Engine, Pullback
-from holdfast.schema.schema import Schema
+from holdfast.schema.schema import Row, Schema
 
 if TYPE_CHECKING:
     from holdfast.models.compiled.tree_leaves import TreeIndex
@@ -228,9 +228,10 @@ class Model(ABC):
     def fingerprint(self) -> str:
         """A short hash of what the model computes, for provenance."""
 
-    def predict(self, frame: pd.DataFrame) -> "pd.Series[Any]":
-        """The class of each row of a table, by the `predict` of an estimator that has one; or the number that a
-        regression model estimates."""
+    def predict(self, X: pd.DataFrame | Row) -> "pd.Series[Any]":
+        """The class of each row of a table, or of one row as a dict or Series, by the `predict` of an estimator that
+        has one; or the number that a regression model estimates."""
+        frame = self.schema.as_table(X)
         with self.eval_mode():
             scores = self.score_frame(frame)
         if self.is_regression:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from holdfast.errors import optional
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
-from holdfast.render.sentences import Ints, Moves, estimates, headings, joined, moves, sentences
+from holdfast.render.sentences import Ints, Moves, headings, joined, moves, sentences
 from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:
@@ -105,10 +105,11 @@ def headline(cfs: "Counterfactuals") -> str:
     """One line: how many rows can get what, and by how many changes."""
     if not len(cfs):
         return "No rows were asked about."
-    asked, found = len(np.unique(cfs.source)), cfs.found
-    rows = len(np.unique(cfs.source[found]))
+    total, found = len(np.unique(cfs.source)), cfs.found
+    answered = len(np.unique(cfs.source[found]))
     met = len(np.unique(cfs.source[cfs.status_codes == Status.ALREADY_MET]))
-    text = f"{rows:,} of {asked:,} row{'s' * (asked != 1)} can get the wanted outcome ({shortened(cfs.run.target, 60)})"
+    wanted = shortened(cfs.run.target, 60)
+    text = f"{answered:,} of {total:,} row{'s' * (total != 1)} can get the wanted outcome ({wanted})"
     text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
     if not found.any():
         return text + "."
@@ -129,15 +130,15 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
         kept = values.to_numpy()[found]
         return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
 
-    asked = len(np.unique(cfs.source))
+    rows = len(np.unique(cfs.source))
     if isinstance(cfs.goal, IntervalTarget):
         kept = cfs.estimate.to_numpy()[found]
-        mean = estimates(cfs.goal, [float(kept.mean())])[0] if len(kept) else "n/a"
+        mean = cfs.goal.numbers([float(kept.mean())])[0] if len(kept) else "n/a"
         outcome = "Mean estimate", mean, "by the model, of the answers"
     else:
         outcome = "Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted outcome"
     return [
-        ("Rows", f"{asked:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
+        ("Rows", f"{rows:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
         ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
         ("Already met", f"{count[Status.ALREADY_MET]:,}", share(Status.ALREADY_MET)),
         ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
@@ -163,15 +164,16 @@ def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str,
     return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
-def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Line]:
-    """The rows numbered `at` as texts; with `words` also their cost and sentence."""
-    names, answers = row_names(cfs.after.index[at]), _answers(cfs)
-    cells = _cells(cfs, at)
-    said: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    outcome = estimates(cfs.goal, said) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.1%}" for p in said]
+def _lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
+    """The rows of these numbers as strings; with `words` also their cost and sentence."""
+    names, answers = row_names(cfs.after.index[rows]), _answers(cfs)
+    cells = _cells(cfs, rows)
+    confidence: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
+    shares = [f"{p:.1%}" for p in confidence]
+    outcome = cfs.goal.numbers(confidence) if isinstance(cfs.goal, IntervalTarget) else shares
     cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
-    texts = sentences(cfs).to_numpy() if words else np.zeros(0)
-    rows: list[int] = at.tolist()
+    in_words = sentences(cfs).to_numpy() if words else np.zeros(0)
+    numbers: list[int] = rows.tolist()
     return [
         Line(
             name,
@@ -181,16 +183,16 @@ def _lines(cfs: "Counterfactuals", at: Ints, *, words: bool = False) -> list[Lin
             outcome[i],
             cells.get(i, {}),
             f"{cost[i]:.2f}" if words else "",
-            str(texts[i]) if words else "",
+            str(in_words[i]) if words else "",
         )
-        for name, i in zip(names, rows, strict=True)
+        for name, i in zip(names, numbers, strict=True)
     ]
 
 
-def _cells(cfs: "Counterfactuals", at: Ints) -> dict[int, dict[str, Cell]]:
+def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
     """Row number -> its changes by heading, largest first."""
     wanted = np.zeros(len(cfs), dtype=np.bool_)
-    wanted[at] = True
+    wanted[rows] = True
     heads = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
     ways = {1: "raised", -1: "lowered", 0: "switched"}
     changes: list[tuple[int, float, Cell]] = []
@@ -204,7 +206,7 @@ def _cells(cfs: "Counterfactuals", at: Ints) -> dict[int, dict[str, Cell]]:
 
 
 def _column(m: Moves, head: str, ways: dict[int, str]) -> list[tuple[int, float, Cell]]:
-    values = zip(m.at.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
+    values = zip(m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
     return [(i, size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
 
 
@@ -221,9 +223,9 @@ def _answers(cfs: "Counterfactuals") -> list[str]:
     return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
 
 
-def _some_names(cfs: "Counterfactuals", at: Ints) -> str:
+def _some_names(cfs: "Counterfactuals", rows: Ints) -> str:
     """'row 3', 'rows 3 and 17', 'rows 3, 5, 7 and 9 more'."""
-    first = at[np.unique(cfs.source[at], return_index=True)[1]]  # one of each row's answers is enough
+    first = rows[np.unique(cfs.source[rows], return_index=True)[1]]  # one of each row's answers is enough
     names = row_names(cfs.after.index[np.sort(first)[:MOST_NAMES]])
     rest = len(first) - len(names)
     return f"row{'s' * (len(first) > 1)} {joined([*names, *([f'{rest:,} more'] if rest else [])])}" if names else ""

@@ -21,16 +21,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from holdfast.schema.feature import Array, Feature, Level, Mask, differ
-from holdfast.target import IntervalTarget, Status
+from holdfast.target import DIGITS, HUGE, MOST_DECIMALS, IntervalTarget, Status, written
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
 
 Ints = npt.NDArray[np.int64]
 
-DIGITS = 3  # of the feature's range; a smaller change gets more
-MOST_DECIMALS = 12  # beyond it, and from HUGE on, a number is written as Python writes it
-HUGE = 1e15
 CURRENCIES = ("$", "€", "£", "¥", "₹")
 MISSING, EMPTY = "missing", "(empty)"
 ATTACHED = ("%", "°", "‰")
@@ -45,10 +42,10 @@ class Moves:
     """The answers in which one feature changes."""
 
     feature: Feature
-    at: Ints  # (m,) row numbers
+    rows: Ints  # (m,) row numbers
     size: Array  # (m,) encoded change
     way: Ints  # (m,) 1 raised, -1 lowered, 0 switched
-    gone: Mask  # (m,) numbers that were missing
+    was_missing: Mask  # (m,) numbers that are filled in
     before: list[str]
     after: list[str]
 
@@ -65,10 +62,9 @@ class Moves:
         name = label(f)
         pairs = zip(self.before, self.after, strict=True)
         pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
-        gone = self.gone.tolist()
         return [
-            f"fill in {name}: {now}{unit} (was missing)" if lost else f"{verb[way]} {name} from {was} to {now}{unit}"
-            for way, lost, (was, now) in zip(self.way.tolist(), gone, pairs, strict=True)
+            f"fill in {name}: {now}{unit} (was missing)" if filled else f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, filled, (was, now) in zip(self.way.tolist(), self.was_missing.tolist(), pairs, strict=True)
         ]
 
 
@@ -93,36 +89,30 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
     parts = moves(cfs, cfs.found)
     lines: list[list[str]] = [[] for _ in range(len(cfs))]
     if parts:
-        at, size = np.concatenate([m.at for m in parts]), np.concatenate([m.size for m in parts])
-        place = np.repeat(np.arange(len(parts)), [len(m.at) for m in parts])
+        rows: Ints = np.concatenate([m.rows for m in parts])
+        size = np.concatenate([m.size for m in parts])
+        place = np.repeat(np.arange(len(parts)), [len(m.rows) for m in parts])
         phrases = [p for m in parts for p in m.phrases()]
-        rows: list[int] = at.tolist()
-        order: list[int] = np.lexsort((place, -size, at)).tolist()
+        order: list[int] = np.lexsort((place, -size, rows)).tolist()
         for i in order:
-            lines[rows[i]].append(phrases[i])
+            lines[int(rows[i])].append(phrases[i])
     effects = _effects(cfs)
-    texts = [_sentence(*row) for row in zip(cfs.status_codes.tolist(), cfs.reasons, lines, effects, strict=True)]
-    return pd.Series(texts, index=cfs.after.index, dtype=object)
+    out = [_sentence(*row) for row in zip(cfs.status_codes.tolist(), cfs.reasons, lines, effects, strict=True)]
+    return pd.Series(out, index=cfs.after.index, dtype=object)
 
 
 def _effects(cfs: "Counterfactuals") -> list[str]:
     """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
     goal, effects = cfs.goal, [""] * len(cfs)
-    at = np.flatnonzero(cfs.found)
-    if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(at):
+    rows = np.flatnonzero(cfs.found)
+    if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(rows):
         return effects
-    was, now = (goal.confidence(v).numpy()[at] for v in (cfs.estimate_before, cfs.scores))
+    was, now = (goal.confidence(v).numpy()[rows] for v in (cfs.estimate_before, cfs.scores))
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
     before, after = _numbers(f, was, now)
-    for i, up, a, b in zip(at.tolist(), (now > was).tolist(), before, after, strict=True):
+    for i, up, a, b in zip(rows.tolist(), (now > was).tolist(), before, after, strict=True):
         effects[i] = f": the model's estimate {'rises' if up else 'falls'} from {a} to {b}"
     return effects
-
-
-def estimates(goal: IntervalTarget, values: Sequence[float]) -> list[str]:
-    """Numbers that a model estimates, for people: as many digits as tell them apart from the ends of the range."""
-    decimals = min(max(DIGITS - 1 - math.floor(math.log10(goal.unit)), 0), MOST_DECIMALS)
-    return [_number(v, decimals if abs(v) < HUGE else None) for v in values]
 
 
 def _sentence(code: int, reason: str, phrases: list[str], effect: str) -> str:
@@ -144,21 +134,23 @@ def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
     out: list[Moves] = []
     for f in cfs.schema.features:
         was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
-        at = np.flatnonzero(rows & differ(was, now))
-        if not len(at):
+        changed = np.flatnonzero(rows & differ(was, now))
+        if not len(changed):
             continue
-        gone = np.isnan(was[at])
-        was, now = np.where(gone, f.stand_in, was[at]) if f.has_gaps else was[at], now[at]
+        was, now = was[changed], now[changed]
+        missing = np.isnan(was)
+        was = np.where(missing, f.stand_in, was) if f.has_gaps else was
         switched = f.is_category or f.kind == "boolean"
-        size = np.full(len(at), 2.0) if f.is_category else np.abs(now - was) / f.scale + gone  # one goes, one comes
-        way = np.where(switched | gone, 0, np.sign(now - was)).astype(np.int64)
+        # Of a category one level goes and one comes; of a missing number the column that says so changes too.
+        size = np.full(len(changed), 2.0) if f.is_category else np.abs(now - was) / f.scale + missing
+        way = np.where(switched | missing, 0, np.sign(now - was)).astype(np.int64)
         before, after = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
-        before = [MISSING if lost else text for lost, text in zip(gone.tolist(), before, strict=True)]
-        out.append(Moves(f, at, size, way, gone, before, after))
+        before = [MISSING if filled else value for filled, value in zip(missing.tolist(), before, strict=True)]
+        out.append(Moves(f, changed, size, way, missing, before, after))
     return out
 
 
-# ---- values as texts
+# ---- values in words
 
 
 def _levels(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
@@ -189,8 +181,8 @@ def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
     decimals = _decimals(f, np.where(change > 0, change, f.scale))  # a number that was missing may be its stand-in
     plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
     digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
-    reach = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
-    sides = was.tolist(), reach.tolist()
+    rounded = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
+    sides = was.tolist(), rounded.tolist()
     before, after = ([_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides)
     return before, after
 
@@ -222,10 +214,7 @@ def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
 
 def _number(value: float, decimals: int | None, unit: str = "") -> str:
     """1150.0 -> '1,150'; the unit is added only where it sticks to the number."""
-    text = repr(value) if decimals is None else f"{value:,.{decimals}f}"
-    if decimals and "." in text:
-        text = text.rstrip("0").rstrip(".")
-    text = "0" if text == "-0" else text
+    text = written(value, decimals)
     if unit in CURRENCIES:
         return f"-{unit}{text[1:]}" if text.startswith("-") else unit + text
     return text + unit if unit in ATTACHED else text

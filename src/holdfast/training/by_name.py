@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.registry import chosen, key_and_value, value_of
+from holdfast.registry import parse_setting, parse_settings, split_setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,12 +114,13 @@ def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
     if kind not in KINDS:
         raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
     if kind == "network":
-        return NetworkTrainer(hf.Recipe(**chosen(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)), seed)
+        settings = parse_settings(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)
+        return NetworkTrainer(hf.Recipe(**settings), seed)
     if kind == "counterfactual":
         return counterfactual_trainer(assignments, seed)
     cls = hf.CounterNet if kind == "counternet" else hf.RoCourseNet
     known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
-    net = cls(**chosen(cls, kind, known, assignments), seed=seed)
+    net = cls(**parse_settings(cls, kind, known, assignments), seed=seed)
     net.how()  # what cannot be is told before any table is read
     return RecourseTrainer(net)
 
@@ -131,18 +132,18 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
     kind = "counterfactual"
     inner = dict.fromkeys(name for names in OF_GENERATOR.values() for name in names)
     known = (*OF_OBJECTIVE, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
-    given = dict(map(key_and_value, assignments))
+    given = dict(map(split_setting, assignments))
     for name in given:
         if name not in known:
             raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
     network = [f"{name}={text}" for name, text in given.items() if name in OF_NETWORK]
     objective = [f"{name}={text}" for name, text in given.items() if name in OF_OBJECTIVE]
     search = {name: text for name, text in given.items() if name not in (*OF_OBJECTIVE, *OF_NETWORK, "generator")}
-    settings = chosen(hf.train_counterfactual, kind, OF_OBJECTIVE, objective)
+    settings = parse_settings(hf.train_counterfactual, kind, OF_OBJECTIVE, objective)
     name = given.get("generator", "eccco").lower()
     settings["generator"] = generator(name, search, seed) if search or "generator" in given else None
     _check_idle(settings.get("objective", "full"), name, list(given))
-    return CounterfactualTrainer(hf.Recipe(**chosen(hf.Recipe, kind, OF_NETWORK, network)), settings, seed)
+    return CounterfactualTrainer(hf.Recipe(**parse_settings(hf.Recipe, kind, OF_NETWORK, network)), settings, seed)
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
@@ -160,7 +161,7 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
             raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
         if name in given:
             raise SettingError(f"{name!r} of the generator is given twice; leave one of {list(settings)} out")
-        given[name] = value_of(typed, text, hints[name])
+        given[name] = parse_setting(typed, text, hints[name])
     if kind == "omniscient":
         return hf.Omniscient()
     given = PAPER | given

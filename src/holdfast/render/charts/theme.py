@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from holdfast.errors import SettingError, listed, optional
-from holdfast.render.sentences import estimates, headings, moves, sentences
+from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def _outcome(goal: BoundTarget, said: Any) -> tuple[str, list[str], dict[str, fl
     """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
-        levels = {f"{word} {estimates(goal, [end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
-        return "estimate", estimates(goal, said.tolist()), levels
+        levels = {f"{word} {goal.numbers([end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
+        return "estimate", goal.numbers(said.tolist()), levels
     level = decision_level(goal)
     levels = {} if level is None else {f"decision at {level:.0%}": level}
     return "probability", [f"{p:.1%}" for p in said], levels
@@ -159,7 +159,7 @@ def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
     found = moves(cfs, cfs.found)
     answers = max(int(cfs.found.sum()), 1)
     names = headings([m.feature for m in found])
-    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].at))[:MOST_BARS]
+    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].rows))[:MOST_BARS]
     lines = [
         (name, way, rank, count, count / answers)
         for m, name in by_count
