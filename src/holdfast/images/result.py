@@ -1,7 +1,8 @@
 """Counterfactual images: one per pair of an image and a wanted class."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast import datasets
 from holdfast._core.rows import row_norm
 from holdfast.counterfactuals import NORMS, Run
 from holdfast.errors import SettingError, did_you_mean
@@ -18,12 +20,24 @@ from holdfast.target import BoundTarget, Status
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
-    from holdfast.render.png import Png
+    from holdfast.render.svg import Svg
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageCounterfactuals:
-    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason."""
+    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits, labels = load_digits(n_class=3, return_X_y=True)
+    >>> images = digits.reshape(-1, 8, 8) / 16
+    >>> net = hf.images.PlainResNet(width=4, depth=1, stages=2, epochs=3, batch_size=32).fit(images, labels)
+    >>> cfs = hf.JSMA().explain(net, images[:2], "all")
+    >>> len(cfs), len(cfs[cfs.found]) == cfs.found.sum()
+    (4, True)
+    >>> cfs[0].to_table()["row"].tolist()
+    [0]
+    """
 
     x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
     x_cf: Tensor
@@ -40,6 +54,15 @@ class ImageCounterfactuals:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __getitem__(self, pairs: "int | slice | Sequence[int] | npt.NDArray[Any]") -> "ImageCounterfactuals":
+        """Some of the pairs: one by its number, several by a slice, by numbers or by a mask such as `cfs.found`."""
+        wanted = pairs if isinstance(pairs, slice | int) else np.array(pairs, dtype=None if len(pairs) else np.int64)
+        rows = np.atleast_1d(np.arange(len(self))[wanted])
+        places = torch.as_tensor(rows)
+        fields = {name: getattr(self, name)[places] for name in ("x", "x_cf", "scores", "goal")}
+        fields |= {name: getattr(self, name)[rows] for name in ("status_codes", "source", "own", "iterations")}
+        return replace(self, **fields, reasons=[self.reasons[i] for i in rows.tolist()])
 
     @property
     def found(self) -> npt.NDArray[np.bool_]:
@@ -94,22 +117,26 @@ class ImageCounterfactuals:
         place = {"row": self.source[pair], "target": self.target[pair], "channel": channel, "y": y, "x": x}
         return pd.DataFrame(place | values)
 
-    def table(self) -> pd.DataFrame:
+    def to_table(self) -> pd.DataFrame:
         """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
-        told = self.status
+        status = self.status
         return pd.DataFrame(
             {
                 "row": self.source,
                 "label": self.label,
                 "target": self.target,
-                "status": told["status"],
+                "status": status["status"],
                 "confidence": self.confidence,
                 "pixels": self.pixels.astype("Int64"),
                 "l1": self.cost("l1"),
                 "iterations": self.iterations,
-                "reason": told["reason"],
+                "reason": status["reason"],
             }
         )
+
+    def to_json(self) -> str:
+        """The table as a JSON list of records."""
+        return json.dumps(datasets.records(self.to_table()), indent=1, ensure_ascii=False, default=str)
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
@@ -131,7 +158,7 @@ class ImageCounterfactuals:
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         names = np.empty(len(self.classes), dtype=object)
         names[:] = self.classes
-        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make texts of numbers
+        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make strings of numbers
         return (np.array(self.classes) if same else names)[places]
 
     # ---- pictures and files
@@ -146,14 +173,14 @@ class ImageCounterfactuals:
         order: "Order" = "spread",
         pairs: Sequence[int] | None = None,
         zoom: int | None = None,
-    ) -> "Png":
+    ) -> "Svg":
         """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
 
-        What comes back are the bytes of a PNG file, which notebooks show. Of a coloured image the difference is that of
-        the channel that changes most.
+        What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that
+        of the channel that changes most.
 
         Args:
-            path: also write the file there.
+            path: also write it there, as .svg, or as .png, which needs the `plot` extra.
             most: how many pairs are shown at most (by="image": how many images).
             by: "pair" (image, counterfactual and difference beside each other), or "image" (one line per image: the
                 counterfactuals for all classes, the differences below them).
@@ -167,9 +194,7 @@ class ImageCounterfactuals:
 
         picture = grid(self, most=most, by=by, columns=columns, order=order, pairs=pairs, zoom=zoom)
         if path is not None:
-            from holdfast.images.io import write_bytes
-
-            write_bytes(picture, path, (".png",))
+            picture.save(path)
         return picture
 
     def report(self, path: str | Path) -> Path:
@@ -179,7 +204,11 @@ class ImageCounterfactuals:
         return write_report(self, Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Everything in one .parquet file that `load` reads; or only the arrays, as .npz."""
+        """Write what the extension asks for.
+
+        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` what `to_table` gives;
+        `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
+        """
         from holdfast.images.io import save
 
         save(self, Path(path))
