@@ -455,7 +455,7 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     refused(run(*good, "--set", "widht=3"), "no setting 'widht'; did you mean 'width'?")
     refused(run(*good, "--kind", "plain", "--set", "coefficient=3"), "a plain network has no setting 'coefficient'")
     refused(run(*good, "--set", "seed=3"), "no setting 'seed'")
-    refused(run(*good, "--set", "epochs=0"), "epochs must be a whole number")
+    refused(run(*good, "--set", "epochs=0"), "epochs must be an integer")
     refused(run(*good, "--epochs", "3", "--set", "epochs=4"), "epochs is given twice")
     refused(run(*good, "--target", "x"), "--target is about tables")
     refused(run(*good, "--hidden", "3"), "--hidden is about tables")

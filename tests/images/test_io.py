@@ -148,7 +148,7 @@ BAD_IMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "flat": ({"images": np.zeros((2, 12))}, r"expected images of shape .* got \(2, 12\)"),
     "beyond": ({"images": np.full((2, 3, 4), 255.0)}, r"between 0 and 1, got 255 to 255; divide them by 255\?"),
     "negative": ({"images": np.full((2, 3, 4), -0.5)}, "between 0 and 1"),
-    "nan": ({"images": np.full((2, 3, 4), np.nan)}, r"between 0 and 1|no numbers \(NaN\)"),
+    "nan": ({"images": np.full((2, 3, 4), np.nan)}, r"between 0 and 1|non-finite \(NaN\)"),
     "whole": ({"images": np.zeros((2, 3, 4), np.int64)}, "images are bytes"),
     "texts": ({"images": np.array([[["a"]]])}, "are not numeric but <U1"),
     "objects": ({"images": np.array([None, "x"], dtype=object)}, "holds Python objects"),

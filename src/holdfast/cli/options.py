@@ -114,7 +114,7 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
 
 
 def _range(text: str | None, any_other: bool, probability: float | None) -> "hf.Target":
-    """'200000..250000', '200000..' or '..250000': what is wanted of a model that estimates a number."""
+    """'200000..250000', '200000..' or '..250000': what is wanted of a regression model."""
     import holdfast as hf
 
     refuse({"--any-other": any_other, "--probability": probability}, "is for models with classes, this one has none")

@@ -14,14 +14,14 @@ their library has for digits, and as Höltgen et al. 2021 compare with it.
         x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after a
-round without one, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to t.
-The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
+The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after
+one without an answer, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to
+t. The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
 inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose hinge was off at the
 step before go forward only, and again with the way back if it turns out to be on. And an x_k is judged only if the
-verdict can matter: it would be the best so far, or its row has had no success in this round. `passes` counts every
+verdict can matter: it would be the best so far, or its row has had no success with this c. `passes` counts every
 image that goes through the model, with or without the way back.
 """
 
@@ -34,13 +34,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast._core.rows import chunks, per_row
+from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.errors import SettingError, require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
 
-CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per pixel
 
 
@@ -96,30 +95,30 @@ class Prototype(ImageExplainer):
         require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
         for name in ("bisections", "steps", "k"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
-        ours, theirs = words(model.size), words(self.autoencoder_.size)
-        require(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
+        size, own = words(model.size), words(self.autoencoder_.size)
+        require(size == own, f"the autoencoder is for images of {own}, the model takes {size}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, passes = len(problem), 0
         x, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
         for rows in chunks(torch.arange(n), problem.batch_size):
-            if problem.clock.over():
+            if problem.budget.over():
                 break
             part = self._walk(problem[rows])
             x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
         return Found(x, iterations, passes)
 
     def _walk(self, problem: ImageSearchProblem) -> Found:
-        """All rounds for some pairs at once."""
+        """All weights of the hinge for some pairs at once."""
         x, n, step = problem.x, len(problem), 0
-        hinge, best, draw = Hinge(problem, self.kappa), Best(problem, self.beta), self._draw(problem)
+        hinge, best, draw = Hinge(problem, self.kappa), Cheapest(problem, self.beta), self._draw(problem)
         c, low, high = x.new_full((n,), self.c), x.new_zeros(n), x.new_full((n,), math.inf)
         old = x
         for _ in range(self.bisections):
             old = v = x
             best.begin()
             for k in range(self.steps):
-                if problem.clock.over():
+                if problem.budget.over():
                     return best.found(old, step, hinge.passes)
                 g = hinge.gradient(v, c).add_(v - x, alpha=2)
                 if draw is not None:
@@ -130,7 +129,7 @@ class Prototype(ImageExplainer):
                 best.see(new, step)
                 v = (new + (k + 1) / (k + 4) * (new - old)).clamp_(0, 1)
                 old = new
-                problem.clock.bar.step(n / (self.bisections * self.steps))
+                problem.budget.bar.step(n / (self.bisections * self.steps))
             high = torch.where(best.hit, torch.minimum(high, c), high)
             low = torch.where(best.hit, low, torch.maximum(low, c))
             c = torch.where(high < math.inf, (low + high) / 2, c * 10)
@@ -186,7 +185,7 @@ def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k:
         pool = codes[predicted == wanted]
         if not len(pool):
             continue
-        for rows in chunks((label == wanted).nonzero().squeeze(1), max(1, CELLS // len(pool))):
+        for rows in chunks((label == wanted).nonzero().squeeze(1), rows_per_chunk(len(pool))):
             # Not by way of a matrix product, which is inexact for near codes and depends on the batch.
             distance = torch.cdist(code[rows], pool, compute_mode="donot_use_mm_for_euclid_dist")
             nearest = distance.topk(min(k, len(pool)), 1, largest=False).indices  # (r, k)
@@ -232,16 +231,16 @@ class Hinge:
         return lead.squeeze(1) + self.kappa, p * (way - lead)
 
 
-class Best:
-    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
+class Cheapest:
+    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one with this weight c."""
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
         self.problem, self.beta, self.passes, n = problem, beta, 0, len(problem)
-        self.x, self.at = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        self.x, self.step = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
         self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
-        """Another round."""
+        """Another weight c."""
         self.hit = torch.zeros_like(self.hit)
 
     def see(self, new: Tensor, step: int) -> None:
@@ -256,10 +255,10 @@ class Best:
         met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
-        self.x[better], self.price[better], self.at[better] = new[better], price[better], step
+        self.x[better], self.price[better], self.step[better] = new[better], price[better], step
 
     def found(self, last: Tensor, steps: int, passes: int) -> Found:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
-        x, at = torch.where(per_row(has, last), self.x, last), torch.where(has, self.at, steps)
-        return Found(x, at, passes + self.passes)
+        x, step = torch.where(per_row(has, last), self.x, last), torch.where(has, self.step, steps)
+        return Found(x, step, passes + self.passes)
