@@ -13,7 +13,7 @@ Setting = TypeVar("Setting")
 Task = TypeVar("Task")
 Figures = dict[str, Any]  # what was measured on one dataset, as its JSON file has it
 Results = Sequence[Figures]  # the files of a paper, in the order of its settings
-Pictures = Mapping[str, Callable[[], Any]]  # file name -> draws a chart (.svg), or the bytes of an image (.png)
+Pictures = Mapping[str, Callable[[], Any]]  # file name -> draws a chart, or the bytes of the file
 
 
 @dataclass(frozen=True)

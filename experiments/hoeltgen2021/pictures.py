@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.experiment import Pictures, Results
-from holdfast.render.lettering import BOLD, cut, draw, width_of
-from holdfast.render.png import Png, encoded, enlarged, to_bytes
+from holdfast.render.png import to_bytes
+from holdfast.render.svg import Drawing, Svg
 
 SIDE = 112  # about how wide an image is
 MARGIN, GAP, BELOW = 24, 12, 30
-TITLE, SMALL = 14, 11  # heights of capitals
-BESIDE = 150  # room for the names of the rows
+TITLE, SMALL = 13, 10  # heights of capitals
+BESIDE = 190  # room for the names of the rows
 INK, QUIET, LOST = (31, 41, 51), (82, 96, 109), (197, 27, 38)
 FAILED = "failed"
 
@@ -28,31 +28,35 @@ def stored(
     return {"rows": [*rows], "columns": [*columns], "size": list(images.shape[2:]), "pixels": pixels, "told": captions}
 
 
-def board(kept: dict[str, Any]) -> Png:
+def board(kept: dict[str, Any]) -> Svg:
     """The picture of what was `stored`."""
     rows, columns, (high, wide) = kept["rows"], kept["columns"], kept["size"]
     images = np.frombuffer(base64.b64decode(kept["pixels"]), np.uint8).reshape(len(rows), len(columns), high, wide)
     zoom = max(1, round(SIDE / max(high, wide)))
     high, wide = high * zoom, wide * zoom
     top, left = MARGIN + 2 * TITLE, MARGIN + BESIDE
-    shape = top + len(rows) * (high + BELOW) + MARGIN, left + len(columns) * (wide + GAP) - GAP + MARGIN
-    canvas = np.full((*shape, 3), 255, dtype=np.uint8)
+    drawing = Drawing()
     for c, name in enumerate(columns):
-        word = cut(name, TITLE, wide)
-        x = left + c * (wide + GAP) + (wide - width_of(word, TITLE)) // 2
-        draw(canvas, word, x, MARGIN + TITLE, size=TITLE, ink=INK, thickness=BOLD)
+        middle = left + c * (wide + GAP) + wide / 2
+        drawing.text(name, middle, MARGIN + TITLE, capital=TITLE, colour=INK, room=wide + GAP, bold=True, centred=True)
     for r, name in enumerate(rows):
         y = top + r * (high + BELOW)
-        draw(canvas, cut(name, TITLE, BESIDE - GAP), MARGIN, y + (high + TITLE) // 2, size=TITLE, ink=INK)
+        drawing.text(name, MARGIN, y + (high + TITLE) // 2, capital=TITLE, colour=INK, room=BESIDE - GAP)
         for c in range(len(columns)):
-            x = left + c * (wide + GAP)
-            canvas[y : y + high, x : x + wide] = enlarged(images[r, c], zoom)[:, :, None]
-            word = cut(kept["told"][r][c], SMALL, wide)
-            at = x + (wide - width_of(word, SMALL)) // 2
-            draw(canvas, word, at, y + high + SMALL + 6, size=SMALL, ink=LOST if word == FAILED else QUIET)
-    return encoded(canvas)
+            x, words = left + c * (wide + GAP), kept["told"][r][c]
+            drawing.image(images[r, c], x, y, zoom, f"{name}, {columns[c]}")
+            colour = LOST if words == FAILED else QUIET
+            base = y + high + SMALL + 6
+            drawing.text(words, x + wide / 2, base, capital=SMALL, colour=colour, room=wide, centred=True)
+    width, height = left + len(columns) * (wide + GAP) - GAP + MARGIN, top + len(rows) * (high + BELOW) + MARGIN
+    return drawing.svg(width, height, "Counterfactual images by method")
+
+
+def drawn(kept: dict[str, Any]) -> bytes:
+    """The same as the bytes of a file."""
+    return board(kept).encode()
 
 
 def pictures(results: Results) -> Pictures:
     """The pairs of Table 3 by all methods, on one network and on those of the paper; one image to all classes."""
-    return {f"{r['dataset']}-{name}.png": partial(board, kept) for r in results for name, kept in r["pictured"].items()}
+    return {f"{r['dataset']}-{name}.svg": partial(drawn, kept) for r in results for name, kept in r["pictured"].items()}

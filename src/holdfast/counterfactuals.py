@@ -124,7 +124,7 @@ class Counterfactuals(Answers):
 
     def __getitem__(self, rows: "RowSelection") -> "Counterfactuals":
         """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
-        chosen = _positions(rows, len(self))
+        chosen = positions(rows, len(self))
         places = torch.as_tensor(chosen)
         return replace(
             self,
@@ -352,7 +352,7 @@ def _plain_value(value: Any) -> Any:
 RowSelection = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
 
 
-def _positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
+def positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
     """The numbers of the rows that are chosen of n."""
     if isinstance(rows, slice):
         return np.arange(n)[rows].copy()  # torch knows no negative strides

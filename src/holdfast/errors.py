@@ -67,6 +67,12 @@ def optional(module: str, extra: str) -> Any:
         ) from error
 
 
+def require_integer(name: str, value: object, least: int = 1) -> None:
+    """Raise a `SettingError` unless a setting is an integer of at least `least`."""
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    require(good, f"{name} must be an integer of at least {least}, got {value!r}")
+
+
 def require(holds: bool, message: str) -> None:
     """Raise a `SettingError` unless it holds."""
     if not holds:

@@ -20,19 +20,20 @@ from torch.nn import functional as F
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast.images._stored import MARK
 from holdfast.images.autoencoders import (
-    Autoencoder,
     Codec,
     ConvAutoencoder,
     ConvVAE,
     ImageCoder,
+    MapAutoencoder,
     Sigmoid,
-    Variational,
+    VariationalAutoencoder,
     divergence,
 )
 from holdfast.images.classifier import SpectralResNet
 from holdfast.images.explainer import ImageSearchProblem
-from holdfast.images.model import MARK, ImageModel
+from holdfast.images.model import ImageModel
 from holdfast.images.prototype import Hinge, Prototype, prototypes, pull_of, shrunk
 from holdfast.images.revise import REVISE, Look, Slots, correction
 from holdfast.problem import TimeBudget
@@ -102,7 +103,7 @@ def drawn(kind: type[Codec], size: tuple[int, int, int], width: int) -> Codec:
 
 
 def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
-    net, x = drawn(Variational, (1, 28, 28), 32), torch.zeros(2, 1, 28, 28)
+    net, x = drawn(VariationalAutoencoder, (1, 28, 28), 32), torch.zeros(2, 1, 28, 28)
     assert params(net) == 433_505
     sizes = [tuple(x.shape[1:])]
     for layer in [*net.encoder, lambda code: code[:, :32], *net.decoder]:
@@ -117,14 +118,14 @@ def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
 
 def test_the_autoencoder_of_28_x_28_digits_is_that_of_the_library() -> None:
     """3 x 3 kernels with biases: 160 + 2320 + 145 in, the same out."""
-    net = drawn(Autoencoder, (1, 28, 28), 16)
+    net = drawn(MapAutoencoder, (1, 28, 28), 16)
     assert params(net) == 2 * (160 + 2320 + 145)
     assert net.encode(torch.zeros(2, 1, 28, 28)).shape == (2, 1, 14, 14)
     assert net.code == (1, 14, 14)
 
 
 @pytest.mark.parametrize("size", [(1, 8, 8), (3, 64, 64), (2, 9, 14), (1, 29, 30), (1, 31, 5), (1, 1, 2)])
-@pytest.mark.parametrize("kind", [Autoencoder, Variational])
+@pytest.mark.parametrize("kind", [MapAutoencoder, VariationalAutoencoder])
 def test_images_of_any_size_come_back_in_it(kind: Any, size: tuple[int, int, int]) -> None:
     net = drawn(kind, size, 6)
     z = net.encode(torch.zeros(3, *size))
@@ -134,7 +135,7 @@ def test_images_of_any_size_come_back_in_it(kind: Any, size: tuple[int, int, int
 
 def test_the_autoencoder_is_at_home_around_grey() -> None:
     """What is around an image is 0 for a convolution, which is grey here: -0.5 would be black."""
-    net: Any = drawn(Autoencoder, SIZE, 3)
+    net: Any = drawn(MapAutoencoder, SIZE, 3)
     x, e = digits()[:4], net.encoder
     h = F.conv2d(x - 0.5, e[0].weight, e[0].bias, padding=1).relu()
     h = F.max_pool2d(F.conv2d(h, e[2].weight, e[2].bias, padding=1).relu(), 2)
@@ -166,7 +167,7 @@ def test_training_makes_images_come_back() -> None:
 
 
 def test_the_vae_begins_with_images_as_bright_as_those_it_sees() -> None:
-    net: Any = drawn(Variational, (3, 8, 8), 4)
+    net: Any = drawn(VariationalAutoencoder, (3, 8, 8), 4)
     net.begin_at(torch.tensor([0.2, 0.0, 0.5]))
     assert torch.allclose(net.decoder[-2].bias, torch.tensor([math.log(0.25), math.log(0.001 / 0.999), 0.0]))
     # Nothing but black: no infinite bias.
@@ -181,7 +182,7 @@ def test_the_loss_of_the_vae_by_hand() -> None:
         torch.distributions.Normal(m, (v / 2).exp()), torch.distributions.Normal(0.0, 1.0)
     )
     torch.testing.assert_close(divergence(m, v), wanted.sum())
-    x, net = digits()[:6], drawn(Variational, SIZE, 4)
+    x, net = digits()[:6], drawn(VariationalAutoencoder, SIZE, 4)
     mine, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
     loss = ConvVAE(latent=4, weight=2.0).loss(net, x, 0, mine)
     m, v = net.distribution(x)
@@ -348,7 +349,7 @@ def test_prototypes_belong_to_what_the_model_predicts() -> None:
 
 
 def test_the_pull_is_the_gradient_of_both_terms() -> None:
-    net, x = drawn(Autoencoder, SIZE, 4), digits()[:5]
+    net, x = drawn(MapAutoencoder, SIZE, 4), digits()[:5]
     proto, theta = draw(8, 16), torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.0])[:, None]
     for gamma in (0.0, 0.7):
         leaf = x.clone().requires_grad_()

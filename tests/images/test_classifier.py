@@ -191,7 +191,7 @@ def test_no_batch_of_one_image() -> None:
         ({"batch_size": 1}, {}, "batch_size must be at least 2"),
         ({"epochs": 0}, {}, "epochs"),
         ({"drops": (0.5, 2.0)}, {}, "drops"),
-        ({"seed": 0.5}, {}, "seed must be a whole number"),
+        ({"seed": 0.5}, {}, "seed must be an integer"),
         ({"lr": 1e38}, {}, "diverged"),
     ],
 )

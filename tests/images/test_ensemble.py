@@ -181,13 +181,13 @@ def test_scores_do_not_depend_on_the_batch() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"members": 0}, "members must be a whole number of at least 1"),
-        ({"hidden": (3, 0)}, "a hidden layer must be a whole number of at least 1, got 0"),
+        ({"members": 0}, "members must be an integer of at least 1"),
+        ({"hidden": (3, 0)}, "a hidden layer must be an integer of at least 1, got 0"),
         ({"attack": 1.5}, "attack must lie between 0 and 1, got 1.5"),
         ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"epochs": 0}, "epochs"),
         ({"lr": -1.0}, "lr"),
-        ({"seed": "a"}, "seed must be a whole number"),
+        ({"seed": "a"}, "seed must be an integer"),
         ({"lr": 1e38}, "diverged"),
     ],
 )

@@ -428,8 +428,8 @@ def test_time_that_runs_out() -> None:
     assert torch.equal(found.x[:3], two.x_cf)
     assert torch.equal(found.x[3:], x[3:])
     assert found.iterations.tolist() == [2, 2, 2, 0, 0, 0]
-    assert found.late is not None
-    assert found.late.all()
+    assert found.out_of_time is not None
+    assert found.out_of_time.all()
 
 
 def test_what_fails_before_the_time_is_up_is_not_late() -> None:
@@ -440,8 +440,8 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
     problem = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
     with model.eval_mode():
         found = JSMA().search(problem)
-    assert found.late is not None
-    assert found.late.tolist() == [False, True]
+    assert found.out_of_time is not None
+    assert found.out_of_time.tolist() == [False, True]
 
 
 def test_the_callers_tensors_stay() -> None:

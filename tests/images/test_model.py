@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from holdfast.errors import FileError, ModelError, SettingError
+from holdfast.images._stored import MARK
 from holdfast.images.classifier import SpectralResNet
-from holdfast.images.model import MARK, ImageModel, as_images, holds_images, padded
+from holdfast.images.model import ImageModel, as_images, holds_images, padded
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.images.spectral.jacobian import lipschitz
 from holdfast.models.density import FeatureDensity
@@ -90,7 +91,7 @@ def test_what_is_no_image() -> None:
         (np.full((1, 2, 2), 255.0), "between 0 and 1, got 255 to 255; divide them by 255"),
         (np.full((1, 2, 2), -0.5), "got -0.5 to -0.5"),
         (np.full((1, 2, 2), 1e300), "got inf to inf"),
-        (np.full((1, 2, 2), np.nan), r"4 values of the images are no numbers \(NaN\)"),
+        (np.full((1, 2, 2), np.nan), r"4 values of the images are non-finite \(NaN\)"),
     ]
     for images, text in wrong:
         with pytest.raises(SettingError, match=text):
@@ -224,7 +225,7 @@ def test_what_is_no_model() -> None:
         (parts("tuple"), {}, "the module returns a tuple"),
         (parts("one"), {}, r"maps 8 images to shape \(8, 1\)"),
         (parts("flat"), {}, r"to shape \(8,\)"),
-        (parts("nan"), {}, "scores that are no numbers"),
+        (parts("nan"), {}, "non-finite scores"),
         (parts(), {"outputs": "scores"}, "outputs must be 'logits' or 'probabilities', got 'scores'"),
         (parts(), {"classes": ["a", "b"]}, r"3 classes, so it needs 3 different names, got \['a', 'b'\]"),
         (parts(), {"classes": ["a", "b", "b"]}, "3 different names"),
@@ -446,7 +447,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     refused("damaged", {"shape": 3})
     refused("damaged.*3 different names", {"classes": [0, 1]})
     refused("damaged", {"classes": [[0], [1], [2]]})
-    refused("damaged.*no numbers", **{"net.head.bias": torch.full((3,), torch.nan)})
+    refused("damaged.*non-finite", **{"net.head.bias": torch.full((3,), torch.nan)})
     refused("damaged", **{"net.head.bias": torch.zeros(4)})
     refused("damaged", **{"net.more": torch.zeros(4)})
     refused("damaged", **{"net.head.weight": torch.zeros(3, 4, dtype=torch.float64)})

@@ -21,11 +21,11 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Run
+from holdfast.images._stored import MARK
 from holdfast.images.anogan.anogan import AnoGAN, anogan_score, descend, loss
 from holdfast.images.anogan.networks import Critic, Generator, folded, kept_features, plan, steps_up
 from holdfast.images.anogan.transposed import Transposed
 from holdfast.images.anogan.wgan import WGAN, RunningMean
-from holdfast.images.model import MARK
 from holdfast.images.realism import auroc, realism
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.target import BoundTarget, Status

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
+from holdfast.counterfactuals import Run
 from holdfast.images.classifier import SpectralResNet
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel
+from holdfast.images.result import ImageCounterfactuals
 from holdfast.nn.stack import lent_generator
 from holdfast.target import BoundTarget
 
@@ -106,3 +109,27 @@ class Scripted(GreedyPixels):
         g = torch.tensor([self.script[min(self.calls, len(self.script) - 1)]]).expand(len(x), -1)
         self.calls += 1
         return model(x), lambda: (g, g.abs())
+
+
+RUN = Run("DeDUCE", "DeDUCE(mu=2)", "all", 7, 1.5, "abc", "images of 1 x 3 x 4", "0", "2024-01-01T00:00:00+00:00")
+
+
+def pairs_by_hand(
+    classes: tuple[Any, ...] = (0, 1, 2), channels: int = 1, codes: tuple[int, ...] = (0, 1, 2, 0)
+) -> ImageCounterfactuals:
+    """Two images of 3 x 4 pixels and four pairs: found, already met, not found, found.
+
+    The first pair makes pixel (0, 1) brighter by 1 and (2, 3) darker by 0.4; the last makes (1, 0) brighter by 0.2.
+    """
+    x = torch.zeros(4, channels, 3, 4)
+    x[:, :, 2, 3] = 0.4
+    x_cf = x.clone()
+    x_cf[0, -1, 0, 1] = 1.0
+    x_cf[0, 0, 2, 3] = 0.0
+    x_cf[2, 0] = 0.5
+    x_cf[3, 0, 1, 0] = 0.2
+    p = torch.tensor([[0.3, 0.6, 0.1], [0.2, 0.1, 0.7], [0.5, 0.3, 0.2], [0.05, 0.05, 0.9]])
+    goal = BoundTarget(torch.tensor([1, 2, 1, 2]), 1.0, 0.0, True, 3)
+    reasons = ["", "the model gives the wanted class already", "the best attempt has probability 0.30; wait", ""]
+    numbers = np.array([0, 0, 1, 1]), np.array([0, 0, 2, 0]), np.array([5, 0, 700, 2])
+    return ImageCounterfactuals(x, x_cf, p.log(), goal, np.array(codes), reasons, *numbers, 123, classes, RUN)

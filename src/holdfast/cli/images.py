@@ -20,7 +20,7 @@ from holdfast.cli.options import (
     say,
     wanted,
 )
-from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, untyped
 from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
@@ -193,14 +193,12 @@ def fit_on(data: Path | None, explainer: "ImageExplainer", method: str, model: "
 
 def deliver(cfs: "ImageCounterfactuals", out: Path | None) -> None:
     """To the file, or to stdout: as a table for eyes, as JSON for programs."""
-    import holdfast as hf
+    from holdfast import datasets
 
     if out is None and sys.stdout.isatty():
         print_pairs(cfs, MOST_ROWS)
     elif out is None:
-        print_json(hf.datasets.records(cfs.table()))
-    elif out.suffix.lower() in (".csv", ".json"):
-        hf.datasets.write_table(cfs.table(), out)
+        print_json(datasets.records(cfs.to_table()))
     else:
         cfs.save(out)
 
@@ -211,7 +209,7 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
     from rich.text import Text
 
     table = Table("image", "classes", "status", "pixels", "l1", "steps", "probability")
-    for line in cfs.table().head(most).to_dict("records"):
+    for line in cfs.to_table().head(most).to_dict("records"):
         missing = line["status"] == "not found"
         cells = [line["row"], f"{line['label']} → {line['target']}", line["status"], "-" if missing else line["pixels"]]
         cells += ["-" if missing else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"]
@@ -248,7 +246,7 @@ def demo(out: Path, method: str) -> None:
     write_images(out / "training.npz", x[known], y[known])
     cfs = explainer.explain(model, x[first], "all", labels=y[first], progress=True)
     cfs.save(out / "answers.parquet")
-    cfs.grid(out / "grid.png")
+    picture = _grid(cfs, out)
     cfs.report(out / "report.html")
     print_pairs(cfs, 10)
     echo(
@@ -256,7 +254,18 @@ def demo(out: Path, method: str) -> None:
         f"{int(cfs.found.sum())} of {len(cfs)} pairs of a digit and another class get an answer, which changes "
         f"{cfs.pixels.mean():.1f} of 64 pixels on average; {time.perf_counter() - start:.1f} s in all."
     )
-    echo(f"Everything is in {out}: look at {out / 'grid.png'} and {out / 'report.html'}. Try next:\n")
+    echo(f"Everything is in {out}: look at {picture} and {out / 'report.html'}. Try next:\n")
     # DeDUCE finds what it needs in the model's file.
     data = out / "training.npz" if explainer.needs_data and method != "deduce" else None
     echo(explain_command(out / "digits.npz", out / "model.safetensors", method, data))
+
+
+def _grid(cfs: "ImageCounterfactuals", out: Path) -> Path:
+    """A picture of some answers; without the plot extra an SVG file instead of a PNG file."""
+    try:
+        cfs.grid(out / "grid.png")
+        return out / "grid.png"
+    except MissingExtraError as error:
+        say(f"note: grid.svg instead of grid.png: {error}")
+        cfs.grid(out / "grid.svg")
+        return out / "grid.svg"

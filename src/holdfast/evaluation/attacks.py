@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import chunks, limited_threads
+from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, Distance
 from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation._outcomes import known_outcomes
@@ -27,7 +27,6 @@ from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.recipe import class_numbers
 
 Immutable = Literal["fixed", "categories"]
-CELLS = 1 << 20  # numbers in attacked rows at once
 
 
 def pgd_attack(
@@ -126,7 +125,7 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
     k, out = len(model.classes), list[Tensor]()
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
     with model.eval_mode():
-        for rows in chunks(torch.arange(len(x)), max(8, CELLS // x.shape[1])):
+        for rows in chunks(torch.arange(len(x)), rows_per_chunk(x.shape[1], at_least=8)):
 
             def rise(z: Tensor, y: Tensor = own[rows]) -> Tensor:
                 scores, pull = model.vjp(z)
@@ -143,7 +142,7 @@ def _on_group(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, nois
         raise ModelError(f"attacks follow gradients, and the estimators of family {group.family!r} have none")
     out = list[Tensor]()
     with torch.no_grad():
-        for rows in chunks(torch.arange(len(x)), max(8, CELLS // (x.shape[1] * m))):
+        for rows in chunks(torch.arange(len(x)), rows_per_chunk(x.shape[1] * m, at_least=8)):
             here = labels[rows].expand(m, -1)
 
             def rise(z: Tensor, y: Tensor = here) -> Tensor:

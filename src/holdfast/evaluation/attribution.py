@@ -13,12 +13,10 @@ their true classes y, g = mean_i IG(x_i); the sensitivity to column d is then
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks, limited_threads
+from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Engine
-
-CELLS = 1 << 20  # numbers in the rows scored at once
 
 
 def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tensor, *, points: int = 50) -> Tensor:
@@ -61,7 +59,7 @@ def _along(model: Model, x: Tensor, own: Tensor, b: Tensor, points: int) -> Tens
     """Integrated gradients (n, d) of any model, by walking from b to x."""
     t = (torch.arange(points, dtype=x.dtype) + 0.5)[:, None, None] / points
     out = torch.empty_like(x)
-    for rows in chunks(torch.arange(len(x)), max(1, CELLS // (points * x.shape[1]))):
+    for rows in chunks(torch.arange(len(x)), rows_per_chunk(points * x.shape[1])):
         way = x[rows] - b[rows]
         _, pull = model.vjp((b[rows] + t * way).flatten(0, 1))  # (K n, d)
         slope = pull(own[rows].repeat(points, 1)).view(points, *way.shape)
@@ -89,7 +87,7 @@ def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int)
         return (v @ rest[0][0]).mul_(share_on(at, to, points))
     after, t = Engine(rest), (torch.arange(points, dtype=to.dtype) + 0.5)[:, None, None] / points
     at, out = at.expand_as(to), torch.empty_like(to)
-    for rows in chunks(torch.arange(len(to)), max(1, CELLS // (points * to.shape[1]))):
+    for rows in chunks(torch.arange(len(to)), rows_per_chunk(points * to.shape[1])):
         h = torch.addcmul(at[rows], t, to[rows] - at[rows]).relu_()  # (K, n, h)
         slope = after.vjp(h.flatten(0, 1))[1](v[rows].repeat(points, 1)).view(h.shape)
         out[rows] = slope.mul(h > 0).mean(0)

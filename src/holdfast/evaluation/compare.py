@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, listed, require
+from holdfast.errors import SettingError, listed, require, require_integer
 from holdfast.evaluation._repeats import METRICS, Array, Repeats
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.attribution import sensitivity
@@ -248,7 +248,7 @@ class Comparison:
         refused = np.all([model.predict(self.X).to_numpy() != target for model in self.models.values()], axis=0)
         found = np.flatnonzero(refused)
         require(len(found) > 0, f"every row gets {target!r} from one of the models; ask for another class")
-        asked = self.X.iloc[found[np.linspace(0, len(found) - 1, min(rows, len(found))).astype(np.int64)]]
+        shown = self.X.iloc[found[np.linspace(0, len(found) - 1, min(rows, len(found))).astype(np.int64)]]
         grid = dict[str, dict[str, Any]]()
         for case in self.cases:
             words = case if case == FREE else f"{', '.join(self.protected)} held"
@@ -256,7 +256,7 @@ class Comparison:
             for name, model in self.models.items():
                 how = _set(_fitted(self.method, self.X, self.y, model), {} if energy is None else {"energy": energy})
                 here = model if case == FREE else _holding(model, self.protected)
-                grid[words][name] = how.explain(here, asked, target, seed=self.seed)
+                grid[words][name] = how.explain(here, shown, target, seed=self.seed)
         return decision_paths(self.models, self.X, self.y, grid, target)
 
     def to_json(self) -> str:
@@ -406,10 +406,10 @@ def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, se
         method.n_counterfactuals == 1,
         f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
     )
-    for name, value in {"repeats": repeats, "rows": rows}.items():
-        require(isinstance(value, int) and value >= 1, f"{name} must be an integer of at least 1, got {value!r}")
+    require_integer("repeats", repeats)
+    require_integer("rows", rows)
     for name, values in {"energies": energies, "attacks": attacks}.items():
         wrong = [v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)]
         require(not wrong, f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}")
-    require(isinstance(seed, int) and seed >= 0, f"seed must be an integer of at least 0, got {seed!r}")
+    require_integer("seed", seed, 0)
     require(len(energies) > 0, "need at least one energy, like energies=[5.0]")

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from holdfast._core.rows import chunks
+from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, distance_of
 from holdfast.errors import SettingError, untyped
@@ -86,7 +86,7 @@ def distance_to_data(
     for rows, data in _by_class(cfs, X, y):
         k = len(data) if nearest is None else min(nearest, len(data))
         near: list[Tensor] = []
-        for part in chunks(answers[rows], max(1, PAIRS // len(data))):
+        for part in chunks(answers[rows], rows_per_chunk(len(data), PAIRS)):
             near.append(distance_of(norm).between(part, data).topk(k, 1, largest=False).values.mean(1))
         out[rows] = torch.cat(near).numpy()
     return _answers_only(cfs, out)

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks, limited_threads
+from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation.attribution import integrated_gradients, sensitivity
 from holdfast.models.base import Model
@@ -49,7 +49,6 @@ def __dir__() -> list[str]:
 MOST_ROWS = 1000  # data rows that distances are taken to
 MOST_IN_SET = 100  # rows of a set that the discrepancy looks at
 LENGTH = 5.0  # l; the paper prints 0.5, but its figures are those of 5
-CELLS = 1 << 22  # numbers held at once
 
 
 def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: int = 0) -> Tensor:
@@ -70,7 +69,7 @@ def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: i
     z = drawn(data, most, seed).double().T.contiguous().sort(1).values  # (d, m)
     total = torch.cat([z.new_zeros(len(z), 1), z.cumsum(1)], 1)  # (d, m + 1)
     m, out = z.shape[1], list[Tensor]()
-    for part in chunks(x_cf.double(), max(1, CELLS // x_cf.shape[1])):
+    for part in chunks(x_cf.double(), rows_per_chunk(x_cf.shape[1])):
         v = part.T.contiguous()  # (d, n)
         below = torch.searchsorted(z, v)
         out.append(((2 * below - m) * v + total[:, -1:] - 2 * total.gather(1, below)).sum(0) / m)

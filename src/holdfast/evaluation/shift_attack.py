@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.errors import ModelError, SchemaError, SettingError, require_integer
 from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
@@ -83,9 +83,8 @@ def shift_attack(
         raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
     if cfs.schema.encoding_key != model.schema.encoding_key:
         raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
-    for name, value in (("models", models), ("rows", rows)):
-        if not isinstance(value, int) or value < 1:
-            raise SettingError(f"{name} must be an integer of at least 1, got {value!r}")
+    require_integer("models", models)
+    require_integer("rows", rows)
     if not cfs.found.any():
         raise SettingError("no row has an answer, so there is nothing to attack")
     shift = _shift(epsilon, settings)

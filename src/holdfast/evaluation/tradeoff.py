@@ -28,7 +28,7 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import chunks
+from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError
@@ -45,7 +45,6 @@ from holdfast.training.adversarial import AdversarialModels
 Array = np.ndarray[Any, Any]
 ATTACK = 0.1  # radius of the attack that all models are measured with
 FORMS: tuple[Form, Form] = ("corrected", "paper")
-CELLS = 1 << 20  # numbers in noisy rows at once
 
 
 def tradeoff(
@@ -171,11 +170,11 @@ class Tradeoff:
         for name, by_epsilon in self.answers.items():
             for e, by_seed in zip(self.epsilon, by_epsilon, strict=True):
                 for s, cfs in enumerate(by_seed):
-                    asked = cfs.status_codes != Status.ALREADY_MET
+                    refused = cfs.status_codes != Status.ALREADY_MET
                     tried = l2.value((cfs.x_cf - cfs.x).double()).numpy()
                     columns = {"method": name, "epsilon": e, "seed": s, "row": cfs.source, "found": cfs.found}
                     part = pd.DataFrame(columns | {"cost": cfs.cost("l2").to_numpy(), "cost of attempts": tried})
-                    parts.append(part.loc[np.flatnonzero(asked)])
+                    parts.append(part.loc[np.flatnonzero(refused)])
         return pd.concat(parts, ignore_index=True)
 
     def table(self) -> pd.DataFrame:
@@ -367,7 +366,7 @@ def invalidated(model: Model, cfs: Counterfactuals, sd: float, draws: int, seed:
     random = RowRandom.of(seed, x)
     out = list[Tensor]()
     with model.eval_mode():
-        for part in chunks(rows, max(1, CELLS // (d * draws))):
+        for part in chunks(rows, rows_per_chunk(d * draws)):
             noisy = x[part, None] + sd * random[part].normal(draws, d, dtype=x.dtype)
             answer = part.repeat_interleave(draws)
             out.append(1 - goal[answer].met(model(noisy.flatten(0, 1))).double().view(-1, draws).mean(1))

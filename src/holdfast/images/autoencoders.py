@@ -13,24 +13,21 @@ more and stays black; its last bias therefore begins at the mean brightness of t
 """
 
 import copy
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
-from holdfast.errors import FileError, HoldfastError, SettingError
-from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file
-from holdfast.models.formats import safetensors
+from holdfast.errors import SettingError
+from holdfast.images._stored import StoredSettings
+from holdfast.images.model import BATCH, Size, as_images, padded
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
@@ -61,7 +58,7 @@ class Codec(nn.Module, ABC):
         """The images that codes stand for."""
 
 
-class Autoencoder(Codec):
+class MapAutoencoder(Codec):
     """Convolutions of 3 x 3 around one pooling; the code is a single map of half the height and width."""
 
     def __init__(self, size: Size, width: int) -> None:
@@ -87,7 +84,7 @@ class Autoencoder(Codec):
         return self.decoder(_laid_out(z))[:, :, :h, :w] + MIDDLE
 
 
-class Variational(Codec):
+class VariationalAutoencoder(Codec):
     """Convolutions of 5 x 5 that halve the image twice, a linear layer to the code, and the way back.
 
     Along one axis: h pixels -> s = ceil(h / 4) in the middle -> 2 s - 1 -> 4 s - 1 -> h, filled up (or cut) at the
@@ -168,13 +165,11 @@ def _relu() -> nn.Module:
     return nn.ReLU(inplace=True)
 
 
-class ImageCoder(Settings, ABC):
+class ImageCoder(StoredSettings):
     """What both have in common: how they are trained, used and stored."""
 
     epochs: int
     batch_size: int
-    lr: float
-    seed: int
 
     net_: Codec
     history_: tuple[float, ...]  # mean loss of each epoch
@@ -192,18 +187,8 @@ class ImageCoder(Settings, ABC):
         return
 
     def check(self) -> None:
-        """Raise an error if the settings cannot work."""
-        for name in ("epochs", "batch_size"):
-            self.whole(name)
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise SettingError(f"seed must be a whole number, got {self.seed!r}")
-        if not 0 < self.lr < math.inf:
-            raise SettingError(f"lr must be positive, got {self.lr}")
-
-    def whole(self, name: str, most: int = 1 << 20) -> None:
-        value: Any = getattr(self, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-            raise SettingError(f"{name} must be a whole number between 1 and {most}, got {value!r}")
+        self.check_integers("epochs", "batch_size")
+        self.check_training()
 
     def fit(self, images: Any, progress: bool = False) -> Self:
         """Train on images; the same seed gives the same weights.
@@ -242,7 +227,7 @@ class ImageCoder(Settings, ABC):
             history.append(total / len(x))
             bar.say(f"epoch {epoch + 1}: loss {history[-1]:.5g}")
         if not all(bool(p.isfinite().all()) for p in net.parameters()):
-            raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({self.lr:g})")
+            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({self.lr:g})")
         return tuple(history)
 
     # ---- use
@@ -276,46 +261,16 @@ class ImageCoder(Settings, ABC):
 
     # ---- files
 
-    def save(self, path: str | Path) -> None:
-        """Tensors, settings and history in one safetensors file that runs no code."""
+    def learnt(self) -> tuple[Size, list[Any], dict[str, Tensor]]:
         net = self.fitted()
-        tensors = {name: value.detach().contiguous().clone() for name, value in net.state_dict().items()}
-        content = {
-            "kind": type(self).__name__, "settings": self.get_params(deep=False), "size": net.size,
-            "history": self.history_,
-        }  # fmt: skip
-        safetensors.write(path, tensors, {MARK: content})
+        return net.size, list(self.history_), net.state_dict()
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
-        metadata, tensors = read_file(path)
-        try:
-            content = json.loads(metadata[MARK])
-            kind = content.get("kind", "a classifier")
-            if kind != cls.__name__:
-                raise FileError(f"{str(path)!r} holds {kind}, not {cls.__name__}")
-            out = cls(**content["settings"])
-            out.check()
-            with torch.device("meta"):
-                net = out.network(_size(content["size"]))
-            if any(t.dtype != torch.float32 or not bool(t.isfinite().all()) for t in tensors.values()):
-                raise ValueError("tensors must be finite numbers in single precision")
-            net.load_state_dict(tensors, assign=True)
-            cast(Any, net).to(memory_format=torch.channels_last)
-            out.net_, out.history_ = net.eval().requires_grad_(False), tuple(map(float, content["history"]))
-        except HoldfastError:
-            raise
-        except Exception as error:  # the text in the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
-        return out
-
-
-def _size(given: Any) -> Size:
-    c, h, w = given
-    if not all(isinstance(v, int) and 1 <= v <= 1 << 14 for v in (c, h, w)):
-        raise ValueError(f"no image has the size {given}")
-    return c, h, w
+    def restore(self, size: Size, history: list[Any], tensors: dict[str, Tensor]) -> None:
+        with torch.device("meta"):
+            net = self.network(size)
+        net.load_state_dict(tensors, assign=True)
+        cast(Any, net).to(memory_format=torch.channels_last)
+        self.net_, self.history_ = net.eval().requires_grad_(False), tuple(map(float, history))
 
 
 Coder = TypeVar("Coder", bound=ImageCoder)
@@ -350,10 +305,10 @@ class ConvAutoencoder(ImageCoder):
 
     def check(self) -> None:
         super().check()
-        self.whole("width", 1 << 12)
+        self.check_integers("width", most=1 << 12)
 
     def network(self, size: Size) -> Codec:
-        return Autoencoder(size, self.width)
+        return MapAutoencoder(size, self.width)
 
     def loss(self, net: Codec, x: Tensor, epoch: int, generator: torch.Generator) -> Tensor:
         return F.mse_loss(net.decode(net.encode(x)), x)
@@ -381,22 +336,22 @@ class ConvVAE(ImageCoder):
 
     def check(self) -> None:
         super().check()
-        self.whole("latent", 1 << 12)
+        self.check_integers("latent", most=1 << 12)
         if not 0 <= self.weight < math.inf:
             raise SettingError(f"weight must be 0 or more, got {self.weight}")
 
     def network(self, size: Size) -> Codec:
-        return Variational(size, self.latent)
+        return VariationalAutoencoder(size, self.latent)
 
     def prepare(self, net: Codec, x: Tensor) -> None:
-        cast(Variational, net).begin_at(x.mean((0, 2, 3)))
+        cast(VariationalAutoencoder, net).begin_at(x.mean((0, 2, 3)))
 
     def share(self, epoch: int) -> float:
         """w in an epoch, counted from 0."""
         return self.weight * (min(0.01 + epoch / 50, 1.0) if self.warm_up else 1.0)
 
     def loss(self, net: Codec, x: Tensor, epoch: int, generator: torch.Generator) -> Tensor:
-        m, v = cast(Variational, net).distribution(x)
+        m, v = cast(VariationalAutoencoder, net).distribution(x)
         z = m + (v / 2).exp() * torch.randn(m.shape, generator=generator)
         return (F.mse_loss(net.decode(z), x, reduction="sum") + self.share(epoch) * divergence(m, v)) / len(x)
 

@@ -92,7 +92,7 @@ class ResNetClassifier(ImageClassifier):
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
         """
         if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise SettingError(f"seed must be a whole number, got {self.seed!r}")
+            raise SettingError(f"seed must be an integer, got {self.seed!r}")
         schedule = Schedule(
             epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, momentum=self.momentum,
             weight_decay=self.weight_decay, drops=tuple(self.drops),

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
-from holdfast.errors import ModelError, SettingError, require
+from holdfast.errors import ModelError, SettingError, require, require_integer
 from holdfast.images.classifier import ImageClassifier, Labelled, encoded, places
 from holdfast.images.loop import Epoch, accuracy, batched, line
 from holdfast.images.model import ImageModel, as_images
@@ -217,10 +217,9 @@ class Ensemble(ImageClassifier):
 
     def _checked(self) -> Loop:
         for name, value in [("members", self.members), *[("a hidden layer", h) for h in self.hidden]]:
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+            require_integer(name, value)
         require(0 <= self.attack <= 1, f"attack must lie between 0 and 1, got {self.attack}")
-        require(isinstance(self.seed, int), f"seed must be a whole number, got {self.seed!r}")
+        require(isinstance(self.seed, int), f"seed must be an integer, got {self.seed!r}")
         loop = Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
         require(loop.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
         return loop
@@ -249,7 +248,7 @@ def fit_members(
             loss, right = loss + value * len(part), right + hits
             bar.step(1 / len(parts))
         if not all(bool(p.isfinite().all()) for p in nets.parameters):
-            raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({loop.lr:g})")
+            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({loop.lr:g})")
         known = accuracy(nets.folded(), *held) if held else None
         history.append(Epoch(epoch + 1, loss / count, right / count, known))
         bar.say(line(history[-1]))

@@ -38,16 +38,16 @@ class ImageSearchProblem:
     x: Tensor  # (n, c, h, w)
     goal: BoundTarget
     free: Tensor  # (n, c, h, w) which values may change
-    random: RowRandom
-    clock: TimeBudget
+    rng: RowRandom
+    budget: TimeBudget
     batch_size: int  # how many pairs may be worked on at once
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __getitem__(self, rows: Tensor) -> "ImageSearchProblem":
-        parts = self.x[rows], self.goal[rows], self.free[rows], self.random[rows]
-        return ImageSearchProblem(self.model, *parts, self.clock, self.batch_size)
+        parts = self.x[rows], self.goal[rows], self.free[rows], self.rng[rows]
+        return ImageSearchProblem(self.model, *parts, self.budget, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Found:
     x: Tensor  # (n, c, h, w)
     iterations: Tensor  # (n,) steps until the goal was met, or all of them
     passes: int = 0  # images that went forward and backward through the model, over all steps
-    late: Tensor | None = None  # (n,) pairs that the time budget cut short; left out: all, if it was used up
+    out_of_time: Tensor | None = None  # (n,) pairs that the time budget cut short; None: all, if it was used up
 
 
 class ImageExplainer(Settings, ABC):
@@ -118,33 +118,33 @@ class ImageExplainer(Settings, ABC):
         """
         net = ImageModel.of(model)
         self._check_call(net, seed, batch_size, time_budget)
-        clock = TimeBudget(time_budget, Progress(progress, type(self).__name__))
-        asked = as_images(images, net.size)
-        with net.eval_mode(), limited_threads(threads), clock.bar:
-            now = net.scores(asked)
+        budget = TimeBudget(time_budget, Progress(progress, type(self).__name__))
+        given = as_images(images, net.size)
+        with net.eval_mode(), limited_threads(threads), budget.bar:
+            now = net.scores(given)
             own = now.argmax(1) if labels is None else _places(net, labels, len(now))
             goal, source = self._goal(net, now, target, own)
-            free = _free(locked, asked)
-            x, now, free = asked[source], now[source], free[source]
+            free = _free(locked, given)
+            x, now, free = given[source], now[source], free[source]
             done = goal.met(now)
             rows = (~done).nonzero().squeeze(1)
-            clock.bar.total(max(1, len(rows)))
-            problem = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), clock, batch_size)
+            budget.bar.total(max(1, len(rows)))
+            problem = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), budget, batch_size)
             x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
-            late = torch.zeros(len(x), dtype=torch.bool)
+            out_of_time = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):
                 found = self.search(problem[rows])
                 # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
                 image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
                 x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
                 iterations[rows], passes = found.iterations, found.passes
-                late[rows] = clock.ran_out if found.late is None else found.late
+                out_of_time[rows] = budget.ran_out if found.out_of_time is None else found.out_of_time
             scores = net.scores(x_cf)
         met = goal.met(scores)
         codes = torch.where(done, int(Status.ALREADY_MET), torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)))
-        run = self._run(net, target, seed, time.perf_counter() - clock.start)
+        run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
-            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), late, clock),
+            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), out_of_time, budget),
             source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
         )  # fmt: skip
 
@@ -162,41 +162,41 @@ class ImageExplainer(Settings, ABC):
 
     def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[BoundTarget, Tensor]:
         """The goal of every pair, and which image each pair is about."""
-        wish = Target.of(target)
+        asked = Target.of(target)
         n, k = now.shape
         source = torch.arange(n)
-        if isinstance(wish.label, str) and wish.label == "all" and "all" not in model.classes:
+        if isinstance(asked.label, str) and asked.label == "all" and "all" not in model.classes:
             others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
             source, wanted = others.nonzero().T
-        elif wish.label is None:
+        elif asked.label is None:
             wanted = now.scatter(1, now.argmax(1, keepdim=True), -torch.inf).argmax(1)
         else:
-            one = isinstance(wish.label, str) or np.ndim(cast(Any, wish.label)) == 0
-            wanted = _places(model, [wish.label] * n if one else wish.label, n)
-        if wish.probability is None and not wish.margin and self.confidence is not None:
-            wish = replace(wish, probability=self.confidence)
-        soft = wish.probability is not None
-        p = wish.probability or 0.5
-        return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else wish.margin, soft, k), source
+            one = isinstance(asked.label, str) or np.ndim(cast(Any, asked.label)) == 0
+            wanted = _places(model, [asked.label] * n if one else asked.label, n)
+        if asked.probability is None and not asked.margin and self.confidence is not None:
+            asked = replace(asked, probability=self.confidence)
+        soft = asked.probability is not None
+        p = asked.probability or 0.5
+        return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else asked.margin, soft, k), source
 
-    def _reasons(self, codes: Tensor, confidence: Tensor, late: Tensor, clock: TimeBudget) -> list[str]:
-        def why(code: int, p: float, open_still: bool) -> str:
+    def _reasons(self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget) -> list[str]:
+        def why(code: int, p: float, late: bool) -> str:
             if code == Status.FOUND:
                 return ""
             if code == Status.ALREADY_MET:
                 return "the model gives the wanted class already"
-            if open_still:
-                return f"the time budget of {clock.seconds or 0:g} s was used up; give more time"
+            if late:
+                return f"the time budget of {budget.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
-        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, late)]
+        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, out_of_time)]
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         about = f"images of {words(model.size)}"
-        told = str(Target.of(target))
-        return Run(type(self).__name__, repr(self), told, seed, seconds, model.fingerprint(), about, __version__, now)
+        wanted = str(Target.of(target))
+        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, __version__, now)
 
 
 def _places(model: ImageModel, labels: Any, n: int) -> Tensor:

@@ -27,7 +27,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import require, require_integer
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.target import BoundTarget
@@ -65,9 +65,9 @@ class Slots:
     def put(self, rows: Tensor, new: "Slots") -> None:
         """Other pairs in some of the slots."""
         for name in ("pair", "x", "free", "steps", "memory", "locked", "count"):
-            mine, theirs = getattr(self, name), getattr(new, name)
-            if mine is not None:
-                mine[rows] = theirs
+            values = getattr(self, name)
+            if values is not None:
+                values[rows] = getattr(new, name)
         label = self.goal.label.clone()
         label[rows] = new.goal.label
         self.goal = BoundTarget(label, self.goal.sign, self.goal.margin, self.goal.soft, self.goal.k)
@@ -115,9 +115,9 @@ class GreedyPixels(ImageExplainer):
         require(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
         for name, least in (("limit", 1), ("pixels", 1), ("max_iter", 0)):
             value: Any = getattr(self, name)
-            fits = isinstance(value, int) and not isinstance(value, bool) and least <= value < LIMIT_OFF
-            off = name == "limit" and value is None
-            require(fits or off, f"{name} must be a whole number of at least {least}, got {value!r}")
+            if name != "limit" or value is not None:
+                require_integer(name, value, least)
+                require(value < LIMIT_OFF, f"{name} must be below {LIMIT_OFF}, got {value}")
         require(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
         modes = ("sign", "choice")
         require(
@@ -128,13 +128,13 @@ class GreedyPixels(ImageExplainer):
     def search(self, problem: ImageSearchProblem) -> Found:
         n, shape = len(problem), problem.x.shape[1:]
         out, iterations, passes = problem.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
-        waiting, late = torch.arange(n), torch.zeros(n, dtype=torch.bool)
+        waiting, out_of_time = torch.arange(n), torch.zeros(n, dtype=torch.bool)
         slots = Slots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
-            if problem.clock.over():  # what is open comes back as it is
+            if problem.budget.over():  # what is open comes back as it is
                 out[slots.pair], iterations[slots.pair] = slots.x, slots.count
-                late[slots.pair] = late[waiting] = True
+                out_of_time[slots.pair] = out_of_time[waiting] = True
                 break
             scores, slopes = self.look(problem.model, slots.x.view(-1, *shape), slots.goal)
             over = slots.goal.met(scores) | (slots.count >= self.max_iter)
@@ -148,14 +148,14 @@ class GreedyPixels(ImageExplainer):
             out[slots.pair[done]], iterations[slots.pair[done]] = slots.x[done], slots.count[done]
             if not self.compact and len(done) < len(over):
                 continue  # they stay, finished, until the whole batch is
-            problem.clock.bar.step(len(done))
+            problem.budget.bar.step(len(done))
             new, waiting = waiting[: len(done)], waiting[len(done) :]
             if len(new):
                 slots.put(done[: len(new)], Slots.of(problem, new, self.momentum > 0))
             if len(new) < len(done):
                 stays = torch.ones(len(over), dtype=torch.bool).index_fill_(0, done[len(new) :], False)
                 slots = slots.keep(stays.nonzero().squeeze(1))
-        return Found(out.view(n, *shape), iterations, passes, late)
+        return Found(out.view(n, *shape), iterations, passes, out_of_time)
 
     def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to change."""
@@ -168,19 +168,19 @@ class GreedyPixels(ImageExplainer):
             priority = push.abs().masked_fill(shut, 0.0)
         if self.shortcut and self.pixels == 1 and self.momentum_applies_to == "sign":
             push = self._skip(slots, g, push, priority, over, limit)
-        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))  # no number is no priority
+        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))  # NaN is no priority
         moves = ~over & ~stuck
         rows = torch.arange(len(g))
         for _ in range(self.pixels):
-            best, at = priority.max(1)
+            best, pixel = priority.max(1)
             go = moves & (best > 0)
-            value = slots.x[rows, at]
-            new = (value - self.delta * push[rows, at].sign()).clamp(0, 1)
-            slots.x[rows, at] = torch.where(go, new, value)
-            slots.steps[rows, at] += go.to(slots.steps.dtype)
+            value = slots.x[rows, pixel]
+            new = (value - self.delta * push[rows, pixel].sign()).clamp(0, 1)
+            slots.x[rows, pixel] = torch.where(go, new, value)
+            slots.steps[rows, pixel] += go.to(slots.steps.dtype)
             if self.lock_at_bounds:
-                slots.locked[rows, at] |= go & ((new == 0) | (new == 1))
-            priority[rows, at] = 0.0
+                slots.locked[rows, pixel] |= go & ((new == 0) | (new == 1))
+            priority[rows, pixel] = 0.0
         if slots.memory is not None:
             slots.memory = torch.where(moves[:, None], push, slots.memory)
         slots.count += moves.to(slots.count.dtype)
@@ -201,8 +201,8 @@ class GreedyPixels(ImageExplainer):
         if not bool(ahead.any()):
             return push
         left = torch.ones_like(slots.steps) if self.lock_at_bounds else (limit - slots.steps)
-        lost = torch.where(ahead, left, 0).to(torch.int64).sum(1)
-        slots.count = (slots.count + lost).clamp_max(self.max_iter)
+        used = torch.where(ahead, left, 0).to(torch.int64).sum(1)
+        slots.count = (slots.count + used).clamp_max(self.max_iter)
         slots.steps[ahead] = slots.steps[ahead] + left[ahead] if self.lock_at_bounds else limit
         if self.lock_at_bounds:
             slots.locked |= ahead
@@ -211,6 +211,6 @@ class GreedyPixels(ImageExplainer):
             return push
         # The gradient stays the same meanwhile: M after r steps is m^r M + g (1 - m^r) / (1 - m). What is locked now
         # was still fed until then, and is never chosen again.
-        kept = self.momentum ** lost.to(g.dtype)[:, None]
+        kept = self.momentum ** used.to(g.dtype)[:, None]
         before = slots.memory * kept + g * ((1 - kept) / (1 - self.momentum))
         return g.masked_fill(ahead, 0.0) + self.momentum * before

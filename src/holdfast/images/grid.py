@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import SettingError
-from holdfast.render.lettering import BOLD, Colour, cut, draw, width_of
-from holdfast.render.png import Bytes, Png, encoded, enlarged, to_bytes
+from holdfast.render.png import Bytes, to_bytes
+from holdfast.render.svg import Drawing, Svg, cut, width_of
 from holdfast.target import Status
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ PALEST = 0.25  # of these colours, for the least change: a pixel that changes at
 INK, QUIET, EDGE = (31, 41, 51), (82, 96, 109), (203, 210, 217)
 SIDE = 168  # about how wide an image is; pictures are made for screens with two pixels a point
 MARGIN, GAP, BETWEEN, BELOW = 44, 14, 56, 52
-TITLE, SMALL = 20, 15  # heights of capitals
+TITLE, SMALL = 18, 14  # heights of capitals
 PAGE, LEGEND = 2000, 440  # about how wide a picture may be, and must be
+HEAD, FOOT = TITLE + 34, 4 * SMALL  # names of the columns; what the colours mean
 
 
 def colours(image: Tensor) -> Bytes:
@@ -56,14 +57,14 @@ def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
         raise SettingError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
     if most < 1:
         raise SettingError(f"most must be at least 1, got {most}")
-    at = np.flatnonzero(cfs.found)
-    at = at if len(at) else np.arange(len(cfs))
-    if order == "spread" and len(at) > most:
-        return at[np.linspace(0, len(at) - 1, most).round().astype(np.int64)]
+    pairs = np.flatnonzero(cfs.found)
+    pairs = pairs if len(pairs) else np.arange(len(cfs))
+    if order == "spread" and len(pairs) > most:
+        return pairs[np.linspace(0, len(pairs) - 1, most).round().astype(np.int64)]
     if order in ("fewest", "most"):
-        pixels = moved(cfs)[at]
-        at = at[np.argsort(pixels if order == "fewest" else -pixels, kind="stable")]
-    return at[:most]
+        pixels = changed_pixels(cfs)[pairs]
+        pairs = pairs[np.argsort(pixels if order == "fewest" else -pixels, kind="stable")]
+    return pairs[:most]
 
 
 def grid(
@@ -75,7 +76,7 @@ def grid(
     order: str = "spread",
     pairs: Sequence[int] | None = None,
     zoom: int | None = None,
-) -> Png:
+) -> Svg:
     """The picture; see `ImageCounterfactuals.grid`."""
     if by not in get_args(By):
         raise SettingError(f"by must be one of {', '.join(get_args(By))}, got {by!r}")
@@ -84,17 +85,17 @@ def grid(
             raise SettingError(f"{name} must be at least 1, got {value}")
     if not len(cfs):
         raise SettingError("nothing to draw: there are no pairs")
-    at = chosen(cfs, most if by == "pair" else len(cfs), order if by == "pair" else "asked")
+    shown = chosen(cfs, most if by == "pair" else len(cfs), order if by == "pair" else "asked")
     if pairs is not None:
-        at = np.asarray(pairs, dtype=np.int64)
-        if not len(at) or at.min() < 0 or at.max() >= len(cfs):
+        shown = np.asarray(pairs, dtype=np.int64)
+        if not len(shown) or shown.min() < 0 or shown.max() >= len(cfs):
             raise SettingError(f"pairs must be numbers from 0 to {len(cfs) - 1}, at least one, got {list(pairs)}")
     height, width = cfs.x.shape[2:]
     zoom = zoom or max(1, round(SIDE / max(height, width)))
     if by == "image":
-        images = list(dict.fromkeys(cfs.source[at].tolist()))[:most]
-        return encoded(_by_image(cfs, at[np.isin(cfs.source[at], images)], images, zoom))
-    return encoded(_by_pair(cfs, at, columns, zoom))
+        images = list(dict.fromkeys(cfs.source[shown].tolist()))[:most]
+        return _by_image(cfs, shown[np.isin(cfs.source[shown], images)], images, zoom)
+    return _by_pair(cfs, shown, columns, zoom)
 
 
 def title(label: object, target: object, room: int) -> str:
@@ -102,111 +103,102 @@ def title(label: object, target: object, room: int) -> str:
     text = f"{label} → {target}"
     if width_of(text, TITLE) <= room:
         return text
-    arrow = width_of("n → n", TITLE) - width_of("nn", TITLE)  # with the spaces around it
-    half = (room - arrow) // 2
+    half = (room - width_of(" → ", TITLE)) // 2
     return f"{cut(str(label), TITLE, half)} → {cut(str(target), TITLE, half)}"
 
 
-def told(cfs: "ImageCounterfactuals", i: int) -> str:
+def caption(cfs: "ImageCounterfactuals", i: int) -> str:
     """'5 pixels, confidence 0.52'"""
-    count = int(moved(cfs)[i])
+    count = int(changed_pixels(cfs)[i])
     what = "not found" if cfs.status_codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
     return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
 
 
-def moved(cfs: "ImageCounterfactuals") -> Ints:
+def changed_pixels(cfs: "ImageCounterfactuals") -> Ints:
     """(n,) how many pixels differ, in attempts as well."""
     return (cfs.x_cf != cfs.x).any(1).flatten(1).sum(1).numpy()
 
 
-def _by_pair(cfs: "ImageCounterfactuals", at: Ints, columns: int | None, zoom: int) -> Bytes:
+def _by_pair(cfs: "ImageCounterfactuals", shown: Ints, columns: int | None, zoom: int) -> Svg:
     """Blocks of three images with their captions below."""
     high, wide = (n * zoom for n in cfs.x.shape[2:])
     block = 3 * wide + 2 * GAP
-    columns = columns or max(1, (PAGE - 2 * MARGIN + BETWEEN) // (block + BETWEEN))
-    columns = min(columns, len(at))
-    lines = -(-len(at) // columns)
-    head, foot = TITLE + 34, 4 * SMALL  # names of the columns; what the colours mean
+    columns = min(columns or max(1, (PAGE - 2 * MARGIN + BETWEEN) // (block + BETWEEN)), len(shown))
     step = high + 16 + TITLE + 14 + SMALL + BELOW
-    across = 2 * MARGIN + columns * (block + BETWEEN) - BETWEEN
-    canvas = _blank(MARGIN + head + lines * step - BELOW + foot + MARGIN, across)
-    for n, i in enumerate(at.tolist()):
+    drawing = Drawing()
+    for n, i in enumerate(shown.tolist()):
         left = MARGIN + (n % columns) * (block + BETWEEN)
-        top = MARGIN + head + (n // columns) * step
-        for k, pixels in enumerate(_three(cfs, i)):
+        top = MARGIN + HEAD + (n // columns) * step
+        for k, (name, pixels) in enumerate(_three(cfs, i).items()):
             x = left + k * (wide + GAP)
             if n < columns:
-                name = cut(("original", "counterfactual", "difference")[k], SMALL, wide + GAP)
-                draw(canvas, name, x, MARGIN + TITLE, size=SMALL, ink=QUIET)
-            _place(canvas, enlarged(pixels, zoom), x, top)
+                drawing.text(name, x, MARGIN + TITLE, capital=SMALL, colour=QUIET, room=wide + GAP)
+            _framed(drawing, pixels, x, top, zoom, name)
         base = top + high + 16 + TITLE
-        name = title(cfs.label[i], cfs.target[i], block)
-        draw(canvas, name, left, base, size=TITLE, ink=INK, thickness=BOLD)
-        ink = RED if cfs.status_codes[i] == Status.NOT_FOUND else QUIET
-        draw(canvas, cut(told(cfs, i), SMALL, block), left, base + 14 + SMALL, size=SMALL, ink=ink)
-    _legend(canvas, canvas.shape[0] - MARGIN)
-    return canvas
+        names = title(cfs.label[i], cfs.target[i], block)
+        drawing.text(names, left, base, capital=TITLE, colour=INK, room=block, bold=True)
+        colour = RED if cfs.status_codes[i] == Status.NOT_FOUND else QUIET
+        drawing.text(caption(cfs, i), left, base + 14 + SMALL, capital=SMALL, colour=colour, room=block)
+    lines = -(-len(shown) // columns)
+    width, height = columns * (block + BETWEEN) - BETWEEN, lines * step - BELOW
+    return _finished(drawing, width, height, "images, their counterfactuals and what changed")
 
 
-def _by_image(cfs: "ImageCounterfactuals", at: Ints, images: list[int], zoom: int) -> Bytes:
+def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom: int) -> Svg:
     """A line per image: itself, then its counterfactuals by wanted class, and below them what changed."""
     high, wide = (n * zoom for n in cfs.x.shape[2:])
-    goals, count = cfs.goal.label.numpy(), moved(cfs)
-    wanted = sorted({int(goals[i]) for i in at})
-    head, foot, step = TITLE + 34, 4 * SMALL, 2 * high + GAP + 12 + SMALL + 36
-    first = wide + BETWEEN  # the image itself stands apart
-    across = 2 * MARGIN + first + len(wanted) * (wide + GAP) - GAP
-    canvas = _blank(MARGIN + head + len(images) * step - 36 + foot + MARGIN, across)
-    draw(canvas, cut("original", SMALL, wide + GAP), MARGIN, MARGIN + TITLE, size=SMALL, ink=QUIET)
+    targets, count = cfs.goal.label.numpy(), changed_pixels(cfs)
+    wanted = sorted({int(targets[i]) for i in shown})
+    step, first = 2 * high + GAP + 12 + SMALL + 36, wide + BETWEEN  # the image itself stands apart
+    drawing = Drawing()
+    drawing.text("original", MARGIN, MARGIN + TITLE, capital=SMALL, colour=QUIET, room=wide + GAP)
     for n, place in enumerate(wanted):
-        name = cut(f"→ {cfs.classes[place]}", TITLE, wide)
-        left = MARGIN + first + n * (wide + GAP) + (wide - width_of(name, TITLE)) // 2
-        draw(canvas, name, left, MARGIN + TITLE, size=TITLE, ink=INK, thickness=BOLD)
+        middle = MARGIN + first + n * (wide + GAP) + wide / 2
+        name = f"→ {cfs.classes[place]}"
+        drawing.text(name, middle, MARGIN + TITLE, capital=TITLE, colour=INK, room=wide, bold=True, centred=True)
     for line, image in enumerate(images):
-        top = MARGIN + head + line * step
-        own = at[cfs.source[at] == image]
-        _place(canvas, enlarged(colours(cfs.x[int(own[0])]), zoom), MARGIN, top)
-        name = cut(str(cfs.label[int(own[0])]), TITLE, wide)
-        draw(canvas, name, MARGIN, top + high + 16 + TITLE, size=TITLE, ink=INK, thickness=BOLD)
-        draw(
-            canvas, cut(f"image {image}", SMALL, first), MARGIN, top + high + 30 + TITLE + SMALL, size=SMALL, ink=QUIET
-        )
+        top = MARGIN + HEAD + line * step
+        own = shown[cfs.source[shown] == image]
+        label = str(cfs.label[int(own[0])])
+        _framed(drawing, colours(cfs.x[int(own[0])]), MARGIN, top, zoom, label)
+        below = top + high + 16 + TITLE
+        drawing.text(label, MARGIN, below, capital=TITLE, colour=INK, room=wide, bold=True)
+        drawing.text(f"image {image}", MARGIN, below + 14 + SMALL, capital=SMALL, colour=QUIET, room=first)
         for i in own.tolist():
-            left = MARGIN + first + wanted.index(int(goals[i])) * (wide + GAP)
-            _, after, changed = _three(cfs, i)
-            _place(canvas, enlarged(after, zoom), left, top)
-            _place(canvas, enlarged(changed, zoom), left, top + high + GAP)
-            lost = cfs.status_codes[i] == Status.NOT_FOUND
-            below = cut("not found" if lost else f"{count[i]} px", SMALL, wide)
+            left = MARGIN + first + wanted.index(int(targets[i])) * (wide + GAP)
+            _, after, changed = _three(cfs, i).items()
+            _framed(drawing, after[1], left, top, zoom, after[0])
+            _framed(drawing, changed[1], left, top + high + GAP, zoom, changed[0])
+            failed = cfs.status_codes[i] == Status.NOT_FOUND
+            words, colour = ("not found", RED) if failed else (f"{count[i]} px", QUIET)
             base = top + 2 * high + GAP + 12 + SMALL
-            draw(canvas, below, left, base, size=SMALL, ink=RED if lost else QUIET)
-    _legend(canvas, canvas.shape[0] - MARGIN)
-    return canvas
+            drawing.text(words, left, base, capital=SMALL, colour=colour, room=wide)
+    width, height = first + len(wanted) * (wide + GAP) - GAP, len(images) * step - 36
+    return _finished(drawing, width, height, "images and their counterfactuals by wanted class, with what changed")
 
 
-def _three(cfs: "ImageCounterfactuals", i: int) -> tuple[Bytes, Bytes, Bytes]:
-    return colours(cfs.x[i]), colours(cfs.x_cf[i]), difference(cfs.x[i], cfs.x_cf[i])
+def _three(cfs: "ImageCounterfactuals", i: int) -> dict[str, Bytes]:
+    """What a pair shows, by name."""
+    return {
+        "original": colours(cfs.x[i]),
+        "counterfactual": colours(cfs.x_cf[i]),
+        "difference": difference(cfs.x[i], cfs.x_cf[i]),
+    }
 
 
-def _blank(height: int, width: int) -> Bytes:
-    return np.full((height, max(width, LEGEND), 3), 255, dtype=np.uint8)
-
-
-def _place(canvas: Bytes, pixels: Bytes, left: int, top: int) -> None:
+def _framed(drawing: Drawing, pixels: Bytes, x: int, y: int, zoom: int, words: str) -> None:
     """An image with a thin frame around it: differences are white on white."""
-    high, wide = pixels.shape[:2]
-    canvas[top - 2 : top + high + 2, left - 2 : left + wide + 2] = EDGE
-    canvas[top : top + high, left : left + wide] = pixels
+    high, wide = (zoom * n for n in pixels.shape[:2])
+    drawing.rectangle(x - 2, y - 2, wide + 4, high + 4, EDGE)
+    drawing.image(pixels, x, y, zoom, words)
 
 
-def _legend(canvas: Bytes, base: int) -> None:
-    left = MARGIN
-    for colour, word in ((RED, "brighter than before"), (BLUE, "darker")):
-        left = _key(canvas, left, base, colour, word)
-
-
-def _key(canvas: Bytes, left: int, base: int, colour: Colour, word: str) -> int:
-    """A square of a colour and what it means; returns where the next one starts."""
-    canvas[base - SMALL : base, left : left + SMALL] = colour
-    draw(canvas, word, left + SMALL + 10, base - 1, size=SMALL, ink=QUIET)
-    return left + SMALL + 10 + width_of(word, SMALL) + 28
+def _finished(drawing: Drawing, width: int, height: int, what: str) -> Svg:
+    """What the colours mean below, and a margin around everything."""
+    base, left = MARGIN + HEAD + height + FOOT, MARGIN
+    for colour, words in ((RED, "brighter than before"), (BLUE, "darker")):
+        drawing.rectangle(left, base - SMALL, SMALL, SMALL, colour)
+        room = width_of(words, SMALL)
+        drawing.text(words, left + SMALL + 10, base, capital=SMALL, colour=QUIET, room=room)
+        left += SMALL + 10 + room + 28
+    return drawing.svg(max(2 * MARGIN + width, LEGEND), base + MARGIN, what[:1].upper() + what[1:])

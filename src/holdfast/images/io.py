@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast import datasets
 from holdfast.counterfactuals import run_of
-from holdfast.errors import FileError, SettingError, did_you_mean, listed, untyped
+from holdfast.errors import FileError, SettingError, did_you_mean, untyped
 from holdfast.images.model import Size, as_images
 from holdfast.target import BoundTarget
 
@@ -44,7 +44,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     """An .npz file with an array `images`, and one of `labels` if it has them.
 
     Args:
-        path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels whole numbers or texts.
+        path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels integers or strings.
         size: what each image must be, if that is known.
     """
     path = Path(path)
@@ -57,7 +57,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
         )
     images = arrays["images"]
     if images.dtype.kind not in "fiub":
-        raise FileError(f"the images of {str(path)!r} are no numbers but {images.dtype}")
+        raise FileError(f"the images of {str(path)!r} are not numeric but {images.dtype}")
     try:
         x = as_images(images.astype(images.dtype.newbyteorder("=")), size)
     except SettingError as error:
@@ -66,7 +66,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     if labels is not None and labels.shape != (len(x),):
         raise FileError(f"{str(path)!r} has {len(x)} images, so it needs {len(x)} labels, got shape {labels.shape}")
     if labels is not None and labels.dtype.kind not in "iubU":
-        raise FileError(f"labels in {str(path)!r} must be whole numbers or texts, got {labels.dtype}")
+        raise FileError(f"labels in {str(path)!r} must be integers or strings, got {labels.dtype}")
     return Labelled(x, labels)
 
 
@@ -124,7 +124,10 @@ def _plain(error: Exception) -> str:
 def write_images(path: str | Path, images: Any, labels: Any = None) -> None:
     """An .npz file that `read_images` reads."""
     named = {"images": np.asarray(images)} | ({} if labels is None else {"labels": np.asarray(labels)})
-    _write(path, (".npz",), lambda file: _zip(file, named))
+    path = Path(path)
+    if path.suffix.lower() != ".npz":
+        raise FileError(f"cannot write {str(path)!r}: the name must end in .npz")
+    _write(path, lambda file: _zip(file, named))
 
 
 def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
@@ -136,12 +139,20 @@ def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 def save(cfs: "ImageCounterfactuals", path: Path) -> None:
-    """Everything as .parquet, or the arrays as .npz."""
-    if path.suffix.lower() == ".npz":
-        _write(path, (".npz",), lambda file: _zip(file, arrays_of(cfs)))
-    else:
-        table = _to_arrow(cfs)
-        _write(path, (".parquet", ".npz"), lambda file: untyped("pyarrow.parquet").write_table(table, file))
+    """Write what the extension asks for; see `ImageCounterfactuals.save`."""
+    writers: dict[str, Callable[[Path], object]] = {
+        ".parquet": lambda file: untyped("pyarrow.parquet").write_table(_to_arrow(cfs), file),
+        ".npz": lambda file: _zip(file, arrays_of(cfs)),
+        ".csv": lambda file: datasets.write_table(cfs.to_table(), file),
+        ".json": lambda file: datasets.write_table(cfs.to_table(), file),
+        ".png": cfs.grid,
+        ".svg": cfs.grid,
+        ".html": cfs.report,
+    }
+    kind = path.suffix.lower()
+    if kind not in writers:
+        raise FileError(f"cannot write {str(path)!r}: the extension must be one of {', '.join(writers)}")
+    _write(path, writers[kind])
 
 
 def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
@@ -150,8 +161,8 @@ def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
         "images": cfs.x.numpy(),
         "counterfactuals": cfs.x_cf.numpy(),
         "row": cfs.source,
-        "label": _texts(cfs.label),
-        "target": _texts(cfs.target),
+        "label": _strings(cfs.label),
+        "target": _strings(cfs.target),
         "status": cfs.status_codes,
         "confidence": cfs.confidence.to_numpy(),
         "iterations": cfs.iterations,
@@ -159,8 +170,8 @@ def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
     }
 
 
-def _texts(names: NDArray[Any]) -> NDArray[Any]:
-    """Names of several types as texts: an array of objects would need code to be read."""
+def _strings(names: NDArray[Any]) -> NDArray[Any]:
+    """Names of several types as strings: an array of objects would need code to be read."""
     return names.astype(str) if names.dtype == object else names
 
 
@@ -234,15 +245,8 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     )  # fmt: skip
 
 
-def write_bytes(content: bytes, path: str | Path, endings: tuple[str, ...]) -> None:
+def _write(path: Path, how: Callable[[Path], object]) -> None:
     """A file, or an error that says why there is none."""
-    _write(path, endings, lambda file: Path(file).write_bytes(content))
-
-
-def _write(path: str | Path, endings: tuple[str, ...], how: Callable[[Path], object]) -> None:
-    path = Path(path)
-    if path.suffix.lower() not in endings:
-        raise FileError(f"cannot write {str(path)!r}: the name must end in {listed(endings)}")
     try:
         how(path)
     except OSError as error:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from holdfast._core.rows import rows_per_chunk
 from holdfast.errors import require
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.greedy import GreedyPixels, Slopes
@@ -103,7 +104,7 @@ def best_pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """(n,) the largest S_ij over i < j, and (n, 2) which; of equal ones the first."""
     n, d = a.shape
     best, at = a.new_zeros(n), torch.zeros(n, 2, dtype=torch.int64)
-    block = max(1, CELLS // max(1, n * d))
+    block = rows_per_chunk(n * d, CELLS)
     for i in range(0, d, block):
         left = [v[:, i : i + block, None] for v in (a, b)]
         s = saliency(*[u + v[:, None, i:] for u, v in zip(left, (a, b), strict=True)]).triu(1)  # (n, block, d - i)

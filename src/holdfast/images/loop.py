@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require_integer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+            require_integer(name, getattr(self, name))
         if not (self.lr > 0 and 0 <= self.momentum < 1 and self.weight_decay >= 0):
             raise SettingError(
                 f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {self.lr}, {self.momentum}, "

@@ -5,7 +5,6 @@ residual networks of `holdfast.images.resnet` know theirs. As for tables, scores
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast._core.rows import RowBlocks, chunks
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean
+from holdfast.errors import HoldfastError, ModelError, SettingError, did_you_mean
+from holdfast.images._stored import Size as Size
+from holdfast.images._stored import holds_images as holds_images
+from holdfast.images._stored import part_of, read_network, write_network
 from holdfast.images.resnet import ResNet, Shape, empty, ready
 from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
 from holdfast.models.density import FeatureDensity
-from holdfast.models.formats import safetensors
 
-Size = tuple[int, int, int]  # channels, height, width
 Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
 BATCH = 500  # images that are only scored at once
 
@@ -69,7 +69,7 @@ def _checked(x: Tensor, size: Size | None) -> Tensor:
     if x.numel() and not (float(x.min()) >= 0 and float(x.max()) <= 1):
         low, high = float(x.min()), float(x.max())
         if low != low:
-            raise SettingError(f"{int(x.isnan().sum())} values of the images are no numbers (NaN)")
+            raise SettingError(f"{int(x.isnan().sum())} values of the images are non-finite (NaN)")
         raise SettingError(f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?")
     return x
 
@@ -162,6 +162,7 @@ class ImageModel:
 
     @property
     def has_features(self) -> bool:
+        """Is it known which layer has the features?"""
         return self.layer is not None or isinstance(self.module, ResNet)
 
     def _probe(self) -> tuple[Tensor | None, Tensor]:
@@ -180,7 +181,7 @@ class ImageModel:
         if raw.ndim != 2 or len(raw) != 8 or raw.shape[1] < 2:
             raise ModelError(f"the module maps 8 images to shape {tuple(raw.shape)}, expected (8, k) with k >= 2")
         if not bool(raw.isfinite().all()):
-            raise ModelError("the module returned scores that are no numbers; look for NaN or inf in its weights")
+            raise ModelError("the module returned non-finite scores; look for NaN or inf in its weights")
         if self.outputs == "logits" and looks_like_probabilities(raw):
             raise ModelError("the module's outputs look like probabilities; pass outputs='probabilities'")
         if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
@@ -229,7 +230,7 @@ class ImageModel:
             for m, mode in training.items():
                 m.training = mode
 
-    # What follows is for a eval_mode model.
+    # What follows is for a model in eval_mode.
 
     def __call__(self, x: Tensor) -> Tensor:
         """Scores (n, k) of images; differentiable by them where gradients are on."""
@@ -280,16 +281,16 @@ class ImageModel:
         """The class of each image."""
         mixed = any(
             isinstance(c, str) != isinstance(self.classes[0], str) for c in self.classes
-        )  # numpy would make texts of numbers
+        )  # numpy would make strings of numbers
         names: NDArray[Any] = np.array(self.classes, dtype=object) if mixed else np.array(self.classes)
         return names[self.scores(images).argmax(1).numpy()]
 
     def accuracy(self, images: Any, labels: Any) -> float:
         """Share of images that get their class."""
-        told, given = self.predict(images), np.asarray(labels)
-        if told.shape != given.shape or not len(told):
-            raise SettingError(f"accuracy needs images and one label for each, got {len(told)} and {given.shape}")
-        return float((told == given).mean())
+        predicted, given = self.predict(images), np.asarray(labels)
+        if predicted.shape != given.shape or not len(predicted):
+            raise SettingError(f"accuracy needs images and one label for each, got {len(predicted)} and {given.shape}")
+        return float((predicted == given).mean())
 
     def place(self, label: Any) -> int:
         """The number of a class."""
@@ -322,51 +323,30 @@ class ImageModel:
             raise ModelError(
                 "this network is still to be trained; save what `holdfast.images.resnet.folded` makes of it"
             )
-        tensors = {f"net.{k}": v.detach().contiguous().clone() for k, v in self.module.state_dict().items()}
+        tensors = {f"net.{k}": v for k, v in self.module.state_dict().items()}
         content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
         density = density or self.density
         if density is not None:
-            tensors |= {DENSITY + k: v.contiguous() for k, v in density.tensors().items()}
-        safetensors.write(path, tensors, {MARK: content})
+            tensors |= {DENSITY + k: v for k, v in density.tensors().items()}
+        write_network(path, tensors, content)
 
     @staticmethod
     def load(path: str | Path) -> "ImageModel":
         """Read what `save` wrote."""
-        metadata, tensors = read_file(path)
-        try:
-            content = json.loads(metadata[MARK])
-            net = empty(Shape(**content["shape"]))
-            own = {k.removeprefix("net."): v for k, v in tensors.items() if k.startswith("net.")}
-            net.load_state_dict(own, assign=True)
-            model = ImageModel.of(ready(net), classes=content["classes"])
-            kept = {k.removeprefix(DENSITY): v for k, v in tensors.items() if k.startswith(DENSITY)}
-            model.density = FeatureDensity.from_tensors(model, kept) if kept else None
-            return model
-        except HoldfastError as error:
-            raise FileError(f"{str(path)!r} is damaged: {error}") from None
-        except Exception as error:  # the text in the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+        return read_network(path, _built)
 
 
-MARK, DENSITY = "holdfast-image", "density."
+DENSITY = "density."
 
 
-def read_file(path: str | Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Text and tensors of a file of an image model."""
-    if not Path(path).is_file():
-        raise FileError(f"no model file at {str(path)!r}")
-    try:
-        metadata, tensors = safetensors.read(path)
-    except FileError as error:
-        raise FileError(f"{str(path)!r} is not a readable safetensors file ({error})") from None
-    if MARK not in metadata:
-        raise FileError(f"{str(path)!r} holds no image model; write one with `ImageModel.save`")
-    return metadata, tensors
-
-
-def holds_images(path: str | Path) -> bool:
-    """Is this the file of an image model?"""
-    return MARK in safetensors.metadata_of(path)
+def _built(content: dict[str, Any], tensors: dict[str, Tensor]) -> ImageModel:
+    """The model of a file."""
+    net = empty(Shape(**content["shape"]))
+    net.load_state_dict(part_of(tensors, "net."), assign=True)
+    model = ImageModel.of(ready(net), classes=content["classes"])
+    kept = part_of(tensors, DENSITY)
+    model.density = FeatureDensity.from_tensors(model, kept) if kept else None
+    return model
 
 
 def _fill(weights: Tensor, like: Tensor) -> Tensor:

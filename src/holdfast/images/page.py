@@ -30,7 +30,7 @@ MOST_CLASSES = 20  # a table of every class against every class is legible up to
 
 @dataclass(frozen=True)
 class Card:
-    """One pair as texts and pictures."""
+    """One pair as strings and pictures."""
 
     row: int
     label: str
@@ -54,9 +54,9 @@ def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
 
 def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; charts are left out without the `plot` extra."""
-    found, lost = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
+    found, failed = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
     # Answers first: they are what one came for.
-    order = np.concatenate([found, lost, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
+    order = np.concatenate([found, failed, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
     pixels, confidence = charts(cfs, found)
     page = render(
@@ -162,18 +162,18 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
 
 
 def cards(cfs: "ImageCounterfactuals", at: Ints) -> list[Card]:
-    """The pairs numbered `at` as texts and pictures; an image that is asked about several times is made once."""
+    """The pairs numbered `at` as strings and pictures; an image that is asked about several times is made once."""
     images = {row: _url(colours(cfs.x[i])) for i, row in zip(at.tolist(), cfs.source[at].tolist(), strict=True)}
     label, target, sure = cfs.label, cfs.target, cfs.confidence.to_numpy()
     pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
 
     def card(i: int) -> Card:
         row, status = int(cfs.source[i]), Status(int(cfs.status_codes[i]))
-        lost = status == Status.NOT_FOUND
-        texts = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
-        numbers = "" if lost else f"{pixels[i]:g}", "" if lost else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"
+        failed = status == Status.NOT_FOUND
+        words = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
+        numbers = "" if failed else f"{pixels[i]:g}", "" if failed else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"
         return Card(
-            row, *texts, *numbers, images[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i]))
+            row, *words, *numbers, images[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i]))
         )
 
     return [card(i) for i in at.tolist()]
@@ -192,5 +192,5 @@ def tall(cfs: "ImageCounterfactuals", wide: int) -> tuple[int, int]:
 
 
 def _names(values: NDArray[Any]) -> list[str]:
-    """Different values in order, numbers before texts."""
+    """Different values in order, numbers before strings."""
     return [str(v) for v in sorted(set(values.tolist()), key=lambda v: (isinstance(v, str), v))]

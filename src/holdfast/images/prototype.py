@@ -14,14 +14,14 @@ their library has for digits, and as Höltgen et al. 2021 compare with it.
         x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after a
-round without one, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to t.
-The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
+The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after
+one without an answer, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to
+t. The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
 inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose hinge was off at the
 step before go forward only, and again with the way back if it turns out to be on. And an x_k is judged only if the
-verdict can matter: it would be the best so far, or its row has had no success in this round. `passes` counts every
+verdict can matter: it would be the best so far, or its row has had no success with this c. `passes` counts every
 image that goes through the model, with or without the way back.
 """
 
@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast._core.rows import chunks, per_row
+from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError, require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
@@ -42,7 +42,6 @@ from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
 from holdfast.methods._fista import bisected
 
-CELLS = 1 << 22  # distances held at once
 CLIP = 1000.0  # gradients are cut off here, per pixel
 
 
@@ -100,35 +99,35 @@ class Prototype(ImageExplainer):
         require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
         for name in ("bisections", "steps", "k"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
-        ours, theirs = words(model.size), words(self.autoencoder_.size)
-        require(ours == theirs, f"the autoencoder is for images of {theirs}, the model takes {ours}")
+        size, own = words(model.size), words(self.autoencoder_.size)
+        require(size == own, f"the autoencoder is for images of {own}, the model takes {size}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, passes = len(problem), 0
         x, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
         for rows in chunks(torch.arange(n), problem.batch_size):
-            if problem.clock.over():
+            if problem.budget.over():
                 break
             part = self._walk(problem[rows])
             x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
         return Found(x, iterations, passes)
 
     def _walk(self, problem: ImageSearchProblem) -> Found:
-        """All rounds for some pairs at once."""
+        """All weights of the hinge for some pairs at once."""
         x, n = problem.x, len(problem)
-        hinge, best, draw = Hinge(problem, self.kappa), BestImages(problem, self.beta), self._draw(problem)
+        hinge, best, draw = Hinge(problem, self.kappa), Cheapest(problem, self.beta), self._draw(problem)
 
-        def rounds() -> Iterator[Iterator[int]]:
+        def weights() -> Iterator[Iterator[int]]:
             for _ in range(self.bisections):
                 best.begin()
                 yield steps()
 
         def steps() -> Iterator[int]:
             for k in range(1, self.steps + 1):
-                if problem.clock.over():
+                if problem.budget.over():
                     return
                 yield k
-                problem.clock.bar.step(n / (self.bisections * self.steps))
+                problem.budget.bar.step(n / (self.bisections * self.steps))
 
         def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
             v = v.clamp(0, 1)
@@ -139,7 +138,7 @@ class Prototype(ImageExplainer):
             new = torch.where(problem.free, shrunk(v - a * g.clamp_(-CLIP, CLIP), x, self.beta), x)
             return new, best.see(new)
 
-        bisected(x, x.new_full((n,), self.c), rounds(), step)
+        bisected(x, x.new_full((n,), self.c), weights(), step)
         return best.done(hinge.passes)
 
     def _draw(self, problem: ImageSearchProblem) -> "Draw | None":
@@ -192,7 +191,7 @@ def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k:
         pool = codes[predicted == wanted]
         if not len(pool):
             continue
-        for rows in chunks((label == wanted).nonzero().squeeze(1), max(1, CELLS // len(pool))):
+        for rows in chunks((label == wanted).nonzero().squeeze(1), rows_per_chunk(len(pool))):
             # Not by way of a matrix product, which is inexact for near codes and depends on the batch.
             distance = torch.cdist(code[rows], pool, compute_mode="donot_use_mm_for_euclid_dist")
             nearest = distance.topk(min(k, len(pool)), 1, largest=False).indices  # (r, k)
@@ -238,8 +237,8 @@ class Hinge:
         return lead.squeeze(1) + self.kappa, p * (way - lead)
 
 
-class BestImages:
-    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one in this round."""
+class Cheapest:
+    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one with this weight c."""
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
         self.problem, self.beta, self.passes, self.steps, n = problem, beta, 0, 0, len(problem)
@@ -247,7 +246,7 @@ class BestImages:
         self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
-        """Another round."""
+        """Another weight c."""
         self.hit = torch.zeros_like(self.hit)
 
     def see(self, new: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LOWER_IS_BETTER = {"anogan": True, "reconstruction": True, "log_density": False}
 
 
-class Autoencoder(Protocol):
+class Reconstructs(Protocol):
     """What is asked of an autoencoder; `ConvVAE` is one."""
 
     def reconstruct(self, images: Any) -> Tensor: ...
@@ -39,7 +39,7 @@ def realism(
     images: Any,
     *,
     gan: Gan | None = None,
-    vae: Autoencoder | None = None,
+    vae: Reconstructs | None = None,
     density: "FeatureDensity | None" = None,
     anogan: AnoGAN | None = None,
     progress: bool = False,

@@ -39,7 +39,7 @@ class Shape:
         numbers |= {"height": self.sides[0], "width of images": self.sides[1]}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 14:
-                raise ModelError(f"{name} of a residual network must be a whole number of at least 1, got {value!r}")
+                raise ModelError(f"{name} of a residual network must be an integer of at least 1, got {value!r}")
         if self.stages > 8 or self.depth > 64:
             raise ModelError(f"{self.stages} stages of {self.depth} blocks are more than a residual network may have")
         if self.coefficient is not None and not 0 < self.coefficient < float("inf"):

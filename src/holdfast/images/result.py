@@ -1,27 +1,42 @@
 """Counterfactual images: one per pair of an image and a wanted class."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
 from torch import Tensor
 
-from holdfast.counterfactuals import Answers, Run
+from holdfast import datasets
+from holdfast.counterfactuals import Answers, RowSelection, Run, positions
 from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
-    from holdfast.render.png import Png
+    from holdfast.render.svg import Svg
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageCounterfactuals(Answers):
-    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason."""
+    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits, labels = load_digits(n_class=3, return_X_y=True)
+    >>> images = digits.reshape(-1, 8, 8) / 16
+    >>> net = hf.images.PlainResNet(width=4, depth=1, stages=2, epochs=3, batch_size=32).fit(images, labels)
+    >>> cfs = hf.JSMA().explain(net, images[:2], "all")
+    >>> len(cfs), len(cfs[cfs.found]) == cfs.found.sum()
+    (4, True)
+    >>> cfs[0].to_table()["row"].tolist()
+    [0]
+    """
 
     x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
     x_cf: Tensor
@@ -35,6 +50,14 @@ class ImageCounterfactuals(Answers):
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
     run: Run
+
+    def __getitem__(self, pairs: RowSelection) -> "ImageCounterfactuals":
+        """Some of the pairs: one by its number, several by a slice, by numbers or by a mask such as `cfs.found`."""
+        rows = positions(pairs, len(self))
+        places = torch.as_tensor(rows)
+        fields = {name: getattr(self, name)[places] for name in ("x", "x_cf", "scores", "goal")}
+        fields |= {name: getattr(self, name)[rows] for name in ("status_codes", "source", "own", "iterations")}
+        return replace(self, **fields, reasons=[self.reasons[i] for i in rows.tolist()])
 
     @property
     def label(self) -> npt.NDArray[Any]:
@@ -74,22 +97,26 @@ class ImageCounterfactuals(Answers):
         place = {"row": self.source[pair], "target": self.target[pair], "channel": channel, "y": y, "x": x}
         return pd.DataFrame(place | values)
 
-    def table(self) -> pd.DataFrame:
+    def to_table(self) -> pd.DataFrame:
         """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
-        told = self.status
+        status = self.status
         return pd.DataFrame(
             {
                 "row": self.source,
                 "label": self.label,
                 "target": self.target,
-                "status": told["status"],
+                "status": status["status"],
                 "confidence": self.confidence,
                 "pixels": self.pixels.astype("Int64"),
                 "l1": self.cost("l1"),
                 "iterations": self.iterations,
-                "reason": told["reason"],
+                "reason": status["reason"],
             }
         )
+
+    def to_json(self) -> str:
+        """The table as a JSON list of records."""
+        return json.dumps(datasets.records(self.to_table()), indent=1, ensure_ascii=False, default=str)
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
@@ -108,7 +135,7 @@ class ImageCounterfactuals(Answers):
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         names = np.empty(len(self.classes), dtype=object)
         names[:] = self.classes
-        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make texts of numbers
+        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make strings of numbers
         return (np.array(self.classes) if same else names)[places]
 
     # ---- pictures and files
@@ -123,14 +150,14 @@ class ImageCounterfactuals(Answers):
         order: "Order" = "spread",
         pairs: Sequence[int] | None = None,
         zoom: int | None = None,
-    ) -> "Png":
+    ) -> "Svg":
         """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
 
-        What comes back are the bytes of a PNG file, which notebooks show. Of a coloured image the difference is that of
-        the channel that changes most.
+        What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that
+        of the channel that changes most.
 
         Args:
-            path: also write the file there.
+            path: also write it there, as .svg, or as .png, which needs the `plot` extra.
             most: how many pairs are shown at most (by="image": how many images).
             by: "pair" (image, counterfactual and difference beside each other), or "image" (one line per image: the
                 counterfactuals for all classes, the differences below them).
@@ -144,9 +171,7 @@ class ImageCounterfactuals(Answers):
 
         picture = grid(self, most=most, by=by, columns=columns, order=order, pairs=pairs, zoom=zoom)
         if path is not None:
-            from holdfast.images.io import write_bytes
-
-            write_bytes(picture, path, (".png",))
+            picture.save(path)
         return picture
 
     def report(self, path: str | Path) -> Path:
@@ -156,7 +181,11 @@ class ImageCounterfactuals(Answers):
         return write_report(self, Path(path))
 
     def save(self, path: str | Path) -> None:
-        """Everything in one .parquet file that `load` reads; or only the arrays, as .npz."""
+        """Write what the extension asks for.
+
+        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` what `to_table` gives;
+        `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
+        """
         from holdfast.images.io import save
 
         save(self, Path(path))

@@ -75,8 +75,8 @@ class REVISE(ImageExplainer):
         require(
             self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}"
         )
-        ours, theirs = words(model.size), words(self.vae_.size)
-        require(ours == theirs, f"the VAE is for images of {theirs}, the model takes {ours}")
+        size, own = words(model.size), words(self.vae_.size)
+        require(size == own, f"the VAE is for images of {own}, the model takes {size}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, net, passes = len(problem), self.vae_.fitted(), 0
@@ -87,15 +87,15 @@ class REVISE(ImageExplainer):
             look = Look(slots, net, problem.model, self.lam, locks)
             over = replace(problem.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
-            late = problem.clock.over()  # what is open comes back as it is
-            over |= late
+            out_of_time = problem.budget.over()  # what is open comes back as it is
+            over |= out_of_time
             done = over.nonzero().squeeze(1)
             out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
             if len(done) < len(over):
                 passes += len(over)
                 self.move(slots, look.gradient())
-            problem.clock.bar.step(len(done))
-            slots, waiting = slots.refilled(done, problem, waiting[:0] if late else waiting, net)
+            problem.budget.bar.step(len(done))
+            slots, waiting = slots.refilled(done, problem, waiting[:0] if out_of_time else waiting, net)
         return Found(out, iterations, passes)
 
     def move(self, slots: "Slots", g: Tensor) -> None:
@@ -142,9 +142,9 @@ class Slots:
     @classmethod
     def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
         x = problem.x[pair]
-        z, none = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
-        return cls(pair, z, x, problem.free[pair], problem.goal.label[pair], none, torch.zeros_like(z),
-                   torch.zeros_like(z), x.new_full((len(pair),), torch.inf), none)  # fmt: skip
+        z, zeros = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
+        return cls(pair, z, x, problem.free[pair], problem.goal.label[pair], zeros, torch.zeros_like(z),
+                   torch.zeros_like(z), x.new_full((len(pair),), torch.inf), zeros)  # fmt: skip
 
     def refilled(
         self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec

@@ -59,7 +59,7 @@ def test_a_small_run_end_to_end(brief_run: None, tmp_path: Path) -> None:
     assert json.loads((written / "digits.json").read_text(), parse_constant=pytest.fail) == found
     page = (written / "README.md").read_text()
     assert all(line["finding"] in page for line in found["findings"])
-    assert {p.name for p in written.glob("*.png")} == set(pictures([found]))
+    assert {p.name for p in written.glob("*.svg")} == set(pictures([found]))
     assert len(pictures([found])) == 3
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
     assert len(stamps) == 5 + 2 + len(questions(SETTINGS["digits"], 2, 4)) + 1 + 7 + 9

@@ -22,7 +22,7 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
-from holdfast.errors import require
+from holdfast.errors import require, require_integer
 from holdfast.images.model import as_images
 
 Optimizer = Literal["sgd", "adam"]
@@ -87,9 +87,7 @@ class AnoGAN(Settings):
     def check(self) -> None:
         """Raise an error if the settings cannot work."""
         for name in ("steps", "restarts", "batch_size"):
-            value: Any = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole and value >= 1, f"{name} must be a whole number of at least 1, got {value!r}")
+            require_integer(name, getattr(self, name))
         require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
         require(0 <= self.weight < math.inf, f"weight must be at least 0, got {self.weight}")
         require(0 < self.drop <= 1, f"drop must be a share of the steps between 0 and 1, got {self.drop}")

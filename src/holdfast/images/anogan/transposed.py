@@ -25,7 +25,7 @@ class Fold(torch.autograd.Function):
     def forward(ctx: Any, parts: Tensor, stride: Pair) -> Tensor:
         n, h, w, *kernel, c = parts.shape
         ctx.kernel, ctx.stride = kernel, stride
-        out = parts.new_zeros(n, grown(h, kernel[0], stride[0]), grown(w, kernel[1], stride[1]), c)
+        out = parts.new_zeros(n, enlarged(h, kernel[0], stride[0]), enlarged(w, kernel[1], stride[1]), c)
         for a in range(kernel[0]):
             for b in range(kernel[1]):
                 rows, columns = (
@@ -40,7 +40,7 @@ class Fold(torch.autograd.Function):
         return grads[0].unfold(1, k0, s0).unfold(2, k1, s1).permute(0, 1, 2, 4, 5, 3).contiguous(), None
 
 
-def grown(size: int, kernel: int, stride: int) -> int:
+def enlarged(size: int, kernel: int, stride: int) -> int:
     """The size that a transposed convolution makes of a size."""
     return (size - 1) * stride + kernel
 

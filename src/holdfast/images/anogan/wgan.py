@@ -10,20 +10,17 @@ mean of the generator's weights, as the weights themselves keep circling.
 """
 
 import copy
-import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, pad_rows
-from holdfast.errors import FileError, HoldfastError, SettingError, require
+from holdfast.errors import SettingError, require
+from holdfast.images._stored import StoredSettings, part_of
 from holdfast.images.anogan.networks import (
     Critic,
     Features,
@@ -34,8 +31,7 @@ from holdfast.images.anogan.networks import (
     kept_features,
     with_tensors,
 )
-from holdfast.images.model import BATCH, MARK, Size, as_images, padded, read_file, words
-from holdfast.models.formats import safetensors
+from holdfast.images.model import BATCH, Size, as_images, padded, words
 from holdfast.nn.stack import lent_generator
 
 BETAS = (0.0, 0.9)
@@ -51,7 +47,7 @@ class Update:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class WGAN(Settings):
+class WGAN(StoredSettings):
     """A generator of images like those it was shown, and a critic.
 
     Args:
@@ -85,7 +81,7 @@ class WGAN(Settings):
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
             watch: called every 100 updates with this GAN as it stands, for looking at images or saving it.
         """
-        self._check()
+        self.check()
         with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
             x = as_images(images)
             require(len(x) >= 2, f"a GAN needs at least 2 images, got {len(x)}")
@@ -132,7 +128,7 @@ class WGAN(Settings):
 
     def _keep(self, generator: Generator, features: Features) -> None:
         if not all(bool(v.isfinite().all()) for net in (generator, features) for v in net.state_dict().values()):
-            raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({self.lr:g})")
+            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({self.lr:g})")
         self.generator_, self.features_ = generator, features
 
     def generate(self, z: Tensor) -> Tensor:
@@ -160,62 +156,23 @@ class WGAN(Settings):
             raise SettingError("this WGAN knows no images yet; call .fit(images) first")
         return self.generator_, self.features_
 
-    def _check(self) -> None:
-        for name in ("latent", "updates", "critic_steps", "batch_size", "width"):
-            value: Any = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            least = 2 if name == "batch_size" else 1  # batches are normalised by their own spread
-            require(whole and value >= least, f"{name} must be a whole number of at least {least}, got {value!r}")
-        require(
-            isinstance(self.seed, int) and not isinstance(self.seed, bool), f"seed must be whole, got {self.seed!r}"
-        )
-        require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
+    def check(self) -> None:
+        self.check_integers("latent", "updates", "critic_steps", "width", most=1 << 40)
+        self.check_integers("batch_size", least=2)  # batches are normalised by their own spread
+        self.check_training()
         require(0 <= self.average < 1, f"average must lie in [0, 1), got {self.average}")
 
-    def save(self, path: str | Path) -> None:
-        """Networks, settings and history in one safetensors file that runs no code."""
-        generator, features = self._fitted()
-        parts = {"generator": generator, "features": features}
-        tensors = {f"{p}.{k}": v.contiguous().clone() for p, net in parts.items() for k, v in net.state_dict().items()}
-        content = {
-            "kind": KIND, "settings": self.get_params(deep=False), "size": self.size_,
-            "history": [[line.update, line.distance] for line in self.history_],
-        }  # fmt: skip
-        safetensors.write(path, tensors, {MARK: content})
+    def learnt(self) -> tuple[Size, list[Any], dict[str, Tensor]]:
+        parts = dict(zip(("generator", "features"), self._fitted(), strict=True))
+        tensors = {f"{part}.{name}": v for part, net in parts.items() for name, v in net.state_dict().items()}
+        return self.size_, [[line.update, line.distance] for line in self.history_], tensors
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
-        metadata, tensors = read_file(path)
-        try:
-            content = json.loads(metadata[MARK])
-            if content.get("kind") != KIND:
-                raise FileError(f"{str(path)!r} holds {content.get('kind', 'a classifier')}, not a {KIND}")
-            out = cls(**content["settings"])
-            out._check()
-            c, h, w = content["size"]
-            if not all(isinstance(v, int) and 1 <= v <= 1 << 14 for v in (c, h, w)):
-                raise ValueError(f"no image has the size {content['size']}")
-            out.size_ = c, h, w
-            out.history_ = [Update(int(update), float(distance)) for update, distance in content["history"]]
-            if any(v.dtype != torch.float32 or not bool(v.isfinite().all()) for v in tensors.values()):
-                raise ValueError("tensors must be finite numbers in single precision")
-            out._keep(
-                with_tensors(empty_generator(out.size_, out.latent, out.width), _of("generator.", tensors)),
-                with_tensors(empty_features(c), _of("features.", tensors)),
-            )
-        except HoldfastError:
-            raise
-        except Exception as error:  # the text in the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
-        return out
-
-
-KIND = "WGAN"
-
-
-def _of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(part): value for name, value in tensors.items() if name.startswith(part)}
+    def restore(self, size: Size, history: list[Any], tensors: dict[str, Tensor]) -> None:
+        self.size_, self.history_ = size, [Update(int(update), float(distance)) for update, distance in history]
+        self._keep(
+            with_tensors(empty_generator(size, self.latent, self.width), part_of(tensors, "generator.")),
+            with_tensors(empty_features(size[0]), part_of(tensors, "features.")),
+        )
 
 
 def _adam(net: nn.Module, lr: float) -> Any:
@@ -237,6 +194,6 @@ class RunningMean:
     def follow(self, net: Generator) -> None:
         self.count += 1
         share = min(self.share, self.count / (self.count + 10))
-        for mine, other in zip(self.net.state_dict().values(), net.state_dict().values(), strict=True):
-            if mine.is_floating_point():  # all but the count of batches
-                mine.lerp_(other.detach(), 1 - share)
+        for mean, now in zip(self.net.state_dict().values(), net.state_dict().values(), strict=True):
+            if mean.is_floating_point():  # all but the count of batches
+                mean.lerp_(now.detach(), 1 - share)

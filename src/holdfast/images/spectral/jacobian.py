@@ -25,10 +25,10 @@ class Norms:
 
 def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
     """Norms of the derivative of the features at the first `most` images."""
-    asked = as_images(images[:most], model.size)
-    if not len(asked):
+    given = as_images(images[:most], model.size)
+    if not len(given):
         raise SettingError("norms are measured at images, and there are none")
-    x = padded(asked)
+    x = padded(given)
     with model.eval_mode(), torch.enable_grad():
         x = x.requires_grad_()
         z, _ = model.both(x)
@@ -41,7 +41,7 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
             size = l2.value(jv.flatten(1))
             (v,) = torch.autograd.grad(z, x, jv, retain_graph=True)
             v = _unit(v)
-    size = size[: len(asked)].detach()
+    size = size[: len(given)].detach()
     return Norms(float(size.median()), float(size.max()), len(size))
 
 

@@ -13,7 +13,7 @@ from holdfast.render.charts.theme import GREY, INK, WIDTH, themed
 PANELS = {
     "validity": ("Rows with an answer", "%"),
     "cost": ("Cost of an answer (l2)", ".2f"),
-    "dearer": ("Dearer than at the least epsilon", ".2f"),
+    "dearer": ("More expensive than at the least epsilon", ".2f"),
     "survives": ("Answers that survive retraining", "%"),
     "accuracy": ("Accuracy", "%"),
     "attacked accuracy": ("Accuracy under attack", "%"),
