@@ -28,6 +28,7 @@ from holdfast.methods.descent import Descent
 from holdfast.methods.eccco import ECCCo
 from holdfast.methods.revise import REVISE
 from holdfast.retraining.recipe import Recipe
+from holdfast.training.counterfactual.settings import CounterfactualSearch
 from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
 
 SEEDS, ROUNDS, ASKED = 3, 10, 100
@@ -123,8 +124,8 @@ def linear_theory(task: Task, seed: int) -> Arrays:
     recipe = Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
     kinds: Variants = {**PLAIN, GUARDED: {}}
     found = train_counterfactual(
-        recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", STEPS), tau=0.5, variants=kinds,
-        seeds=LINEAR_SEEDS, seed=seed,
+        recipe, task.X, task.y, task.guarded, search=CounterfactualSearch(generator("ECCCo", STEPS), tau=0.5),
+        variants=kinds, seeds=LINEAR_SEEDS, seed=seed,
     )  # fmt: skip
     out = list[Any]()
     for name in kinds:

@@ -16,6 +16,7 @@ from holdfast.models.base import Model
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
+from holdfast.training.counterfactual.settings import CounterfactualObjective, CounterfactualSearch, Variants
 from holdfast.training.counterfactual.train import CounterfactualTraining, train_counterfactual
 
 Array = np.ndarray[Any, Any]
@@ -183,18 +184,19 @@ def recipe(setting: Setting, epochs: int) -> Recipe:
 
 
 def taught(
-    task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False, **more: Any
-) -> CounterfactualTraining:
+    task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False,
+    variants: Variants | None = None, burn_in: float = 0.0, **search: Any,
+) -> CounterfactualTraining:  # fmt: skip
     """Networks of all variants and seeds; `guarded` holds the protected columns while training."""
     settings: dict[str, Any] = {
         "generator": ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),
-        "l_reg": setting.reg,
         "n_counterfactuals": setting.count,
-        "variants": {GUARDED: {}} if guarded else VARIANTS,
     }
     return train_counterfactual(
         recipe(setting, epochs), task.X, task.y, task.guarded if guarded else task.schema, seeds=seeds, seed=seed,
-        **(settings | more),
+        objective=CounterfactualObjective(l_reg=setting.reg, burn_in=burn_in),
+        search=CounterfactualSearch(**(settings | search)),
+        variants=variants or ({GUARDED: {}} if guarded else VARIANTS),
     )  # fmt: skip
 
 

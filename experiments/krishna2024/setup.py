@@ -28,7 +28,7 @@ from holdfast.evaluation.bounds import (
 )
 from holdfast.evaluation.tradeoff import FORMS, tradeoff
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import Autoencoder, autoencoder
+from holdfast.methods._autoencoder import RowAutoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE, Trace, retrace
 from holdfast.methods.descent import Descent
 from holdfast.methods.growing_spheres import GrowingSpheres
@@ -134,7 +134,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
 # ---- curves
 
 
-def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
+def methods(net: RowAutoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
@@ -146,7 +146,7 @@ def methods(net: Autoencoder | None = None, budget: int = 1) -> dict[str, Explai
     }
 
 
-def latent_space(task: Task, seed: int) -> Autoencoder:
+def latent_space(task: Task, seed: int) -> RowAutoencoder:
     """That of C-CHVAE: one for all models."""
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 
@@ -202,7 +202,7 @@ def refused(models: AdversarialModels, X: pd.DataFrame) -> np.ndarray[Any, Any]:
     """(epsilons, seeds, n) does the model not give the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     said = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
-    return said != models.wishes(X)
+    return said != models.wanted_classes(X)
 
 
 def nearby(models: AdversarialModels, X: pd.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

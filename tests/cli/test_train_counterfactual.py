@@ -1,10 +1,10 @@
 """`holdfast train counterfactual`: from a table to a model, its history and answers; silent but on a terminal."""
 
 import contextlib
-import inspect
 import json
 import re
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ import typer
 import holdfast as hf
 from holdfast.cli import main as cli
 from holdfast.cli.train import labelled, split
-from holdfast.cli.train_counterfactual import OF_NETWORK, OF_OBJECTIVE, Lessons
+from holdfast.cli.train_counterfactual import OF_NETWORK, OF_OBJECTIVE, OF_SEARCH, Lessons
 from holdfast.datasets import read_table, write_table
-from holdfast.training.counterfactual.generators import Tutor
+from holdfast.training.counterfactual.generators import GeneratorSettings
 from support.terminal import Ran, Stream, program, refused, run
 
 EPOCHS = 5
@@ -92,15 +92,18 @@ def test_from_a_table_to_answers_that_keep_what_is_protected() -> None:
 
 
 def test_the_model_is_that_of_the_library_with_its_own_defaults() -> None:
+    full, how = hf.CounterfactualObjective, hf.CounterfactualSearch
     settings = ("--seed", "3", "--set", "generator__lr=0.3", "--energy", "2", "--l-reg", "0.3", "--burn-in", "0.4")
     for words, more in (
         ((), {}),
         (("--generator", "eccco"), {}),
-        (settings, {"generator": hf.ECCCo(lr=0.3, energy=2.0, steps=30), "l_reg": 0.3, "burn_in": 0.4, "seed": 3}),
-        (("--generator", "generic", "--steps", "9"), {"generator": hf.Descent.generic(steps=9)}),
-        (("--objective", "adversarial", "--l-adv", "1"), {"objective": "adversarial", "l_adv": 1.0}),
-        (("--tau", "0.6"), {"tau": 0.6}),
-        (("--n-counterfactuals", "20", "--l-div", "2"), {"n_counterfactuals": 20, "l_div": 2.0}),
+        (settings, {"search": how(hf.ECCCo(lr=0.3, energy=2.0, steps=30)), "objective": full(l_reg=0.3, burn_in=0.4),
+                    "seed": 3}),
+        (("--generator", "generic", "--steps", "9"), {"search": how(hf.Descent.generic(steps=9))}),
+        (("--objective", "adversarial", "--l-adv", "1"), {"objective": full("adversarial", l_adv=1.0)}),
+        (("--tau", "0.6"), {"search": how(tau=0.6)}),
+        (("--n-counterfactuals", "20", "--l-div", "2"), {"search": how(n_counterfactuals=20),
+                                                         "objective": full(l_div=2.0)}),
     ):  # fmt: skip
         assert run(*GOOD, "--fixed", "age,weight", *words, "--epochs", 2).code == 0
         X, y, schema = labelled(Path("loans.csv"), "approved", None, ["age", "weight"])
@@ -112,10 +115,9 @@ def test_the_model_is_that_of_the_library_with_its_own_defaults() -> None:
 def test_help_tells_the_true_defaults() -> None:
     group: Any = typer.main.get_command(cli.app)
     said = {o.name: o.help for o in group.commands["train"].params if o.help and "default: " in o.help}
-    signature, paper = inspect.signature(hf.train_counterfactual).parameters, Tutor.of(None)
-    true = {name: signature[name].default for name in said if name in signature}
-    true |= {"generator": "eccco", "energy": paper.terms.energy, "tau": paper.terms.tau, "steps": paper.steps}
-    true |= {f"l_{name}": getattr(paper.terms, name) for name in ("div", "reg", "adv")}
+    paper = GeneratorSettings.of(None)
+    true = asdict(hf.CounterfactualObjective()) | asdict(hf.CounterfactualSearch())
+    true |= {"generator": "eccco", "energy": paper.variant.energy, "tau": paper.variant.tau, "steps": paper.steps}
     assert len(said) == 10
     for name, words in said.items():
         value = words.split("default: ")[1].removesuffix(".")
@@ -127,29 +129,19 @@ def test_settings_go_to_the_network_the_objective_or_the_generator() -> None:
         ["lr=0.5", "epochs=7", "lam=0.2", "generator__lr=0.3", "spread=3", "n_counterfactuals=none"], 0
     )
     assert lessons.recipe == hf.Recipe(lr=0.5, epochs=7)
-    search = lessons.settings.pop("generator")
+    search = lessons.search.generator
+    assert isinstance(search, hf.ECCCo)
     assert (search.lam, search.lr, search.steps, search.energy) == (0.2, 0.3, 30, 5.0)
-    assert lessons.settings == {"spread": 3.0, "n_counterfactuals": None}
+    assert lessons.search == hf.CounterfactualSearch(search, spread=3.0, n_counterfactuals=None)
+    assert lessons.objective == hf.CounterfactualObjective()
     revise = Lessons.of(["generator=revise", "generator__epochs=3", "epochs=4", "latent=2"], 5)
-    search = revise.settings["generator"]
+    search = revise.search.generator
+    assert isinstance(search, hf.REVISE)
     assert (search.epochs, search.latent, search.seed, search.steps, revise.recipe.epochs) == (3, 2, 5, 30, 4)
-    assert Lessons.of([], 0).settings == {"generator": None}
-    # Every argument of the library is a setting here, an option of its own, or of no use for a single network.
-    arguments = set(inspect.signature(hf.train_counterfactual).parameters)
-    apart = {
-        "recipe",
-        "X",
-        "y",
-        "schema",
-        "generator",
-        "variants",
-        "validation",
-        "classes",
-        "seeds",
-        "seed",
-        "progress",
-    }
-    assert arguments == {*OF_OBJECTIVE} | apart
+    assert Lessons.of([], 0).search == hf.CounterfactualSearch()
+    # Every setting of the library is one here; what else its function takes is of no use for a single network.
+    assert [f.name for f in fields(hf.CounterfactualObjective)] == [*OF_OBJECTIVE]
+    assert {f.name for f in fields(hf.CounterfactualSearch)} == {*OF_SEARCH, "generator"}
     assert {*OF_NETWORK} <= set(hf.Recipe().to_dict())
 
 

@@ -1,4 +1,4 @@
-"""Tensors in, tensors out: norms, per-row broadcasting, and random numbers that belong to a row."""
+"""Tensors in, tensors out: norms, per-row broadcasting, and parts of a batch that fit into memory."""
 
 import math
 from collections.abc import Generator
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 Norm = float  # 0, 1, 2 or infinity
+
+CELLS = 1 << 20  # numbers worked on at once unless there is a reason for more or fewer: 4 MB in single precision
+CACHE_CELLS = 1 << 19  # what stays in a core's cache
 
 
 def per_row(values: Tensor, like: Tensor) -> Tensor:
@@ -44,6 +47,18 @@ def chunks(rows: Tensor, size: int) -> list[Tensor]:
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
+def rows_per_chunk(cells_per_row: int, budget: int = CELLS, *, at_least: int = 1, block: int = 1) -> int:
+    """How many rows to work on at once so that they take at most `budget` numbers.
+
+    Args:
+        cells_per_row: numbers that one row takes.
+        budget: numbers at once: bounds memory, and up to about `CACHE_CELLS` they stay in a core's cache.
+        at_least: so many rows in any case; fewer would cost more time than they save memory.
+        block: the number of rows is a multiple of it, see `ROW_BLOCK`.
+    """
+    return block * max(-(-at_least // block), budget // (block * max(cells_per_row, 1)))
+
+
 @contextmanager
 def limited_threads(count: int) -> Generator[None]:
     """Let torch use `count` threads for a while (0: as many as before)."""
@@ -71,7 +86,7 @@ def pad_rows(x: Tensor) -> Tensor:
 
 class RowBlocks(TorchFunctionMode):
     """While it is on, linear layers inside any module get `pad_rows` of what they are given, and give back its part:
-    for modules whose other layers are too dear to be given more rows."""
+    for modules whose other layers are too expensive to be given more rows."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is not nn.functional.linear:

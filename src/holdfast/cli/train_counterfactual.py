@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     import holdfast as hf
 
 OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer")
-OF_OBJECTIVE = (
-    "objective", "l_clf", "l_div", "l_reg", "l_adv", "epsilon", "tau", "n_counterfactuals", "burn_in", "refresh",
-    "spread", "respect_categories", "spare_wrong",
-)  # fmt: skip
+OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
+OF_SEARCH = ("epsilon", "tau", "n_counterfactuals", "refresh", "spread", "respect_categories")
 # Of each generator only the settings that count inside training, where it is not the method that `explain` runs.
 OF_GENERATOR = {
     "eccco": ("energy", "lam", "lr", "steps"),
@@ -40,7 +38,8 @@ class Lessons:
     """A network to be taught, and what `hf.train_counterfactual` is told besides."""
 
     recipe: "hf.Recipe"
-    settings: dict[str, Any]
+    objective: "hf.CounterfactualObjective"
+    search: "hf.CounterfactualSearch"
 
     @classmethod
     def of(cls, assignments: Sequence[str], seed: int) -> "Lessons":
@@ -48,19 +47,24 @@ class Lessons:
         import holdfast as hf
 
         inner = dict.fromkeys(name for names in OF_GENERATOR.values() for name in names)
-        known = (*OF_OBJECTIVE, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
+        known = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
         texts = dict(map(key_and_value, assignments))
         for name in texts:
             if name not in known:
                 raise SettingError(f"counterfactual has no setting {name!r}; {did_you_mean(name, known)}")
-        network = [f"{name}={text}" for name, text in texts.items() if name in OF_NETWORK]
-        own = [f"{name}={text}" for name, text in texts.items() if name in OF_OBJECTIVE]
-        search = {name: text for name, text in texts.items() if name not in (*OF_OBJECTIVE, *OF_NETWORK, "generator")}
-        settings = chosen(hf.train_counterfactual, "counterfactual", OF_OBJECTIVE, own)
+
+        def settings(of: Any, names: Sequence[str]) -> dict[str, Any]:
+            given = [f"{name}={text}" for name, text in texts.items() if name in names]
+            return chosen(of, "counterfactual", names, given)
+
+        apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
+        inner_texts = {name: text for name, text in texts.items() if name not in apart}
         kind = texts.get("generator", "eccco").lower()
-        settings["generator"] = generator(kind, search, seed) if search or "generator" in texts else None
-        _check_idle(settings.get("objective", "full"), kind, list(texts))
-        return cls(hf.Recipe(**chosen(hf.Recipe, "counterfactual", OF_NETWORK, network)), settings)
+        method = generator(kind, inner_texts, seed) if inner_texts or "generator" in texts else None
+        objective = hf.CounterfactualObjective(**settings(hf.CounterfactualObjective, OF_OBJECTIVE))
+        _check_idle(objective.objective, kind, list(texts))
+        search = hf.CounterfactualSearch(method, **settings(hf.CounterfactualSearch, OF_SEARCH))
+        return cls(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), objective, search)
 
     def fit(
         self,
@@ -77,8 +81,9 @@ class Lessons:
         learnt = held[1].isin(y.unique())  # a class that only they have cannot be got right
         rows = (held[0][learnt], held[1][learnt]) if learnt.any() else None
         return hf.train_counterfactual(
-            self.recipe, X, y, schema, validation=rows, seed=seed, progress=progress, **self.settings
-        )
+            self.recipe, X, y, schema, objective=self.objective, search=self.search, validation=rows, seed=seed,
+            progress=progress,
+        )  # fmt: skip
 
 
 def generator(kind: str, texts: dict[str, str], seed: int) -> "hf.Explainer":
@@ -107,7 +112,7 @@ def generator(kind: str, texts: dict[str, str], seed: int) -> "hf.Explainer":
 
 def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
     """A setting that would change nothing was meant to change something."""
-    from holdfast.training.counterfactual.train import OFF
+    from holdfast.training.counterfactual.settings import OFF
 
     off = [f"l_{term}" for term in OFF[objective]]
     for name in given:

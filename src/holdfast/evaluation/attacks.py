@@ -21,7 +21,7 @@ from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary, Ball
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
-from holdfast.retraining.recipe import class_numbers, outcomes
+from holdfast.retraining.outcomes import class_numbers, outcomes
 
 Spare = Literal["fixed", "categories"]
 CELLS = 1 << 20  # numbers in attacked rows at once

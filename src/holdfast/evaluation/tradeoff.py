@@ -72,7 +72,7 @@ def tradeoff(
     if not isinstance(hardened, AdversarialModels):
         raise SettingError(f"tradeoff takes what hf.train_adversarial(...) returns, got {type(hardened).__name__}")
     named = _named(methods)
-    wishes = hardened.wishes(X, target)
+    wishes = hardened.wanted_classes(X, target)
     found: dict[str, list[list[Counterfactuals]]] = {}
     with Progress(progress, "recourse") as bar:
         bar.total(len(named) * len(hardened.bank))

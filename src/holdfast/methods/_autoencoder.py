@@ -46,7 +46,7 @@ def _no_columns() -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class Autoencoder:
+class RowAutoencoder:
     """A trained pair of networks between encoded rows (n, d) and latent points (n, latent)."""
 
     encoder: nn.Sequential  # d -> latent, or to the mean and log-variance of each latent number
@@ -165,7 +165,7 @@ class Autoencoder:
 
     def __repr__(self) -> str:
         given = f", {len(self.given)} given" if len(self.given) else ""
-        return f"Autoencoder({self.kind}, {self.width} -> {self.latent}{given})"
+        return f"RowAutoencoder({self.kind}, {self.width} -> {self.latent}{given})"
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture and history in one safetensors file that runs no code."""
@@ -181,7 +181,7 @@ class Autoencoder:
             raise FileError(f"cannot write {str(path)!r}: {error}") from None
 
     @staticmethod
-    def load(path: str | Path) -> "Autoencoder":
+    def load(path: str | Path) -> "RowAutoencoder":
         """Read what `save` wrote."""
         try:
             with untyped("safetensors").safe_open(path, framework="pt") as file:
@@ -190,7 +190,7 @@ class Autoencoder:
         except Exception as error:
             raise FileError(f"cannot read an autoencoder from {str(path)!r}: {error}") from None
         if _MARK not in metadata:
-            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `Autoencoder.save`")
+            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `RowAutoencoder.save`")
         try:
             return _from_parts(json.loads(metadata[_MARK]), tensors)
         except HoldfastError:
@@ -220,7 +220,7 @@ def _outputs(net: nn.Sequential) -> int:
     return next(m.out_features for m in reversed(net) if isinstance(m, nn.Linear))
 
 
-def _from_parts(content: Any, tensors: dict[str, Tensor]) -> Autoencoder:
+def _from_parts(content: Any, tensors: dict[str, Tensor]) -> RowAutoencoder:
     nets: dict[str, nn.Sequential] = {}
     for part in ("encoder", "decoder"):
         with torch.device("meta"):  # no memory before the tensors are there: the sizes are only a claim of the file
@@ -230,7 +230,7 @@ def _from_parts(content: Any, tensors: dict[str, Tensor]) -> Autoencoder:
         nets[part] = net.eval().requires_grad_(False)
     history = tuple((float(a), float(b)) for a, b in content["history"])
     given = tensors.get("given", _no_columns()).long()
-    return Autoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
+    return RowAutoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
 
 
 # ---- given columns
@@ -338,7 +338,7 @@ def autoencoder(
     patience: int = 10,
     seed: int = 0,
     progress: bool = False,
-) -> Autoencoder:
+) -> RowAutoencoder:
     """Train an autoencoder on a table, or on its encoding (n, d).
 
     The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae", hidden=(512, 256),
@@ -394,7 +394,7 @@ def autoencoder(
             _objective(nets, groups, Parts.of(given.clone(), schema.width), beta, generator), bar, generator,
             epochs=epochs, batch_size=batch_size, lr=lr, patience=patience, warm_up=warm_up, weight_decay=weight_decay,
         )  # fmt: skip
-    return Autoencoder(nets[0], nets[1], groups, history, given)
+    return RowAutoencoder(nets[0], nets[1], groups, history, given)
 
 
 def _modelled(groups: Tensor, given: Tensor, width: int) -> Tensor:

@@ -77,8 +77,8 @@ class ModelStack(ABC):
             shape: of a row, if it is not flat.
         """
 
-    def steep(self) -> float:
-        """In no column and row does the way back lead further than this times the length of the slope."""
+    def input_gain(self) -> float:
+        """No column of a row's gradient is larger than this times the length of the slope that `vjp` led back."""
         return math.inf
 
     @abstractmethod
@@ -116,6 +116,13 @@ class ModelStack(ABC):
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """A module's own tensors under the names used here."""
         return tensors
+
+    def select(self, models: Tensor) -> "ModelStack":
+        """Some of the models, as a stack of their own."""
+        out = stack_of(self.module(0), len(models))
+        for value, source in zip(out.state().values(), self.state().values(), strict=True):
+            value.copy_(source[models])
+        return out
 
 
 class Stack(ModelStack):
@@ -246,7 +253,7 @@ class Stack(ModelStack):
         w, b = self.upright[-1]
         return torch.baddbmm(b, w, h.mT), Across(self, kept)
 
-    def steep(self) -> float:
+    def input_gain(self) -> float:
         return math.sqrt(float(self.layers[0][0].square().sum(2).max()))
 
     def owner(self) -> Tensor:

@@ -14,7 +14,7 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
-from holdfast.retraining.recipe import class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 
 
 def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:

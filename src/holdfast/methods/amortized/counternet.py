@@ -31,7 +31,7 @@ from holdfast.models.io import load_model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe
 from holdfast.nn.stack_derivatives import SLOPE, Loss
-from holdfast.retraining.recipe import class_names, class_numbers, outcomes, plain
+from holdfast.retraining.outcomes import class_names, class_numbers, outcomes, plain
 from holdfast.schema.schema import Schema
 
 WIDTHS = ("encoder", "predictor", "generator")
@@ -168,7 +168,8 @@ class CounterNet(Settings):
             rows, y = validation.validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
             frame = _named(rows)
         untyped("sklearn.utils.multiclass").check_classification_targets(y)
-        return frame, outcomes(frame, y)
+        column: Any = y
+        return frame, outcomes(frame, column)
 
     def _asked(self, X: Any) -> pd.DataFrame:
         """The rows to answer."""
