@@ -16,9 +16,11 @@ from holdfast import datasets as data
 from holdfast.errors import untyped
 from holdfast.evaluation.cross_validity import spread
 from holdfast.explainer import Explainer
-from holdfast.methods.amortized._generator_loop import Direct, GeneratorStack, Kind, Variational, fit_generators
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators
+from holdfast.methods.amortized._joint_classifier import as_model
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
-from holdfast.methods.amortized.counternet import as_model
+from holdfast.methods.amortized.cf_model import Direct
+from holdfast.methods.amortized.vae_cf import Variational
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.methods.descent import Descent
 from holdfast.methods.rbr import RBR
@@ -285,7 +287,7 @@ def ours(setting: Setting, shift: Shift | None) -> Joint:
 # ---- methods for base networks
 
 
-def generators(setting: Setting) -> dict[str, tuple[Kind, Shift | None]]:
+def generators(setting: Setting) -> dict[str, tuple[GeneratorKind, Shift | None]]:
     """Table 3: each plain and made robust."""
     how, shift = fewer(setting), setting.generators or setting.attack
     hidden = (*how.encoder, *how.generator)
@@ -301,7 +303,9 @@ def generators(setting: Setting) -> dict[str, tuple[Kind, Shift | None]]:
     }
 
 
-def generated(kind: Kind, shift: Shift | None, base: JointStack, task: Task, repeats: int, seed: int) -> Arrays:
+def generated(
+    kind: GeneratorKind, shift: Shift | None, base: JointStack, task: Task, repeats: int, seed: int
+) -> Arrays:
     """Train generators for the base networks and cross their answers."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()

@@ -169,7 +169,7 @@ def test_a_score_depends_on_its_row_alone(rows: int, d: int, monkeypatch: pytest
         order = torch.randperm(61, generator=torch.Generator().manual_seed(0))
         assert torch.equal(model(x[order]), whole[order])
         assert torch.equal(model.score_frame(pd.DataFrame(), x), whole)
-        monkeypatch.setattr(kernels, "CELLS", 100)
+        monkeypatch.setattr(kernels, "KERNEL_CELLS", 100)
         assert torch.equal(model(x), whole)
         assert torch.equal(kernel(x, x), (monkeypatch.undo(), kernel(x, x))[1])
         assert model(x[:0]).shape == (0, 2)

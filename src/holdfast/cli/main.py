@@ -344,7 +344,7 @@ def explain(
 
 def usual_method(model: Path, judge: "hf.Model", quiet: bool) -> str:
     """The recourse network that was trained with the model, if its file has one; else what suits the model."""
-    from holdfast.methods.amortized.counternet import holds_recourse
+    from holdfast.methods.amortized._recourse_network import holds_recourse
 
     if not holds_recourse(model):
         return "min-cost" if judge.has_grad else "tree-search"

@@ -29,16 +29,16 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows
-from holdfast.errors import FileError, HoldfastError, SettingError, untyped
+from holdfast._core.rows import CACHE_CELLS, COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows, rows_per_chunk
+from holdfast._core.tensor_file import read_tensors, write_tensors
+from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.nn.architecture import build, describe, mlp
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine, Pullback, padded_layers
 from holdfast.retraining.loop import initialised
 from holdfast.schema.schema import Schema
 
 Kind = Literal["autoencoder", "vae"]
 HIDDEN = (1024, 128)  # as Black et al. 2022 have it
-BLOCK_CELLS = 1 << 19  # numbers in the widest layer while decoding: 2 MB, which stay in the cache
 
 
 def _no_columns() -> Tensor:
@@ -110,7 +110,7 @@ class RowAutoencoder:
     def _block(self) -> int:
         """How many rows to decode at once."""
         widest = max(len(w) for w, _ in self._engines[1].weights)
-        return max(1, BLOCK_CELLS // (widest * ROW_BLOCK)) * ROW_BLOCK
+        return rows_per_chunk(widest, CACHE_CELLS, block=ROW_BLOCK)
 
     def decode_columns(self, z: Tensor, x: Tensor, out: Tensor, *, soft: bool) -> None:
         """Decode m points for each of n people into a tensor with columns first.
@@ -126,13 +126,13 @@ class RowAutoencoder:
         if soft:
             out.copy_(self.decode(z, x.repeat_interleave(each, 0)).T)
             return
-        told = x[:, self.given].repeat_interleave(each, 0).to(z.dtype)
-        rows = pad_rows(torch.cat([z, told], 1) if len(self.given) else z)
+        given = x[:, self.given].repeat_interleave(each, 0).to(z.dtype)
+        rows = pad_rows(torch.cat([z, given], 1) if len(self.given) else z)
         for i, part in enumerate(chunks(rows, self._block)):
-            mine = out[:, i * self._block : (i + 1) * self._block]
-            raw = decode(part)[: mine.shape[1]].T
+            block = out[:, i * self._block : (i + 1) * self._block]
+            raw = decode(part)[: block.shape[1]].T
             for columns, source in parts.runs:
-                mine[columns] = raw[source]
+                block[columns] = raw[source]
         for j in parts.given:
             out.view(-1, n, each)[j] = x[:, j, None]
 
@@ -173,22 +173,12 @@ class RowAutoencoder:
         tensors = {f"{p}.{k}": v.contiguous().clone() for p, net in parts.items() for k, v in net.state_dict().items()}
         tensors |= {"given": self.given.contiguous()} if len(self.given) else {}
         content = {p: describe(net) for p, net in parts.items()} | {"history": self.history}
-        try:
-            untyped("safetensors.torch").save_file(
-                tensors | {"groups": self.groups.contiguous()}, path, metadata={_MARK: json.dumps(content)}
-            )
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        write_tensors(path, tensors | {"groups": self.groups.contiguous()}, {_MARK: json.dumps(content)})
 
     @staticmethod
     def load(path: str | Path) -> "RowAutoencoder":
         """Read what `save` wrote."""
-        try:
-            with untyped("safetensors").safe_open(path, framework="pt") as file:
-                metadata = cast(dict[str, str], file.metadata() or {})
-                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
-        except Exception as error:
-            raise FileError(f"cannot read an autoencoder from {str(path)!r}: {error}") from None
+        metadata, tensors = read_tensors(path)
         if _MARK not in metadata:
             raise FileError(f"{str(path)!r} holds no autoencoder; write one with `RowAutoencoder.save`")
         try:
@@ -208,12 +198,8 @@ def aligned(engine: Engine, *, outputs: bool = True) -> Engine:
     Products that end in another number of columns are slow, and for some numbers (5, 6, 7, 9, 10, 11) what a row gets
     depends, in the last bit, on its place in the batch.
     """
-    weights, before = list[tuple[Tensor, Tensor]](), 0
-    for i, (w, b) in enumerate(engine.weights):
-        more = -len(w) % COLUMN_BLOCK if outputs or i < len(engine.weights) - 1 else 0
-        weights.append((nn.functional.pad(w, (0, before, 0, more)), nn.functional.pad(b, (0, more))))
-        before = more
-    return Engine(weights)
+    more = [-len(w) % COLUMN_BLOCK for w, _ in engine.weights]
+    return Engine(padded_layers(engine.weights, more if outputs else [*more[:-1], 0]))
 
 
 def _outputs(net: nn.Sequential) -> int:

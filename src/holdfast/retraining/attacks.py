@@ -84,8 +84,8 @@ class Adversary:
             g = rise(z)
             if self.norm == "l2" and free is not None:
                 g = g * free
-            way = torch.sign(g) if self.norm == "linf" else g / length(g).clamp_min(torch.finfo(g.dtype).tiny)
-            z = self._inside(torch.addcmul(z, way, step), x, epsilon, lo, hi)
+            direction = torch.sign(g) if self.norm == "linf" else g / length(g).clamp_min(torch.finfo(g.dtype).tiny)
+            z = self._inside(torch.addcmul(z, direction, step), x, epsilon, lo, hi)
         return z
 
     def _inside(self, z: Tensor, x: Tensor, epsilon: Tensor, lo: Tensor, hi: Tensor) -> Tensor:

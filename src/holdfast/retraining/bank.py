@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,8 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed, untyped
+from holdfast._core.tensor_file import read_tensors, write_tensors
+from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed
 from holdfast.models.base import Model, to_scores
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
@@ -344,26 +345,20 @@ class ModelBank:
             "recipe": self.recipe.to_dict(),
             "seed": self.seed,
         }
-        try:
-            untyped("safetensors.torch").save_file(tensors, path, metadata={"holdfast_bank": json.dumps(content)})
-        except Exception as error:  # safetensors has an error of its own, which is no OSError
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        write_tensors(path, tensors, {"holdfast_bank": json.dumps(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> "ModelBank":
         """Read a bank written by `save`."""
-        safetensors = untyped("safetensors")
+        if not Path(path).exists():
+            raise FileError(f"no bank at {str(path)!r}")
         try:
-            with safetensors.safe_open(path, framework="pt") as file:
-                metadata = cast(dict[str, str], file.metadata() or {})
-                tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in list(file.keys())}
+            metadata, tensors = read_tensors(path)
             content = json.loads(metadata["holdfast_bank"])
             groups = [_group(entry, i, tensors) for i, entry in enumerate(content["groups"])]
             schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
             classes = tuple(content["classes"])
             return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
-        except FileNotFoundError:
-            raise FileError(f"no bank at {str(path)!r}") from None
         except Exception as error:  # the file may say anything
             what = f"{type(error).__name__}: {error}"
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
