@@ -28,7 +28,7 @@ from holdfast.evaluation.bounds import (
 )
 from holdfast.evaluation.tradeoff import FORMS, tradeoff
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE, Trace, retrace
 from holdfast.methods.descent import Descent
 from holdfast.methods.growing_spheres import GrowingSpheres
@@ -134,7 +134,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
 # ---- curves
 
 
-def methods(net: RowAutoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
+def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, Explainer]:
     """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
     steps = SCFE_STEPS * budget
     return {
@@ -146,7 +146,7 @@ def methods(net: RowAutoencoder | None = None, budget: int = 1) -> dict[str, Exp
     }
 
 
-def latent_space(task: Task, seed: int) -> RowAutoencoder:
+def latent_space(task: Task, seed: int) -> TableAutoencoder:
     """That of C-CHVAE: one for all models."""
     return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
 

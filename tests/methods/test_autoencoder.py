@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import nn
 
 import holdfast as hf
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder, group_softmax, group_softmax_pull
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder, group_softmax, group_softmax_pull
 from holdfast.nn.architecture import mlp
 from support.tables import points, seeded
 
@@ -20,11 +20,11 @@ GROUPS = torch.tensor([[1, 2, 3], [6, 7, 8]])  # columns 1 to 3, and 6 and 7 (pa
 GIVEN = torch.tensor([0, 4])
 
 
-def conditioned(dtype: torch.dtype = torch.float32, given: torch.Tensor = GIVEN) -> RowAutoencoder:
+def conditioned(dtype: torch.dtype = torch.float32, given: torch.Tensor = GIVEN) -> TableAutoencoder:
     k = len(given)
     nets = seeded(mlp(WIDTH, (8,), 2 * LATENT)), seeded(mlp(LATENT + k, (16, 8), WIDTH - k), 1)
     encoder, decoder = (net.to(dtype).requires_grad_(False) for net in nets)
-    return RowAutoencoder(encoder, decoder, GROUPS, given=given)
+    return TableAutoencoder(encoder, decoder, GROUPS, given=given)
 
 
 # ---- given columns
@@ -108,7 +108,7 @@ def test_save_and_load_with_given_columns(kind: str, table: pd.DataFrame, schema
     assert torch.equal(net.decode(net.encode(x), x)[:, given], x[:, given])
     assert not torch.isin(net.groups, given).any()
     net.save(tmp_path / "net.safetensors")
-    same = RowAutoencoder.load(tmp_path / "net.safetensors")
+    same = TableAutoencoder.load(tmp_path / "net.safetensors")
     for twin in (same, pickle.loads(pickle.dumps(net))):
         assert torch.equal(twin.given, given)
         assert repr(twin) == repr(net)
@@ -120,7 +120,7 @@ def test_files_without_given_columns_are_as_before(table: pd.DataFrame, schema: 
     net.save(tmp_path / "net.safetensors")
     with safe_open(tmp_path / "net.safetensors", framework="pt") as file:
         assert "given" not in list(file.keys())
-    assert not len(RowAutoencoder.load(tmp_path / "net.safetensors").given)
+    assert not len(TableAutoencoder.load(tmp_path / "net.safetensors").given)
 
 
 # ---- gradients

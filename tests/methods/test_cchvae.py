@@ -9,7 +9,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast._core.rows import row_norm
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.cchvae import CCHVAE, retrace
 from holdfast.nn.architecture import mlp
 from support.tables import Latent, points, problem_of, seeded
@@ -25,7 +25,7 @@ def model() -> hf.Model:
 
 
 @pytest.fixture(scope="module")
-def net() -> RowAutoencoder:
+def net() -> TableAutoencoder:
     return autoencoder(points(300, seed=1), BOX, kind="vae", hidden=(16,), latent=3, beta=0.01, epochs=20)
 
 
@@ -43,7 +43,7 @@ def test_defaults_are_those_of_the_benchmark() -> None:
 
 @pytest.mark.parametrize(("p", "norm"), [(1, 1), (2, 2)])
 def test_the_nearest_hit_of_the_first_ring_that_has_one(
-    p: Any, norm: Any, model: hf.Model, net: RowAutoencoder, asked: torch.Tensor
+    p: Any, norm: Any, model: hf.Model, net: TableAutoencoder, asked: torch.Tensor
 ) -> None:
     e = CCHVAE(step=0.3, rings=12, samples=50, p=p, norm=norm, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=5)
@@ -69,7 +69,7 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
 
 
 def test_more_rings_find_more_and_change_nothing_found(
-    model: hf.Model, net: RowAutoencoder, asked: torch.Tensor
+    model: hf.Model, net: TableAutoencoder, asked: torch.Tensor
 ) -> None:
     few, many = (
         CCHVAE(step=0.2, rings=r, samples=30, autoencoder=net).fit(model, asked).explain(model, asked, 1)
@@ -80,7 +80,7 @@ def test_more_rings_find_more_and_change_nothing_found(
     assert torch.equal(few.x_cf[~few.found], few.x[~few.found])
 
 
-def test_where_answers_came_from(model: hf.Model, net: RowAutoencoder, asked: torch.Tensor) -> None:
+def test_where_answers_came_from(model: hf.Model, net: TableAutoencoder, asked: torch.Tensor) -> None:
     e = CCHVAE(step=0.2, rings=10, samples=40, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=4)
     trace = retrace(e, model, cfs)
@@ -100,7 +100,7 @@ def test_where_answers_came_from(model: hf.Model, net: RowAutoencoder, asked: to
     assert torch.equal(whole.z, trace.z)
 
 
-def test_answers_for_two_models_lie_within_the_bound(net: RowAutoencoder) -> None:
+def test_answers_for_two_models_lie_within_the_bound(net: TableAutoencoder) -> None:
     """|dec(z') - dec(z'')| <= L (r' + r''), L by the spectral norms of the decoder's layers."""
     lipschitz = 1.0
     for layer in net.decoder:
@@ -120,7 +120,7 @@ def test_answers_for_two_models_lie_within_the_bound(net: RowAutoencoder) -> Non
     assert gap.max() > 0
 
 
-def test_all_rows_and_models_are_tried_with_the_same_draws(net: RowAutoencoder, asked: torch.Tensor) -> None:
+def test_all_rows_and_models_are_tried_with_the_same_draws(net: TableAutoencoder, asked: torch.Tensor) -> None:
     module = seeded(mlp(D, (8,), 2), 3)
     twin = seeded(mlp(D, (8,), 2), 3)
     with torch.no_grad():
@@ -182,7 +182,7 @@ def test_an_answer_does_not_depend_on_the_batch(samples: int, dtype: torch.dtype
     assert not torch.equal(e.explain(model, table, seed=2).x_cf, whole.x_cf)
 
 
-def test_the_budget_is_looked_at_within_a_ring(net: RowAutoencoder) -> None:
+def test_the_budget_is_looked_at_within_a_ring(net: TableAutoencoder) -> None:
     model = hf.Model.of(seeded(nn.Sequential(nn.Linear(D, 2))), BOX)
     with torch.no_grad():
         model.module[0].bias.copy_(torch.tensor([1e6, 0.0]))  # nothing is ever found
@@ -192,7 +192,7 @@ def test_the_budget_is_looked_at_within_a_ring(net: RowAutoencoder) -> None:
     assert cfs.run.seconds < 5
 
 
-def test_wrong_settings_are_named(model: hf.Model, net: RowAutoencoder) -> None:
+def test_wrong_settings_are_named(model: hf.Model, net: TableAutoencoder) -> None:
     x = points(4)
     for wrong in ({"step": 0.0}, {"rings": 0}, {"samples": 0}, {"p": 3}, {"norm": 0}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):

@@ -13,7 +13,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast._core.rows import row_norm
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder, divergence, group_softmax, reconstruction
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder, divergence, group_softmax, reconstruction
 from holdfast.methods.latent_search import around
 from holdfast.nn.architecture import mlp
 from support.tables import N, points, problem_of, seeded
@@ -23,7 +23,7 @@ BOX = hf.Schema.box(D)
 NO_GROUPS = torch.zeros(0, 0, dtype=torch.int64)
 
 
-def identity(d: int = D, *, shift: float = 0.0) -> RowAutoencoder:
+def identity(d: int = D, *, shift: float = 0.0) -> TableAutoencoder:
     """An autoencoder with dec(enc(x)) = x + shift."""
     nets: list[nn.Sequential] = []
     for bias in (0.0, shift):
@@ -32,7 +32,7 @@ def identity(d: int = D, *, shift: float = 0.0) -> RowAutoencoder:
             layer.weight.copy_(torch.eye(d))
             layer.bias.fill_(bias)
         nets.append(nn.Sequential(layer).requires_grad_(False))
-    return RowAutoencoder(nets[0], nets[1], NO_GROUPS)
+    return TableAutoencoder(nets[0], nets[1], NO_GROUPS)
 
 
 def linear(w: list[float], b: float = 0.0) -> hf.Model:
@@ -204,7 +204,7 @@ def test_same_seed_same_network_and_the_global_generators_stay(curved: torch.Ten
 def test_save_and_load(kind: str, table: pd.DataFrame, schema: hf.Schema, tmp_path: Path) -> None:
     net = autoencoder(table, schema, kind=kind, hidden=(8, 6), latent=3, epochs=2)
     net.save(tmp_path / "net.safetensors")
-    same = RowAutoencoder.load(tmp_path / "net.safetensors")
+    same = TableAutoencoder.load(tmp_path / "net.safetensors")
     x = schema.encode(table)
     assert (same.kind, same.history, repr(same)) == (net.kind, net.history, repr(net))
     assert torch.equal(same.encode(x), net.encode(x))
@@ -216,7 +216,7 @@ def test_save_and_load(kind: str, table: pd.DataFrame, schema: hf.Schema, tmp_pa
     (tmp_path / "bad.safetensors").write_bytes(b"nothing")
     for name in ("bad.safetensors", "none.safetensors"):
         with pytest.raises(hf.HoldfastError, match="cannot read"):
-            RowAutoencoder.load(tmp_path / name)
+            TableAutoencoder.load(tmp_path / name)
     with pytest.raises(hf.HoldfastError, match="cannot write"):
         net.save(tmp_path / "no" / "where.safetensors")
 

@@ -10,7 +10,7 @@ import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import row_norm
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
@@ -21,7 +21,7 @@ BOX = hf.Schema.box(D)
 SMALL: dict[str, Any] = {"hidden": (16,), "latent": 4, "epochs": 30}
 
 
-def identity(d: int = D) -> RowAutoencoder:
+def identity(d: int = D) -> TableAutoencoder:
     """An autoencoder with dec(enc(x)) = x."""
     nets: list[nn.Sequential] = []
     for _ in range(2):
@@ -30,7 +30,7 @@ def identity(d: int = D) -> RowAutoencoder:
             layer.weight.copy_(torch.eye(d))
             layer.bias.zero_()
         nets.append(nn.Sequential(layer).requires_grad_(False))
-    return RowAutoencoder(nets[0], nets[1], torch.zeros(0, 0, dtype=torch.int64))
+    return TableAutoencoder(nets[0], nets[1], torch.zeros(0, 0, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("norm", [1, 2])

@@ -46,7 +46,7 @@ def _no_columns() -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class RowAutoencoder:
+class TableAutoencoder:
     """A trained pair of networks between encoded rows (n, d) and latent points (n, latent)."""
 
     encoder: nn.Sequential  # d -> latent, or to the mean and log-variance of each latent number
@@ -165,7 +165,7 @@ class RowAutoencoder:
 
     def __repr__(self) -> str:
         given = f", {len(self.given)} given" if len(self.given) else ""
-        return f"RowAutoencoder({self.kind}, {self.width} -> {self.latent}{given})"
+        return f"TableAutoencoder({self.kind}, {self.width} -> {self.latent}{given})"
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture and history in one safetensors file that runs no code."""
@@ -176,11 +176,11 @@ class RowAutoencoder:
         write_tensors(path, tensors | {"groups": self.groups.contiguous()}, {_MARK: json.dumps(content)})
 
     @staticmethod
-    def load(path: str | Path) -> "RowAutoencoder":
+    def load(path: str | Path) -> "TableAutoencoder":
         """Read what `save` wrote."""
         metadata, tensors = read_tensors(path)
         if _MARK not in metadata:
-            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `RowAutoencoder.save`")
+            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `TableAutoencoder.save`")
         try:
             return _from_parts(json.loads(metadata[_MARK]), tensors)
         except HoldfastError:
@@ -206,7 +206,7 @@ def _outputs(net: nn.Sequential) -> int:
     return next(m.out_features for m in reversed(net) if isinstance(m, nn.Linear))
 
 
-def _from_parts(content: Any, tensors: dict[str, Tensor]) -> RowAutoencoder:
+def _from_parts(content: Any, tensors: dict[str, Tensor]) -> TableAutoencoder:
     nets: dict[str, nn.Sequential] = {}
     for part in ("encoder", "decoder"):
         with torch.device("meta"):  # no memory before the tensors are there: the sizes are only a claim of the file
@@ -216,7 +216,7 @@ def _from_parts(content: Any, tensors: dict[str, Tensor]) -> RowAutoencoder:
         nets[part] = net.eval().requires_grad_(False)
     history = tuple((float(a), float(b)) for a, b in content["history"])
     given = tensors.get("given", _no_columns()).long()
-    return RowAutoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
+    return TableAutoencoder(nets["encoder"], nets["decoder"], tensors["groups"].long(), history, given)
 
 
 # ---- given columns
@@ -324,7 +324,7 @@ def autoencoder(
     patience: int = 10,
     seed: int = 0,
     progress: bool = False,
-) -> RowAutoencoder:
+) -> TableAutoencoder:
     """Train an autoencoder on a table, or on its encoding (n, d).
 
     The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae", hidden=(512, 256),
@@ -380,7 +380,7 @@ def autoencoder(
             _objective(nets, groups, Parts.of(given.clone(), schema.width), beta, generator), bar, generator,
             epochs=epochs, batch_size=batch_size, lr=lr, patience=patience, warm_up=warm_up, weight_decay=weight_decay,
         )  # fmt: skip
-    return RowAutoencoder(nets[0], nets[1], groups, history, given)
+    return TableAutoencoder(nets[0], nets[1], groups, history, given)
 
 
 def _modelled(groups: Tensor, given: Tensor, width: int) -> Tensor:

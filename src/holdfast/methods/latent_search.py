@@ -19,7 +19,7 @@ from torch import Tensor
 from holdfast._core.rows import chunks, unit
 from holdfast.errors import require
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import HIDDEN, Kind, RowAutoencoder, autoencoder
+from holdfast.methods._autoencoder import HIDDEN, Kind, TableAutoencoder, autoencoder
 from holdfast.methods._tighten import cost_of
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
@@ -36,7 +36,7 @@ class LatentMethod(Explainer):
         hidden: widths of the autoencoder's layers before the latent one.
         latent, epochs, seed: its latent numbers, longest training and seed.
         beta: weight of a VAE's divergence; the smaller, the closer rows are to what their codes decode to.
-        autoencoder: a ready `RowAutoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
+        autoencoder: a ready `TableAutoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
     """
 
     needs_data: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class LatentMethod(Explainer):
     epochs: int = 200
     beta: float = 0.05
     seed: int = 0
-    autoencoder: RowAutoencoder | None = None
+    autoencoder: TableAutoencoder | None = None
 
     def __repr__(self) -> str:
         """As for every method, with what it adds to these settings first: stored answers are known by it."""

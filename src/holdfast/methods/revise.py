@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import require
-from holdfast.methods._autoencoder import RowAutoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods.descent import Cheapest, Descent, Walk
 from holdfast.methods.latent_search import LatentMethod
 from holdfast.models.base import Model
@@ -67,7 +67,7 @@ class REVISE(LatentMethod):
 class LatentWalk(Walk):
     """The same walk as that of `Descent`, over codes."""
 
-    def __init__(self, how: Descent, problem: SearchProblem, net: RowAutoencoder) -> None:
+    def __init__(self, how: Descent, problem: SearchProblem, net: TableAutoencoder) -> None:
         super().__init__(how, problem, how.lam)
         self.net, self.z = net, net.encode(problem.x).contiguous()
         self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)

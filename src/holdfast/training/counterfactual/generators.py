@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.errors import SettingError, require
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import RowAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 from holdfast.methods.descent import Descent
 from holdfast.methods.eccco import ECCCo
 from holdfast.methods.omniscient import Omniscient
@@ -55,7 +55,7 @@ class GeneratorSettings:
         """Are counterfactuals drawn rather than searched for?"""
         return isinstance(self.method, Omniscient)
 
-    def autoencoder(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> RowAutoencoder | None:
+    def autoencoder(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> TableAutoencoder | None:
         """The autoencoder to search in, trained on rows x unless the method has one."""
         how = self.method
         if not isinstance(how, REVISE):

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.errors import SettingError
-from holdfast.methods._autoencoder import RowAutoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.nn.stack import ModelStack
 from holdfast.retraining.loop import Orders, RobustLoop, Start, Variation, fit_in_parts
 from holdfast.training.counterfactual.domain import Domain
@@ -85,7 +85,7 @@ class SharedSettings:
     burn_in: float = 0.0
     refresh: Refresh = "epoch"
     spare_wrong: bool = False
-    autoencoder: RowAutoencoder | None = None
+    autoencoder: TableAutoencoder | None = None
 
     def words(self, n: int) -> str:
         """The numbers in it, as they count with n rows."""

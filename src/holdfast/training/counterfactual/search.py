@@ -25,7 +25,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from holdfast.methods._autoencoder import RowAutoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.nn.relu_network import Pullback
 from holdfast.nn.stack import WIDE, ModelStack
@@ -123,7 +123,7 @@ class RowPosition:
 class LatentPosition:
     """Codes move, rows are decoded from them; the step of a code is that of its row, to first order."""
 
-    def __init__(self, x: Tensor, domain: Domain, autoencoder: RowAutoencoder) -> None:
+    def __init__(self, x: Tensor, domain: Domain, autoencoder: TableAutoencoder) -> None:
         self.domain, self.autoencoder, self.like = domain, autoencoder, x[:, :, :1]
         self.z = self._stacked(autoencoder.encode(self._flat(x)))
         self.pull: Pullback | None = None
@@ -246,7 +246,7 @@ def picked(x: Tensor, some: Tensor) -> Tensor:
 
 def search_counterfactuals(
     models: ModelStack, x: Tensor, wanted: Tensor, how: SearchSettings, domain: Domain, *,
-    shape: Sequence[int] = (), autoencoder: RowAutoencoder | None = None, out: SearchResult | None = None,
+    shape: Sequence[int] = (), autoencoder: TableAutoencoder | None = None, out: SearchResult | None = None,
 ) -> SearchResult:  # fmt: skip
     """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
 
