@@ -160,8 +160,8 @@ def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
             h = layer(h)
             if i in generator.features:
                 seen.append(h)
-        if generator.told:
-            seen.append(torch.zeros(len(x), generator.told))
+        if generator.target_columns:
+            seen.append(torch.zeros(len(x), generator.target_columns))
         return generator.layers(torch.cat(seen, 1))
 
     with model.eval_mode():

@@ -31,9 +31,9 @@ from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
 from holdfast.retraining.loop import Variation
 from holdfast.retraining.recipe import Recipe
-from holdfast.training.counterfactual import search as nascent
+from holdfast.training.counterfactual import search
 from holdfast.training.counterfactual.domain import Domain
-from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training
+from holdfast.training.counterfactual.objective import COLUMNS, ContrastTraining, SharedSettings, Variant
 
 STEPS, EPOCHS = 30, 100
 LIMITS = {
@@ -72,18 +72,18 @@ class Task:
     repeats: int
 
     @property
-    def usual(self) -> Terms:
-        return Terms(tau=0.5, reg=self.reg)
+    def usual(self) -> Variant:
+        return Variant(tau=0.5, reg=self.reg)
 
-    def training(self, terms: Terms, seeds: int = 1) -> Training:
-        recipe, plan = Recipe(hidden=(32,), batch_size=self.batch), Variation(tuple(range(seeds)), tuple(range(seeds)))
+    def training(self, variant: Variant, seeds: int = 1) -> ContrastTraining:
+        recipe, each = Recipe(hidden=(32,), batch_size=self.batch), tuple(range(seeds))
         module = recipe.network(self.x.shape[1], self.classes)
         models = Stack.like(module, seeds)
         assert models is not None
         first = [models.named(recipe.start(module)(seed)) for seed in range(seeds)]
         models.load({name: torch.stack([f[name] for f in first]) for name in models.state()})
-        lesson = Lesson(self.domain, steps=STEPS, count=self.count)
-        return Training(models, self.x, self.y, self.classes, plan, [terms] * seeds, lesson, recipe)
+        shared, variants = SharedSettings(self.domain, steps=STEPS, count=self.count), [variant] * seeds
+        return ContrastTraining(models, self.x, self.y, self.classes, Variation(each, each), variants, shared, recipe)
 
     def plain(self, more: int = 0) -> Callable[[], None]:
         """An epoch in PyTorch, with some more rows in every batch."""
@@ -120,7 +120,7 @@ class Task:
         }
 
 
-def again(training: Training) -> Callable[[], Tensor]:
+def again(training: ContrastTraining) -> Callable[[], Tensor]:
     """An epoch of networks that are, each time, as they are now."""
     state = [held.clone() for held in training.optimizer.held]
 
@@ -135,13 +135,13 @@ def again(training: Training) -> Callable[[], Tensor]:
 def early(task: Task, seeds: int) -> dict[str, float]:
     """Epochs in which hardly a row matures, and in which none does."""
     out = dict[str, float]()
-    for case, terms in (
+    for case, variant in (
         (f"{task.name} at first", task.usual),
-        (f"{task.name}, no row matures", Terms(tau=0.9, lr=1e-5, div=0.0, reg=task.reg)),
+        (f"{task.name}, no row matures", Variant(tau=0.9, lr=1e-5, div=0.0, reg=task.reg)),
     ):
         calls = task.units()
         for many in sorted({1, seeds}):
-            training = task.training(terms, many)
+            training = task.training(variant, many)
             for epoch in range(2):
                 training.epoch(epoch)
             calls[str(many)] = again(training)
@@ -159,13 +159,13 @@ def late(task: Task) -> dict[str, float]:
     for epoch in range(EPOCHS):
         training.epoch(epoch)
     whole = time.thread_time() - start
-    epoch, left = again(training), nascent.LEFT
+    epoch, left = again(training), search.LEFT
     steps = float(epoch()[0, COLUMNS.index("steps")])
 
     def uncompacted() -> None:
-        nascent.LEFT = -1.0
+        search.LEFT = -1.0
         epoch()
-        nascent.LEFT = left
+        search.LEFT = left
 
     took = medians({**task.units(), "epoch": epoch, "uncompacted": uncompacted}, task.repeats)
     case, fewer = f"{task.name} at last", took["bare"] * steps / STEPS

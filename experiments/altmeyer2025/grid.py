@@ -129,8 +129,8 @@ def linear_theory(task: setup.Task, seed: int) -> Arrays:
     recipe = hf.Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
     kinds: Variants = {**PLAIN, setup.GUARDED: {}}
     found = hf.train_counterfactual(
-        recipe, task.X, task.y, task.guarded, generator=generator("ECCCo", setup.STEPS), tau=0.5, variants=kinds,
-        seeds=LINEAR_SEEDS, seed=seed,
+        recipe, task.X, task.y, task.guarded, variants=kinds, seeds=LINEAR_SEEDS, seed=seed,
+        search=hf.CounterfactualSearch(generator("ECCCo", setup.STEPS), tau=0.5),
     )  # fmt: skip
     out = list[Any]()
     for name in kinds:

@@ -13,6 +13,7 @@ from experiments.cells import Arrays
 from experiments.data import Split, load_table
 from holdfast import datasets
 from holdfast.evaluation.compare import ATTACKS, FREE, HELD
+from holdfast.training.counterfactual.settings import Variants
 
 Array = np.ndarray[Any, Any]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
@@ -160,18 +161,19 @@ def recipe(setting: Setting, epochs: int) -> hf.Recipe:
 
 
 def taught(
-    task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False, **more: Any
-) -> hf.CounterfactualTraining:
+    task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False,
+    variants: Variants | None = None, burn_in: float = 0.0, **search: Any,
+) -> hf.CounterfactualTraining:  # fmt: skip
     """Networks of all variants and seeds; `guarded` holds the protected columns while training."""
     settings: dict[str, Any] = {
         "generator": hf.ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),
-        "l_reg": setting.reg,
         "n_counterfactuals": setting.count,
-        "variants": {GUARDED: {}} if guarded else VARIANTS,
     }
     return hf.train_counterfactual(
         recipe(setting, epochs), task.X, task.y, task.guarded if guarded else task.schema, seeds=seeds, seed=seed,
-        **(settings | more),
+        objective=hf.CounterfactualObjective(l_reg=setting.reg, burn_in=burn_in),
+        search=hf.CounterfactualSearch(**(settings | search)),
+        variants=variants or ({GUARDED: {}} if guarded else VARIANTS),
     )  # fmt: skip
 
 

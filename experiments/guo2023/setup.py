@@ -18,9 +18,11 @@ from experiments.experiment import Figures
 from experiments.tables import mean_sd, plain
 from holdfast.datasets import Dataset
 from holdfast.errors import untyped
-from holdfast.methods.amortized._generator_loop import Direct, GeneratorStack, Kind, Variational, fit_generators
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators
+from holdfast.methods.amortized._joint_classifier import as_model
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
-from holdfast.methods.amortized.counternet import as_model
+from holdfast.methods.amortized.cf_model import Direct
+from holdfast.methods.amortized.vae_cf import Variational
 from holdfast.nn.stack_derivatives import Weights
 from holdfast.schema.encoding import Encoding
 
@@ -251,7 +253,7 @@ def ours(setting: Setting, shift: hf.Shift | None) -> Joint:
 # ---- methods for base networks
 
 
-def generators(setting: Setting) -> dict[str, tuple[Kind, hf.Shift | None]]:
+def generators(setting: Setting) -> dict[str, tuple[GeneratorKind, hf.Shift | None]]:
     """Table 3: each plain and made robust."""
     how, shift = fewer(setting), setting.generators or setting.attack
     hidden = (*how.encoder, *how.generator)
@@ -267,7 +269,9 @@ def generators(setting: Setting) -> dict[str, tuple[Kind, hf.Shift | None]]:
     }
 
 
-def generated(kind: Kind, shift: hf.Shift | None, base: JointStack, task: Task, repeats: int, seed: int) -> Arrays:
+def generated(
+    kind: GeneratorKind, shift: hf.Shift | None, base: JointStack, task: Task, repeats: int, seed: int
+) -> Arrays:
     """Train generators for the base networks and cross their answers."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()

@@ -67,7 +67,7 @@ def refused(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
     """(epsilons, seeds, n) does the model not give the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     given = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
-    return given != models.wishes(X)
+    return given != models.wanted_classes(X)
 
 
 def nearby(models: hf.AdversarialModels, X: pd.DataFrame) -> tuple[Array, Array]:

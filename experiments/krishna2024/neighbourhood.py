@@ -40,7 +40,7 @@ def granted_nearby(
     if not (radius > 0 and samples >= 1):
         raise SettingError(f"need a positive radius and at least one sample, got {radius} and {samples}")
     names = np.array(hardened.bank.classes, dtype=object)
-    wanted = torch.tensor((hardened.wishes(X, target)[..., None] == names).argmax(2))  # (seeds, n)
+    wanted = torch.tensor((hardened.wanted_classes(X, target)[..., None] == names).argmax(2))  # (seeds, n)
     x = hardened.schema.encode(X)
     n, d = x.shape
     random, parts = RowRandom.of(seed, x), list[torch.Tensor]()
@@ -70,7 +70,7 @@ def nearby_rows(
     x = hardened.schema.encode(X, torch.float64)
     if not 0 <= row < len(x):
         raise SettingError(f"the table has {len(x)} rows, there is no row {row}")
-    wanted = hardened.bank.classes.index(hardened.wishes(X.iloc[[row]], target)[0, 0])
+    wanted = hardened.bank.classes.index(hardened.wanted_classes(X.iloc[[row]], target)[0, 0])
     near = (x - x[row]).square().sum(1).argsort(stable=True)[: neighbours + 1]
     if len(near) < 4:
         raise SettingError(f"a picture needs at least 3 neighbours, got {len(near) - 1}")

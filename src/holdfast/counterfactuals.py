@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast import __version__
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError, untyped
 from holdfast.schema.feature import differ
@@ -46,7 +46,7 @@ class Run:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints = model.fingerprint(), model.schema.fingerprint
         searched = tuple(sorted(explainer.guided_by))
-        facts = str(target), seed, seconds, *prints, __version__, now, searched, explainer.signatures
+        facts = str(target), seed, seconds, *prints, version("holdfast"), now, searched, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 

@@ -78,7 +78,7 @@ def _class(name: str, known: Table, others: Table, kind: str) -> Any:
 def default_method(model: "Model", path: str | Path | None = None) -> str:
     """The method where none is named: the recourse network that was trained with the model, if the model's file at
     `path` has one; else 'min-cost', or 'tree-search' for a model without gradients."""
-    from holdfast.methods.amortized.counternet import holds_recourse
+    from holdfast.methods.amortized._recourse_network import holds_recourse
 
     if path is not None and holds_recourse(path):
         return "learned-recourse"

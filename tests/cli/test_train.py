@@ -1,12 +1,12 @@
 """`holdfast train`: a model for the other commands, or one sentence about what is wrong."""
 
 import contextlib
-import inspect
 import json
 import os
 import re
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from holdfast.cli.main import app, main
 from holdfast.cli.options import BAD_INPUT
 from holdfast.cli.train import labelled
 from holdfast.datasets import held_out, read_table, write_table
-from holdfast.training.counterfactual.generators import Tutor
+from holdfast.training.counterfactual.generators import GeneratorSettings
 from support.terminal import Ran, Stream, program, refused, run
 
 QUICK = ("--set", "epochs=15", "--set", "lr=0.02", "--set", "batch_size=32")
@@ -266,15 +266,18 @@ def test_from_a_table_to_answers_that_keep_what_is_protected() -> None:
 
 
 def test_the_model_is_that_of_the_library_with_its_own_defaults() -> None:
+    full, how = hf.CounterfactualObjective, hf.CounterfactualSearch
     settings = ("--seed", "3", "--set", "generator__lr=0.3", "--energy", "2", "--l-reg", "0.3", "--burn-in", "0.4")
     for words, more in (
         ((), {}),
         (("--generator", "eccco"), {}),
-        (settings, {"generator": hf.ECCCo(lr=0.3, energy=2.0, steps=30), "l_reg": 0.3, "burn_in": 0.4, "seed": 3}),
-        (("--generator", "generic", "--steps", "9"), {"generator": hf.Descent.generic(steps=9)}),
-        (("--objective", "adversarial", "--l-adv", "1"), {"objective": "adversarial", "l_adv": 1.0}),
-        (("--tau", "0.6"), {"tau": 0.6}),
-        (("--n-counterfactuals", "20", "--l-div", "2"), {"n_counterfactuals": 20, "l_div": 2.0}),
+        (settings, {"search": how(hf.ECCCo(lr=0.3, energy=2.0, steps=30)), "objective": full(l_reg=0.3, burn_in=0.4),
+                    "seed": 3}),
+        (("--generator", "generic", "--steps", "9"), {"search": how(hf.Descent.generic(steps=9))}),
+        (("--objective", "adversarial", "--l-adv", "1"), {"objective": full("adversarial", l_adv=1.0)}),
+        (("--tau", "0.6"), {"search": how(tau=0.6)}),
+        (("--n-counterfactuals", "20", "--l-div", "2"), {"search": how(n_counterfactuals=20),
+                                                         "objective": full(l_div=2.0)}),
     ):  # fmt: skip
         assert run(*GOOD, "--fixed", "age,weight", *words, "--epochs", 2).code == 0
         X, y, schema = labelled(Path("weighed_loans.csv"), "approved", None, ["age", "weight"])
@@ -286,10 +289,9 @@ def test_the_model_is_that_of_the_library_with_its_own_defaults() -> None:
 def test_help_tells_the_true_defaults() -> None:
     group: Any = typer.main.get_command(app)
     said = {o.name: o.help for o in group.commands["train"].params if o.help and "default: " in o.help}
-    signature, paper = inspect.signature(hf.train_counterfactual).parameters, Tutor.of(None)
-    true = {name: signature[name].default for name in said if name in signature}
-    true |= {"generator": "eccco", "energy": paper.terms.energy, "tau": paper.terms.tau, "steps": paper.steps}
-    true |= {f"l_{name}": getattr(paper.terms, name) for name in ("div", "reg", "adv")}
+    paper = GeneratorSettings.of(None)
+    true = asdict(hf.CounterfactualObjective()) | asdict(hf.CounterfactualSearch())
+    true |= {"generator": "eccco", "energy": paper.variant.energy, "tau": paper.variant.tau, "steps": paper.steps}
     assert len(said) == 10
     for name, words in said.items():
         value = words.split("default: ")[1].removesuffix(".")

@@ -175,14 +175,14 @@ def test_pictures(study: Tradeoff) -> None:
 
 def test_wishes(hardened: AdversarialModels) -> None:
     said = np.stack([hardened.model(0.0, s).predict(TABLE).to_numpy() for s in range(2)])
-    assert (hardened.wishes(TABLE) != said).all()
-    assert set(hardened.wishes(TABLE, "yes").ravel()) == {"yes"}
+    assert (hardened.wanted_classes(TABLE) != said).all()
+    assert set(hardened.wanted_classes(TABLE, "yes").ravel()) == {"yes"}
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
-        hardened.wishes(TABLE, "maybe")
+        hardened.wanted_classes(TABLE, "maybe")
     three = pd.Series(np.resize(["a", "b", "c"], len(TABLE)))
     many = hf.train_adversarial(hf.Recipe(hidden=(), epochs=1), TABLE, three, SCHEMA, epsilon=[0])
     with pytest.raises(hf.HoldfastError, match="say which of the classes"):
-        many.wishes(TABLE)
+        many.wanted_classes(TABLE)
 
 
 def test_errors_name_the_thing(hardened: AdversarialModels) -> None:

@@ -120,9 +120,9 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
                 assert torch.allclose(found, onto + by_rows.mT, rtol=0, atol=1e-12)
                 assert found.data_ptr() == room.data_ptr()
             length = slope.square().sum(1).sqrt().max()
-            assert float(by_rows.abs().max()) <= members.steep() * length
+            assert float(by_rows.abs().max()) <= members.input_gain() * length
         if members is by_hand:
-            assert float(by_rows.abs().max()) > 0.1 * members.steep() * length  # a bound that says something
+            assert float(by_rows.abs().max()) > 0.1 * members.input_gain() * length  # a bound that says something
         g, scores = members.backprop(x, more, torch.sin)
         assert torch.allclose(g, in_layout(members, by_theta), rtol=0, atol=1e-12)
         assert scores.shape == (M, N + 10, k)
@@ -305,7 +305,7 @@ def test_epochs_of_each_model() -> None:
 
 
 def test_many_models_are_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.retraining.loop.CELLS", 1)  # eight at once
+    monkeypatch.setattr("holdfast.retraining.loop.CACHE_CELLS", 1)  # eight at once
     module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
     plan = Variation(tuple(range(19)), tuple(range(19)), emphasis=numbers(19, 30).abs().float())
     models = fit_stack(module, lambda seed: glorot(module, seed), x, labels, plan, LOOP, OFF)

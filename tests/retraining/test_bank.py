@@ -23,7 +23,8 @@ from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, BaseRun, family
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, family
 from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.recipe import Recipe
 from support.tables import mixed_schema, mixed_table
@@ -83,10 +84,9 @@ def base(recipe: Recipe = RECIPE, outcome: Any = Y, table: Any = X, seed: int = 
 
 
 def plan_of(name: str, models: range, recipe: Recipe = RECIPE) -> Any:
-    """The one group of a family and its plan."""
-    given = BaseRun(recipe, torch.tensor(Y.to_numpy()), 3, 7, torch.arange(N))
-    (group,) = family(name)(given, models)
-    return group.plan
+    """The one variation of a family."""
+    (variation,) = family(name)(BaseRun.of(recipe, X, Y, SCHEMA, [0, 1, 2], 7, range(N)), models)
+    return variation
 
 
 # ---- stacked and alone
@@ -218,13 +218,13 @@ def test_bootstrap_weights_add_up() -> None:
 
 
 def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
-    given = BaseRun(RECIPE, torch.tensor(np.tile(Y.to_numpy(), 10)), 3, 7, torch.arange(10 * N))
-    (group,) = family("label_noise")(given, range(6))
-    assert group.plan.labels is not None
-    wrong = group.plan.labels != given.labels
+    run = BaseRun.of(RECIPE, pd.concat([X] * 10), pd.concat([Y] * 10), SCHEMA, [0, 1, 2], 7)
+    (variation,) = family("label_noise")(run, range(6))
+    assert variation.labels is not None
+    wrong = variation.labels != run.labels
     assert wrong.sum(1).tolist() == [round(0.02 * 10 * N)] * 6
-    assert set(group.plan.labels.unique().tolist()) == {0, 1, 2}
-    steps = (group.plan.labels - given.labels)[wrong] % 3
+    assert set(variation.labels.unique().tolist()) == {0, 1, 2}
+    steps = (variation.labels - run.labels)[wrong] % 3
     assert set(steps.tolist()) == {1, 2}
     assert len({tuple(row) for row in wrong.tolist()}) == 6
     plan = plan_of("label_noise", range(2))
@@ -338,7 +338,7 @@ def test_scores_are_those_of_each_model(name: str) -> None:
 def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bank(families={"seed": 3})
     whole = made.scores(X)
-    monkeypatch.setattr("holdfast.retraining.bank.CELLS", 1)
+    monkeypatch.setattr("holdfast.retraining.bank.SCORED_CELLS", 1)
     assert torch.equal(made.scores(X), whole)
 
 
@@ -358,7 +358,9 @@ def test_join_rename_and_repr() -> None:
     assert both.families == {"seed": 2, "bootstrap": 1, "epochs": 1, "again": 2}
     assert len(both) == 6
     assert torch.equal(both.scores(X), torch.cat([a.scores(X), b.scores(X), b.scores(X)]))
-    assert repr(both) == "ModelBank(6 models; seed: 2, bootstrap: 1, epochs: 1, again: 2)"
+    assert repr(both) == (
+        "ModelBank(6 models; seed: 2, bootstrap: 1, epochs: 1, again: 2; networks 4-6-5-3; classes 0, 1, 2)"
+    )
     assert b.families == {"bootstrap": 1, "epochs": 1}
     assert a.join().fingerprint() == a.fingerprint()
     two = bank(outcome=Y.clip(0, 1), families={"seed": 1}, classes=[0, 1])
@@ -548,7 +550,7 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
         with pytest.raises(FileError, match="does not fit its architecture"):
             ModelBank.load(written(lambda c: None, {k: v for k, v in kept.items() if k != name}))
     mixed = kept | {"0/0.weight": kept["0/0.weight"].double()}
-    with pytest.raises(FileError, match="mixes kinds of numbers"):
+    with pytest.raises(FileError, match="mixes kinds of floating-point numbers"):
         ModelBank.load(written(lambda c: None, mixed))
 
 

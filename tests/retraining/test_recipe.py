@@ -20,7 +20,8 @@ from holdfast.errors import FileError, ModelError, SettingError
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import describe, mlp
 from holdfast.retraining.loop import glorot
-from holdfast.retraining.recipe import Recipe, class_names
+from holdfast.retraining.outcomes import class_names
+from holdfast.retraining.recipe import Recipe
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(45, 4)), columns=list("abcd"))

@@ -16,7 +16,7 @@ from holdfast.evaluation.attacks import attacked_accuracy, pgd_attack
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.loop import Harder, Loop, RobustLoop, Variation
+from holdfast.retraining.loop import AttackedBatches, Loop, RobustLoop, Variation
 from holdfast.retraining.recipe import Recipe
 from holdfast.training.adversarial import train_adversarial
 from support.law_table import mixed_schema, mixed_table
@@ -50,7 +50,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
     stack, (x, y), eps = linear(outputs), some(), 0.17
     loop = RobustLoop(epsilon=eps, attack_box=False)
     plan = Variation((0, 1, 2), (0, 1, 2))
-    worst = Harder.of(stack, x.flatten(0, 1), plan, loop)
+    worst = AttackedBatches.of(stack, x.flatten(0, 1), plan, loop)
     assert worst is not None
     raw = stack.scores(worst(x, y))
     mine = torch.stack([cross_entropy(r, labels) for r, labels in zip(raw, y, strict=True)])
@@ -67,7 +67,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
 
 def test_the_gradient_of_linear_adversarial_training_is_the_closed_one() -> None:
     stack, (x, y), eps = linear(1, models=1), some(1), 0.2
-    worst = Harder.of(stack, x[0], Variation((0,), (0,)), RobustLoop(epsilon=eps, attack_box=False))
+    worst = AttackedBatches.of(stack, x[0], Variation((0,), (0,)), RobustLoop(epsilon=eps, attack_box=False))
     assert worst is not None
     g = stack.gradient(worst(x, y), y, None)
     (w, b), side = stack.layers[0], 2.0 * y[0] - 1
@@ -285,8 +285,8 @@ def test_errors_name_the_thing() -> None:
         ({"optimizer": "adagrad"}, "optimizer must be 'adam' or 'sgd'"),
         ({"attack": "cw"}, "attack must be 'pgd' or 'fgsm'"),
         ({"attack_norm": "l1"}, "norm must be 'linf' or 'l2'"),
-        ({"attack_steps": 0}, "steps must be at least 1"),
-        ({"attack_steps": 1.5}, "attack_steps must be a whole number"),
+        ({"attack_steps": 0}, "attack_steps must be an integer of at least 1, got 0"),
+        ({"attack_steps": 1.5}, "attack_steps must be an integer"),
         ({"attack_box": 3}, "attack_box must be true or false"),
     ):
         with pytest.raises(hf.HoldfastError, match=said):

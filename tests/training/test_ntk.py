@@ -169,7 +169,7 @@ def test_a_score_depends_on_its_row_alone(rows: int, d: int, monkeypatch: pytest
         order = torch.randperm(61, generator=torch.Generator().manual_seed(0))
         assert torch.equal(model(x[order]), whole[order])
         assert torch.equal(model.score_frame(pd.DataFrame(), x), whole)
-        monkeypatch.setattr(kernels, "CELLS", 100)
+        monkeypatch.setattr(kernels, "KERNEL_CELLS", 100)
         assert torch.equal(model(x), whole)
         assert torch.equal(kernel(x, x), (monkeypatch.undo(), kernel(x, x))[1])
         assert model(x[:0]).shape == (0, 2)
@@ -325,8 +325,8 @@ def test_errors_say_what_to_do() -> None:
     for wrong, words in (
         ({"epsilon": -0.1}, "epsilon must be a number and at least 0"),
         ({"epsilon": math.nan}, "epsilon must be a number and at least 0"),
-        ({"repeats": 0}, "repeats must be a whole number of at least 1, got 0"),
-        ({"rows": 1}, "rows must be a whole number of at least 2, got 1"),
+        ({"repeats": 0}, "repeats must be an integer of at least 1, got 0"),
+        ({"rows": 1}, "rows must be an integer of at least 2, got 1"),
         ({"append_one": 1}, "append_one must be true or false, got 1"),
     ):
         with pytest.raises(hf.HoldfastError, match=words):

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,7 +123,7 @@ def parsed_epsilon(text: str) -> list[float]:
         ) from None
 
 
-def outcome(text: str | None, hardened: "hf.AdversarialModels") -> object:
+def outcome(text: str | None, hardened: "hf.AdversarialModels") -> Any:
     """The outcome that is wanted, as the models spell it."""
     known = {str(c): c for c in hardened.bank.classes}
     if text is None:

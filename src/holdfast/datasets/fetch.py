@@ -16,10 +16,10 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from holdfast import __version__
 from holdfast.errors import FileError
 
 Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
@@ -160,7 +160,7 @@ def download(file: File) -> bytes:
 
 
 def _fetched(url: str, file: File) -> bytes:
-    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{__version__}"})
+    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{version('holdfast')}"})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             length = answer.headers.get("Content-Length")

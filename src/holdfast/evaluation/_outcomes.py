@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from holdfast.errors import SettingError, did_you_mean
-from holdfast.retraining.recipe import outcomes
+from holdfast.retraining.outcomes import outcomes
 
 
 def known_outcomes(X: pd.DataFrame, y: Any, classes: Sequence[Any]) -> "pd.Series[Any]":

@@ -24,7 +24,7 @@ from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.loop import check_epsilon
-from holdfast.retraining.recipe import class_numbers
+from holdfast.retraining.outcomes import class_numbers
 
 Immutable = Literal["fixed", "categories"]
 

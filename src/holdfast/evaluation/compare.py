@@ -44,7 +44,7 @@ from holdfast.evaluation.report import gap
 from holdfast.explainer import Explainer
 from holdfast.methods.eccco import ECCCo
 from holdfast.models.base import Model
-from holdfast.retraining.recipe import class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
 ENERGIES = (0.1, 0.5, 1.0, 5.0, 10.0)

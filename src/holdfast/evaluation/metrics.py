@@ -28,7 +28,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, distance_of
 from holdfast.errors import SettingError, untyped
 from holdfast.evaluation._outcomes import known_outcomes
-from holdfast.retraining.recipe import outcomes
+from holdfast.retraining.outcomes import outcomes
 from holdfast.target import IntervalTarget, Status
 
 __all__ = ["confidence", "cost", "distance_to_data", "estimate", "outlier_factor", "sparsity", "validity"]

@@ -39,7 +39,7 @@ from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer
 from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
-from holdfast.target import Status
+from holdfast.target import Label, Status
 from holdfast.training.adversarial import AdversarialModels
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +52,7 @@ def tradeoff(
     X: pd.DataFrame,
     methods: Sequence[Explainer] | Mapping[str, Explainer],
     *,
-    target: object = None,
+    target: Label | None = None,
     test: tuple[pd.DataFrame, ArrayLike] | None = None,
     attack: float = ATTACK,
     seed: int = 0,
@@ -84,7 +84,7 @@ def tradeoff(
     if not isinstance(hardened, AdversarialModels):
         raise SettingError(f"tradeoff takes what hf.train_adversarial(...) returns, got {type(hardened).__name__}")
     named = _named(methods)
-    targets = hardened.wishes(X, target)
+    targets = hardened.wanted_classes(X, target)
     found: dict[str, list[list[Counterfactuals]]] = {}
     with Progress(progress, "recourse") as bar:
         bar.total(len(named) * len(hardened.bank))

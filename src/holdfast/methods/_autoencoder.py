@@ -41,7 +41,7 @@ from holdfast._core.rows import (
 from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, mlp
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine, Pullback, padded_layers
 from holdfast.retraining.loop import initialised
 from holdfast.schema.schema import Schema
 
@@ -210,12 +210,8 @@ def aligned(engine: Engine, *, outputs: bool = True) -> Engine:
     Products that end in another number of columns are slow, and for some numbers (5, 6, 7, 9, 10, 11) what a row gets
     depends, in the last bit, on its place in the batch.
     """
-    weights, before = list[tuple[Tensor, Tensor]](), 0
-    for i, (w, b) in enumerate(engine.weights):
-        more = -len(w) % COLUMN_BLOCK if outputs or i < len(engine.weights) - 1 else 0
-        weights.append((nn.functional.pad(w, (0, before, 0, more)), nn.functional.pad(b, (0, more))))
-        before = more
-    return Engine(weights)
+    more = [-len(w) % COLUMN_BLOCK for w, _ in engine.weights]
+    return Engine(padded_layers(engine.weights, more if outputs else [*more[:-1], 0]))
 
 
 def _outputs(net: nn.Sequential) -> int:

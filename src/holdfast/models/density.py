@@ -157,9 +157,10 @@ class FeatureDensity:
         """Fit the Gaussians to n rows or images and their n classes."""
         classes = self.model.classes
         place = {name: i for i, name in enumerate(classes)}
-        if np.ndim(y) != 1:
-            raise SettingError(f"y must have one class per row or image, got shape {np.shape(y)}")
-        given: list[Any] = np.asarray(y).tolist()
+        labels = np.asarray(cast(Any, y))
+        if labels.ndim != 1:
+            raise SettingError(f"y must have one class per row or image, got shape {labels.shape}")
+        given: list[Any] = labels.tolist()
         unknown = [label for label in dict.fromkeys(given) if label not in place]
         if unknown:
             raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(classes)}")

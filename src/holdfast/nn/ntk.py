@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks
+from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, rows_per_chunk
 from holdfast.errors import ModelError
 
-CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
+KERNEL_CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
 PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
 
 
@@ -57,15 +57,15 @@ class Cosines:
 
 
 def cosines(x: Tensor, X: Tensor, append_one: bool) -> Iterator[Cosines]:
-    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see `whole`."""
+    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see `padded_to_blocks`."""
     if x.shape[1] != X.shape[1]:
         raise ModelError(f"rows of {x.shape[1]} columns do not fit training rows of {X.shape[1]}")
-    x, others = whole(x), whole(X)
-    block = max(1, CELLS // (len(others) * ROW_BLOCK)) * ROW_BLOCK
+    x, others = padded_to_blocks(x), padded_to_blocks(X)
+    block = rows_per_chunk(len(others), KERNEL_CELLS, block=ROW_BLOCK)
     return (Cosines(part, others, append_one) for part in chunks(x, block) or [x])
 
 
-def whole(x: Tensor) -> Tensor:
+def padded_to_blocks(x: Tensor) -> Tensor:
     """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of columns.
 
     Matrix products of float64 numbers add in an order that depends on where a row begins in memory, too. Rows of whole
@@ -81,11 +81,11 @@ def _padded(w: Tensor) -> Tensor:
 
 def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
     """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
-    out, at = a.new_empty(len(a), len(b)), 0
+    out, start = a.new_empty(len(a), len(b)), 0
     for c in cosines(a, b, append_one):
-        part = c.kernel()[: len(a) - at, : len(b)]
-        out[at : at + len(part)] = part
-        at += len(part)
+        part = c.kernel()[: len(a) - start, : len(b)]
+        out[start : start + len(part)] = part
+        start += len(part)
     return out
 
 

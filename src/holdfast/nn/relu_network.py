@@ -1,14 +1,10 @@
-"""Networks that can be written down: a list of layers in words, and analytic gradients for Linear/ReLU ones.
+"""Linear/ReLU networks and their input gradients by hand, at about a third of the cost of automatic differentiation:
 
-`describe` and `build` turn a `torch.nn.Sequential` into a list of layers and back, so that a saved model is
-tensors and text and loading it runs no code from the file. `Engine` evaluates a Linear/ReLU network and its
-input gradients by hand, which costs about a third of automatic differentiation on small networks:
-
-    h_0 = x,   a_i = h_{i-1} W_i^T + b_i,   h_i = max(a_i, 0),   scores = a_L
-    d scores . v / d h_{i-1} = (d scores . v / d h_i  *  [h_i > 0]) W_i
+h_0 = x,   a_i = h_{i-1} W_i^T + b_i,   h_i = max(a_i, 0),   scores = a_L
+d scores . v / d h_{i-1} = (d scores . v / d h_i  *  [h_i > 0]) W_i
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,27 +49,27 @@ class Engine:
             [(m.weight.detach(), z if m.bias is None else m.bias.detach()) for m, z in zip(linear, zeros, strict=True)]
         )
 
-    def against(self, way: float, level: float) -> "Engine":
-        """For two classes (or one logit): the network whose one output is level - way * (s_1 - s_0)."""
+    def against(self, sign: float, level: float) -> "Engine":
+        """For two classes (or one logit): the network whose one output is level - sign * (s_1 - s_0)."""
         w, b = self.weights[-1]
         w, b = (w[1:] - w[:1], b[1:] - b[:1]) if len(w) == 2 else (w, b)
-        return Engine([*self.weights[:-1], (-way * w, level - way * b)])
+        return Engine([*self.weights[:-1], (-sign * w, level - sign * b)])
 
     def scores(self, x: Tensor) -> Tensor:
         return self.vjp(x)[0]
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores (n, k), and the function from weights on them to gradients by the rows."""
-        h, kept = x, list[Tensor]()
+        h, hidden = x, list[Tensor]()
         for b, transposed in self.hidden:
             h = torch.addmm(b, h, transposed).relu_()
-            kept.append(h)
-        w = self.last if kept else self.backward[0]
+            hidden.append(h)
+        w = self.last if hidden else self.backward[0]
 
         def pull(v: Tensor) -> Tensor:
             g = v * w if self.single else v @ w
-            for i in range(len(kept) - 1, -1, -1):
-                g = g.mul_(kept[i].sign_()) @ self.backward[i]  # [h > 0], as h is never negative
+            for i in range(len(hidden) - 1, -1, -1):
+                g = g.mul_(hidden[i].sign_()) @ self.backward[i]  # [h > 0], as h is never negative
             return g[:, : self.inputs]
 
         if self.dot:
@@ -88,11 +84,16 @@ def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]
     Kernels that multiply matrices treat other numbers of columns (5, 6, 7, 9, 10, 11 in single, odd ones in double
     precision) in two ways, by the place of a row in the batch, and what comes out differs in the last bit.
     """
-    out, before = list[tuple[Tensor, Tensor]](), 0
-    for i, (w, b) in enumerate(weights):
-        stays = len(w) == 2 or (len(w) == 1 and i == len(weights) - 1)
-        more = 0 if stays else -len(w) % 4
-        pad = nn.functional.pad
-        out.append((pad(w, (0, before, 0, more)), pad(b, (0, more))) if before or more else (w, b))
-        before = more
-    return out
+    last = len(weights) - 1
+    return padded_layers(
+        weights, [0 if len(w) == 2 or (len(w) == 1 and i == last) else -len(w) % 4 for i, (w, _) in enumerate(weights)]
+    )
+
+
+def padded_layers(weights: list[tuple[Tensor, Tensor]], more: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+    """The same network with so many more units in each layer, which do nothing: their weights are 0."""
+    pad, inputs = nn.functional.pad, (0, *more[:-1])
+    return [
+        (pad(w, (0, a, 0, b)), pad(bias, (0, b))) if a or b else (w, bias)
+        for (w, bias), a, b in zip(weights, inputs, more, strict=True)
+    ]

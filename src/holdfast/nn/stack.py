@@ -77,8 +77,8 @@ class ModelStack(ABC):
             shape: of a row, if it is not flat.
         """
 
-    def steep(self) -> float:
-        """In no column and row does the way back lead further than this times the length of the slope."""
+    def input_gain(self) -> float:
+        """No column of a row's gradient is larger than this times the length of the slope that `vjp` led back."""
         return math.inf
 
     @abstractmethod
@@ -100,22 +100,29 @@ class ModelStack(ABC):
         """Model i alone."""
 
     @abstractmethod
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> Named:
         """Named tensors (M, ...), as a module's `state_dict` would hold them with M = 1."""
 
-    def load(self, state: dict[str, Tensor]) -> None:
+    def load(self, state: Named) -> None:
         """Take over named tensors (M, ...)."""
         for name, value in self.state().items():
             value.copy_(state[name])
 
-    def keep(self, models: Tensor, state: dict[str, Tensor]) -> None:
+    def keep(self, models: Tensor, state: Named) -> None:
         """Write the present parameters of some models into `state`."""
         for name, value in self.state().items():
             state[name][models] = value[models]
 
-    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def named(self, tensors: Named) -> Named:
         """A module's own tensors under the names used here."""
         return tensors
+
+    def select(self, models: Tensor) -> "ModelStack":
+        """Some of the models, as a stack of their own."""
+        out = stack_of(self.module(0), len(models))
+        for value, source in zip(out.state().values(), self.state().values(), strict=True):
+            value.copy_(source[models])
+        return out
 
 
 class Stack(ModelStack):
@@ -127,19 +134,15 @@ class Stack(ModelStack):
         self.theta = torch.zeros(count * sum(a * b + b for a, b in pairs), dtype=dtype)
         self.grad = torch.zeros_like(self.theta)
         self.block = row_block(min(a * b for a, b in pairs))
-        self.rooms = dict[int, list[tuple[Tensor, Tensor]]]()
+        self.buffers = dict[int, list[tuple[Tensor, Tensor]]]()
         self.layers, self.slopes = self._views(self.theta, pairs), self._views(self.grad, pairs)
-        self.upright = [(w.mT, b.mT) for w, b in self.layers]  # for rows in the last axis
+        self.transposed = [(w.mT, b.mT) for w, b in self.layers]  # for rows in the last axis
 
     def _views(self, flat: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[Tensor, Tensor]]:
         """The flat vector as weights (M, a, b) and biases (M, 1, b) of each layer."""
-        out, at, m = list[tuple[Tensor, Tensor]](), 0, self.count
-        for a, b in pairs:
-            w = flat[at : at + m * a * b].view(m, a, b)
-            at += m * a * b
-            out.append((w, flat[at : at + m * b].view(m, 1, b)))
-            at += m * b
-        return out
+        m = self.count
+        parts = iter(torch.split(flat, [m * size for a, b in pairs for size in (a * b, b)]))
+        return [(next(parts).view(m, a, b), next(parts).view(m, 1, b)) for a, b in pairs]
 
     @classmethod
     def like(cls, module: nn.Module, count: int) -> "Stack | None":
@@ -155,54 +158,50 @@ class Stack(ModelStack):
         return cls(sizes, count, engine.weights[0][0].dtype)
 
     def scores(self, x: Tensor) -> Tensor:
-        n = x.shape[-2]
-        h = x if x.ndim == 3 else padded(x, self.block).expand(self.count, -1, -1)
-        for w, b in self.layers[:-1]:
-            h = torch.baddbmm(b, h, w).relu_()
         w, b = self.layers[-1]
-        return torch.baddbmm(b, h, w)[:, :n]
+        return torch.baddbmm(b, self.hidden(x if x.ndim == 3 else padded(x, self.block)), w)[:, : x.shape[-2]]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         x = x.expand(self.count, -1, -1)
-        seen = self._seen([x])
-        return self._back([x], seen, self._output_slope(seen[-1] if seen else x, labels, weights, x.shape[1]))
+        h = self._forward([x])
+        return self._back([x], h, self._output_slope(h[-1] if h else x, labels, weights, x.shape[1]))
 
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
         rows = [x.expand(self.count, -1, -1), *more]
         if self.sizes[0] < WIDE or len(self.layers) == 1:  # a copy costs less than products in parts
             rows = [torch.cat(rows, 1)]
-        seen = self._seen(rows)
-        h = seen[-1] if seen else rows[0]
-        raw = torch.baddbmm(b, h, w)
+        h = self._forward(rows)
+        last = h[-1] if h else rows[0]
+        raw = torch.baddbmm(b, last, w)
         g = slope(raw)
-        torch.bmm(h.transpose(1, 2), g, out=gw)
+        torch.bmm(last.transpose(1, 2), g, out=gw)
         torch.sum(g, 1, keepdim=True, out=gb)
-        return self._back(rows, seen, torch.bmm(g, w.transpose(1, 2))), raw
+        return self._back(rows, h, torch.bmm(g, w.transpose(1, 2))), raw
 
-    def _seen(self, rows: list[Tensor]) -> list[Tensor]:
+    def _forward(self, rows: list[Tensor]) -> list[Tensor]:
         """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the other."""
-        room = self._room(sum(part.shape[1] for part in rows))
-        for i, ((w, b), (h, _)) in enumerate(zip(self.layers, room, strict=False)):
+        buffers = self._buffers(sum(part.shape[1] for part in rows))
+        for i, ((w, b), (h, _)) in enumerate(zip(self.layers, buffers, strict=False)):
             if i:
-                torch.baddbmm(b, room[i - 1][0], w, out=h)
+                torch.baddbmm(b, buffers[i - 1][0], w, out=h)
             else:
                 for part, out in zip(rows, _split(h, rows), strict=True):
                     torch.baddbmm(b, part, w, out=out)
             h.relu_()
-        return [h for h, _ in room]
+        return [h for h, _ in buffers]
 
-    def _back(self, rows: list[Tensor], seen: list[Tensor], g: Tensor) -> Tensor:
+    def _back(self, rows: list[Tensor], h: list[Tensor], g: Tensor) -> Tensor:
         """Write the gradients of all layers but the last, by that of the loss by what the last sees (M, n, h)."""
-        room = self._room(g.shape[1])
+        buffers = self._buffers(g.shape[1])
         for i in range(len(self.layers) - 2, -1, -1):
             gw, gb = self.slopes[i]
-            g = torch.ops.aten.threshold_backward.grad_input(g, seen[i], 0, grad_input=g)
+            g = torch.ops.aten.threshold_backward.grad_input(g, h[i], 0, grad_input=g)
             torch.sum(g, 1, keepdim=True, out=gb)
             if i:
-                torch.bmm(seen[i - 1].transpose(1, 2), g, out=gw)
-                g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=room[i - 1][1])
-        if seen:
+                torch.bmm(h[i - 1].transpose(1, 2), g, out=gw)
+                g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=buffers[i - 1][1])
+        if h:
             gw, _ = self.slopes[0]
             for j, (part, each) in enumerate(zip(rows, _split(g, rows), strict=True)):
                 if j:
@@ -212,53 +211,46 @@ class Stack(ModelStack):
         return self.grad
 
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        room, k = self._room(x.shape[1]), self.sizes[-1]
-        h, (w, b) = x.expand(self.count, -1, -1), self.layers[-1]
-        for i, (weight, bias) in enumerate(self.layers[:-1]):
-            h = torch.baddbmm(bias, h, weight, out=room[i][0]).relu_()
+        x, k, (w, b) = x.expand(self.count, -1, -1), self.sizes[-1], self.layers[-1]
+        h = self._forward([x])
         if k > 2:
-            p = torch.softmax(torch.baddbmm(b, h, w), 2)
+            p = torch.softmax(torch.baddbmm(b, h[-1] if h else x, w), 2)
             g = torch.bmm(p - nn.functional.one_hot(labels, k), w.transpose(1, 2))
         else:
             line = (w[..., 1:] - w[..., :1] if k == 2 else w).transpose(1, 2)
             g = (1 - 2 * labels[..., None]).to(w.dtype) * line  # (M, n, h)
         for i in range(len(self.layers) - 2, -1, -1):
-            g = torch.ops.aten.threshold_backward.grad_input(g, room[i][0], 0, grad_input=g)
+            g = torch.ops.aten.threshold_backward.grad_input(g, h[i], 0, grad_input=g)
             g = torch.bmm(g, self.layers[i][0].transpose(1, 2))
         return g
 
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        if x.stride(1) == 1 < x.shape[1]:
-            return self._across(x)
-        h, kept = x, list[Tensor]()
-        for w, b in self.upright[:-1]:
-            h = torch.baddbmm(b, w, h).relu_()
-            kept.append(h)
-        w, b = self.upright[-1]
-        return torch.baddbmm(b, w, h), Down(self, kept)
+        (w, b), hidden = self.transposed[-1], list[Tensor]()
+        if x.stride(1) == 1 < x.shape[1]:  # each row is in one piece of memory
+            h = x.mT
+            for weight, bias in self.layers[:-1]:
+                h = torch.baddbmm(bias, h, weight).relu_()
+                hidden.append(h)
+            return torch.baddbmm(b, w, h.mT), RowPullback(self, hidden)
+        h = x
+        for weight, bias in self.transposed[:-1]:
+            h = torch.baddbmm(bias, weight, h).relu_()
+            hidden.append(h)
+        return torch.baddbmm(b, w, h), ColumnPullback(self, hidden)
 
-    def _across(self, x: Tensor) -> tuple[Tensor, StackPullback]:
-        """The same for rows that are each in one piece of memory."""
-        h, kept = x.mT, list[Tensor]()
-        for w, b in self.layers[:-1]:
-            h = torch.baddbmm(b, h, w).relu_()
-            kept.append(h)
-        w, b = self.upright[-1]
-        return torch.baddbmm(b, w, h.mT), Across(self, kept)
-
-    def steep(self) -> float:
+    def input_gain(self) -> float:
         return math.sqrt(float(self.layers[0][0].square().sum(2).max()))
 
     def owner(self) -> Tensor:
         sizes = [n for a, b in itertools.pairwise(self.sizes) for n in (a * b, b)]
         return torch.cat([torch.arange(self.count).repeat_interleave(n) for n in sizes])
 
-    def _room(self, n: int) -> list[tuple[Tensor, Tensor]]:
+    def _buffers(self, n: int) -> list[tuple[Tensor, Tensor]]:
         """Memory for the hidden values of n rows and their slopes, kept from step to step."""
-        if n not in self.rooms:
+        if n not in self.buffers:
             shapes = [(self.count, n, h) for h in self.sizes[1:-1]]
-            self.rooms[n] = [(self.theta.new_empty(s), self.theta.new_empty(s)) for s in shapes]
-        return self.rooms[n]
+            self.buffers[n] = [(self.theta.new_empty(s), self.theta.new_empty(s)) for s in shapes]
+        return self.buffers[n]
 
     def _output_slope(self, h: Tensor, labels: Tensor, weights: Tensor | None, n: int) -> Tensor:
         """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
@@ -297,13 +289,13 @@ class Stack(ModelStack):
         net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, assign=True)
         return net.eval()
 
-    def state(self) -> dict[str, Tensor]:
-        out = dict[str, Tensor]()
+    def state(self) -> Named:
+        out = Named()
         for i, (w, b) in enumerate(self.layers):
             out[f"{2 * i}.weight"], out[f"{2 * i}.bias"] = w.transpose(1, 2), b.squeeze(1)
         return out
 
-    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def named(self, tensors: Named) -> Named:
         """A nested Sequential names its layers otherwise, but in the same order."""
         return dict(zip(self.state(), tensors.values(), strict=True))
 
@@ -315,14 +307,14 @@ def _split(h: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Down:
+class ColumnPullback:
     """The way back through Linear and ReLU layers, for rows in the last axis."""
 
     models: Stack
-    kept: list[Tensor]  # (M, h, n) what each layer but the first sees
+    hidden: list[Tensor]  # (M, h, n) what each layer but the first sees
 
     def slope(self, v: Tensor) -> Tensor:
-        for (w, _), h in zip(self.models.layers[:0:-1], reversed(self.kept), strict=True):
+        for (w, _), h in zip(self.models.layers[:0:-1], reversed(self.hidden), strict=True):
             v = torch.bmm(w, v)
             v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
         return v
@@ -332,27 +324,27 @@ class Down:
 
 
 @dataclass(frozen=True, eq=False)
-class Across:
+class RowPullback:
     """The same for rows that are each in one piece of memory."""
 
     models: Stack
-    kept: list[Tensor]  # (M, n, h)
+    hidden: list[Tensor]  # (M, n, h)
 
     def slope(self, v: Tensor) -> Tensor:
         v = v.mT
-        for (w, _), h in zip(self.models.upright[:0:-1], reversed(self.kept), strict=True):
+        for (w, _), h in zip(self.models.transposed[:0:-1], reversed(self.hidden), strict=True):
             v = torch.bmm(v, w)
             v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
         return v.mT
 
     def onto(self, slope: Tensor, out: Tensor) -> Tensor:
         rows = out.mT
-        torch.baddbmm(rows, slope.mT, self.models.upright[0][0], out=rows)
+        torch.baddbmm(rows, slope.mT, self.models.transposed[0][0], out=rows)
         return out
 
 
 @dataclass(frozen=True, eq=False)
-class Through:
+class AutogradPullback:
     """The way back through any module."""
 
     back: Callable[[Tensor], tuple[Tensor, ...]]
@@ -378,10 +370,8 @@ class ModuleStack(ModelStack):
         dtype = next(self.template.parameters()).dtype
         self.theta = torch.zeros(count * sum(s.numel() for s in shapes.values()), dtype=dtype)
         self.block = row_block(min(s.numel() for s in shapes.values()))
-        self.parts, at = dict[str, Tensor](), 0
-        for name, shape in shapes.items():
-            self.parts[name] = self.theta[at : at + count * shape.numel()].view(count, *shape)
-            at += count * shape.numel()
+        parts = torch.split(self.theta, [count * shape.numel() for shape in shapes.values()])
+        self.parts = {name: v.view(count, *shape) for (name, shape), v in zip(shapes.items(), parts, strict=True)}
         self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
 
     def trains_alone(self, rows: Tensor) -> bool:
@@ -394,46 +384,38 @@ class ModuleStack(ModelStack):
             return not torch.equal(before, torch.get_rng_state())
 
     def scores(self, x: Tensor) -> Tensor:
-        net, each = self.template.eval(), 0 if x.ndim == 3 else None
-
-        def one(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor) -> Tensor:
-            out = functional_call(net, (parts, statistics), (rows,))
-            return out[:, None] if out.ndim == 1 else out
-
-        n = x.shape[-2]
         rows = x if x.ndim == 3 else padded(x, self.block)
-        return vmap(one, in_dims=(0, 0, each))(self.parts, self.statistics, rows)[:, :n]
+        each = vmap(self._raw, in_dims=(0, 0, 0 if x.ndim == 3 else None))
+        return each(self.parts, self.statistics, rows)[:, : x.shape[-2]]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         net, m = self.template.train(), self.count
         weights = torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
 
-        def loss(parts: dict[str, Tensor], statistics: dict[str, Tensor], rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        def loss(parts: Named, statistics: Named, rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
             return (w * cross_entropy(functional_call(net, (parts, statistics), (rows,)), y)).mean()
 
-        given = (x.expand(m, *x.shape[1:]), labels.expand(m, -1), weights.expand(m, -1))
+        batch = (x.expand(m, *x.shape[1:]), labels.expand(m, -1), weights.expand(m, -1))
         slope: Any = grad(loss)
         if self.alone:
-            here = [{k: v[0] for k, v in part.items()} for part in (self.parts, self.statistics)]
-            slopes: dict[str, Tensor] = slope(*here, *[v[0] for v in given])
+            own = [{k: v[0] for k, v in part.items()} for part in (self.parts, self.statistics)]
+            slopes: Named = slope(*own, *[v[0] for v in batch])
         else:
-            slopes = vmap(slope)(self.parts, self.statistics, *given)
+            slopes = vmap(slope)(self.parts, self.statistics, *batch)
         return torch.cat([slopes[name].reshape(-1) for name in self.parts])
 
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        net, m = self.template.eval(), self.count
+        m = self.count
 
-        def loss(rows: Tensor, parts: dict[str, Tensor], statistics: dict[str, Tensor], y: Tensor) -> Tensor:
-            raw = functional_call(net, (parts, statistics), (rows,))
-            raw = raw[:, None] if raw.ndim == 1 else raw
+        def loss(rows: Tensor, parts: Named, statistics: Named, y: Tensor) -> Tensor:
+            raw = self._raw(parts, statistics, rows)
             if raw.shape[1] > 2:
                 return cross_entropy(raw, y).sum()
             lead = raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
             return ((1 - 2 * y) * lead).sum()
 
         slope: Any = grad(loss)
-        given = x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
-        return vmap(slope)(*given)
+        return vmap(slope)(x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1))
 
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         def score(rows: Tensor) -> Tensor:
@@ -442,7 +424,7 @@ class ModuleStack(ModelStack):
         rows = x.mT.contiguous()
         out: Any = vjp(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
         raw, back = out
-        return raw.mT, Through(back)
+        return raw.mT, AutogradPullback(back)
 
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         def one(parts: Named, statistics: Named, rows: Tensor, used: Tensor) -> Tensor:
@@ -466,8 +448,8 @@ class ModuleStack(ModelStack):
         """What a function of one model's tensors and rows gives for every model."""
         if not self.alone:
             return vmap(one)(parts, statistics, *rows)
-        here = [{k: v[0] for k, v in part.items()} for part in (parts, statistics)]
-        return one(*here, *[v[0] for v in rows])[None]
+        own = [{k: v[0] for k, v in part.items()} for part in (parts, statistics)]
+        return one(*own, *[v[0] for v in rows])[None]
 
     def owner(self) -> Tensor:
         return torch.cat([torch.arange(self.count).repeat_interleave(p[0].numel()) for p in self.parts.values()])
@@ -478,7 +460,7 @@ class ModuleStack(ModelStack):
         net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, strict=False)
         return net.requires_grad_(True).eval()
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> Named:
         return {**self.parts, **self.statistics}
 
 

@@ -44,16 +44,15 @@ class Weights:
 
     def __init__(self, flat: Tensor, sizes: Sequence[int] = ()) -> None:
         self.flat, self.sizes = flat, tuple(sizes)
-        self.narrow = dict[int, Weights]()
+        self.prefixes = dict[int, Weights]()
 
     @cached_property
     def parts(self) -> Parts:
-        out, at, m = Parts(), 0, len(self.flat)
+        out, start, m = Parts(), 0, len(self.flat)
         for a, b in itertools.pairwise(self.sizes):
-            w = self.flat[:, at : at + a * b].view(m, a, b)
-            at += a * b
-            out.append((w, self.flat[:, at : at + b].view(m, 1, b)))
-            at += b
+            end = start + a * b
+            out.append((self.flat[:, start:end].view(m, a, b), self.flat[:, end : end + b].view(m, 1, b)))
+            start = end + b
         return out
 
     def __len__(self) -> int:
@@ -63,9 +62,9 @@ class Weights:
         """The first m networks, as views."""
         if m == len(self.flat):
             return self
-        if m not in self.narrow:
-            self.narrow[m] = Weights(self.flat[:m], self.sizes)
-        return self.narrow[m]
+        if m not in self.prefixes:
+            self.prefixes[m] = Weights(self.flat[:m], self.sizes)
+        return self.prefixes[m]
 
     def empty(self) -> "Weights":
         return Weights(torch.empty_like(self.flat), self.sizes)
@@ -150,7 +149,7 @@ class Net(ABC):
         (M, n, 1)."""
 
     @abstractmethod
-    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Columns, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
         """R{dL/dx} (M, n, c) in some columns of x; writes the Hessian times p into `hessian` if given."""
 
 
@@ -172,29 +171,30 @@ class Leaky(Net):
         self.sizes, self.slope = tuple(sizes), slope
         self.inputs = torch.arange(self.sizes[0]) if inputs is None else inputs
         first = self.sizes[0] if columns is None else columns
-        self.room = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
-        self.rooms = Buffers()
+        self.padded_sizes = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
+        self.buffers = Buffers()
 
     def weights(self, count: int, dtype: torch.dtype = torch.float32) -> Weights:
         """Room for the parameters of `count` networks, all 0."""
-        total = sum(a * b + b for a, b in itertools.pairwise(self.room))
-        return Weights(torch.zeros(count, total, dtype=dtype), self.room)
+        total = sum(a * b + b for a, b in itertools.pairwise(self.padded_sizes))
+        return Weights(torch.zeros(count, total, dtype=dtype), self.padded_sizes)
 
     def load(self, theta: Weights, parts: Parts) -> Weights:
         """Write weights (M, a, b) and biases (M, 1, b) of the layers as they are without filling."""
-        for i, ((w, b), (mine, bias)) in enumerate(zip(parts, theta.parts, strict=True)):
-            rows = self.inputs if i == 0 else torch.arange(self.sizes[i])
-            mine[:, rows, : self.sizes[i + 1]] = w
-            bias[..., : self.sizes[i + 1]] = b
+        for i, ((w, b), (weight, bias)) in enumerate(zip(parts, theta.parts, strict=True)):
+            rows, width = self._places(i)
+            weight[:, rows, :width] = w
+            bias[..., :width] = b
         return theta
 
-    def real(self, theta: Weights) -> Parts:
+    def unpadded(self, theta: Weights) -> Parts:
         """What `load` takes."""
-        out = Parts()
-        for i, (w, b) in enumerate(theta.parts):
-            rows, width = self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
-            out.append((w[:, rows, :width], b[..., :width]))
-        return out
+        places = [self._places(i) for i in range(len(theta.parts))]
+        return [(w[:, rows, :n], b[..., :n]) for (w, b), (rows, n) in zip(theta.parts, places, strict=True)]
+
+    def _places(self, i: int) -> tuple[Tensor, int]:
+        """Where the inputs of layer i are, and how many outputs it has, without filling."""
+        return self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
 
     def forward(
         self, theta: Weights, x: Tensor, masks: Sequence[Tensor] = (), name: str = ""
@@ -203,7 +203,7 @@ class Leaky(Net):
         h = [x]
         last = len(theta.parts) - 1
         for i, (w, b) in enumerate(theta.parts):
-            a = torch.baddbmm(b, h[-1], w, out=self._room((name, "h", i), x, w.shape[2]))
+            a = torch.baddbmm(b, h[-1], w, out=self._buffer((name, "h", i), x, w.shape[2]))
             if i == last:
                 return h, a
             nn.functional.leaky_relu_(a, self.slope)
@@ -227,13 +227,13 @@ class Leaky(Net):
                 torch.bmm(h[i].transpose(1, 2), d, out=gw)
                 torch.sum(d, 1, keepdim=True, out=gb)
             if i:
-                d = torch.bmm(d, parts[i][0].transpose(1, 2), out=self._room((name, "d", i), d, self.room[i]))
+                d = torch.bmm(d, parts[i][0].transpose(1, 2), out=self._buffer((name, "d", i), d, self.padded_sizes[i]))
                 d = self._kinked(d.mul_(masks[i - 1]) if masks else d, h[i])
                 slopes.insert(0, d)
         return slopes
 
-    def _room(self, name: tuple[Any, ...], like: Tensor, width: int) -> Tensor:
-        return self.rooms(name, like.shape[0], like.shape[1], width, like.dtype)
+    def _buffer(self, name: tuple[Any, ...], like: Tensor, width: int) -> Tensor:
+        return self.buffers(name, like.shape[0], like.shape[1], width, like.dtype)
 
     def _kinked(self, g: Tensor, h: Tensor) -> Tensor:
         """s_i g, in place; s_i is told from the sign of h_i."""
@@ -268,19 +268,19 @@ class Leaky(Net):
         d, curve = slope_and_curve(z, y, w, loss)
         return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
 
-    def mixed(self, theta: Weights, along: Weights, at: Pass, columns: Columns, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, passed: Pass, columns: Columns, hessian: Weights | None) -> Tensor:
         parts, p, last = theta.parts, along.parts, len(theta.parts) - 1
         moved, r = list[Tensor](), torch.empty(0)  # R h_1 .., and R h_0 = 0
         for i, (dw, db) in enumerate(p):
-            h = at.inputs[i]
-            r_a = torch.baddbmm(db, h, dw, out=self._room(("r", i), h, dw.shape[2]))
+            h = passed.inputs[i]
+            r_a = torch.baddbmm(db, h, dw, out=self._buffer(("r", i), h, dw.shape[2]))
             if i:
                 r_a.baddbmm_(r, parts[i][0])
-            r = r_a if i == last else self._kinked(r_a, at.inputs[i + 1])
+            r = r_a if i == last else self._kinked(r_a, passed.inputs[i + 1])
             moved.append(r)
-        r_d = at.curve(r)
+        r_d = passed.curve(r)
         for i in range(last, -1, -1):
-            d, h, (w, _) = at.slopes[i], at.inputs[i], parts[i]
+            d, h, (w, _) = passed.slopes[i], passed.inputs[i], parts[i]
             if hessian is not None:
                 gw, gb = hessian.parts[i]
                 torch.bmm(h.transpose(1, 2), r_d, out=gw)
@@ -288,10 +288,10 @@ class Leaky(Net):
                     gw.baddbmm_(moved[i - 1].transpose(1, 2), d)
                 torch.sum(r_d, 1, keepdim=True, out=gb)
             dw, w = (p[i][0], w) if i else (p[i][0][:, columns], w[:, columns])
-            room = self._room((at.name, "rd", i), d, dw.shape[1])
-            r_d = torch.bmm(d, dw.transpose(1, 2), out=room).baddbmm_(r_d, w.transpose(1, 2))
+            buffer = self._buffer((passed.name, "rd", i), d, dw.shape[1])
+            r_d = torch.bmm(d, dw.transpose(1, 2), out=buffer).baddbmm_(r_d, w.transpose(1, 2))
             if i:
-                r_d = self._kinked(r_d, at.inputs[i])
+                r_d = self._kinked(r_d, passed.inputs[i])
         return r_d
 
 
@@ -338,12 +338,12 @@ class AnyModule(Net):
         out.flat.copy_(vmap(slope)(theta.flat, x, y, w))
         return x, y, w
 
-    def mixed(self, theta: Weights, along: Weights, at: Any, columns: Columns, hessian: Weights | None) -> Tensor:
+    def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
         def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
             first: Any = grad(self._loss)  # not jvp: its first use has torch warn of what it does itself
             return (first(flat, rows, y, w) * p).sum()
 
-        x, y, w = at
+        x, y, w = passed
         slope: Any = grad(directed, argnums=(0, 1))
         by_theta, by_x = vmap(slope)(theta.flat, x, along.flat, y, w)
         if hessian is not None:

@@ -80,8 +80,8 @@ class Adversary:
             z = self._inside(x + radius * noise, x, epsilon, lo, hi)
         for _ in range(self.steps):
             g = rise(z)
-            way = ball.ascent(g if free is None else g * free)
-            z = self._inside(torch.addcmul(z, way, step), x, epsilon, lo, hi)
+            direction = ball.ascent(g if free is None else g * free)
+            z = self._inside(torch.addcmul(z, direction, step), x, epsilon, lo, hi)
         return z
 
     def _inside(self, z: Tensor, x: Tensor, epsilon: Tensor, lo: Tensor, hi: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A bank: many retrained copies of a model, trained together and kept stacked.
+"""A bank: many retrained models, trained together and kept stacked.
 
     bank = ModelBank.retrain(recipe, X, y, schema, families={"seed": 100, "leave_one_out": 100}, seed=0)
 
@@ -9,30 +9,41 @@ processes. Model i of a family is the same, up to rounding, whatever else is in 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from holdfast._core.progress import Progress
-from holdfast._core.rows import chunks, limited_threads
+from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed
 from holdfast.models.base import Model, to_scores
 from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
-from holdfast.retraining.families import FOR_ESTIMATORS, BaseRun, RetrainJob, family
-from holdfast.retraining.loop import Variation, fit_stack
-from holdfast.retraining.recipe import Recipe, class_names, class_numbers, fitted_estimator, outcomes, plain
+from holdfast.problem import Outcomes, Rows
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.families import FOR_ESTIMATORS, family
+from holdfast.retraining.outcomes import ClassNames, outcomes, plain
+from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
 
-CELLS = 1 << 22  # scores and hidden values held at once
+SCORED_CELLS = 1 << 22  # scores and hidden values held at once
+
+
+class Classified(Protocol):
+    """What has classes and a schema: a model, counterfactuals, a bank."""
+
+    @property
+    def classes(self) -> Sequence[Any]: ...
+
+    @property
+    def schema(self) -> Schema: ...
 
 
 @dataclass(frozen=True)
@@ -57,16 +68,44 @@ class ModelGroup:
         if self.networks is None:
             return torch.stack([m.score_frame(frame, x) for m in self.estimators])
         models, n = self.networks, len(x)
-        size = max(8, CELLS // (models.count * sum(getattr(models, "sizes", (x.shape[1] * 8,)))))
+        hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
+        size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
         with torch.no_grad():
             raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
 
+    def part(self, models: slice, family: str | None = None) -> "ModelGroup":
+        """Some of the networks, on request as another family."""
+        assert self.networks is not None
+        some = self.networks.select(torch.arange(len(self))[models])
+        return replace(self, family=family or self.family, networks=some, origins=self.origins[models])
+
+    def kind(self) -> str:
+        """What the models are, in a few words."""
+        if self.networks is None:
+            return type(getattr(self.estimators[0], "wrapped", self.estimators[0])).__name__
+        if isinstance(self.networks, Stack):
+            return "networks " + "-".join(map(str, self.networks.sizes))
+        return f"{type(self.networks.module(0)).__name__} modules"
+
 
 @dataclass(frozen=True, eq=False)
 class ModelBank:
-    """Retrained copies of a model, by family."""
+    """Retrained models, by family: what a model could have been, had it been trained a little differently.
+
+    Make one with `ModelBank.retrain` or `ModelBank.from_tables`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
+        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 2})
+        >>> bank
+        ModelBank(5 models; seed: 3, bootstrap: 2; networks 2-8-2; classes 'no', 'yes')
+        >>> bank.predict(data.X).shape  # models, rows
+        (5, 200)
+    """
 
     groups: tuple[ModelGroup, ...]
     schema: Schema
@@ -79,13 +118,13 @@ class ModelBank:
     @classmethod
     def retrain(
         cls,
-        recipe: Any,
+        recipe: RecipeLike,
         X: pd.DataFrame,
-        y: "pd.Series[Any]",
+        y: Outcomes,
         schema: Schema,
         *,
         families: Mapping[str, int | range],
-        classes: Sequence[Any] | None = None,
+        classes: ClassNames | None = None,
         seed: int = 0,
         pool: Sequence[int] | None = None,
         workers: int = 1,
@@ -101,49 +140,51 @@ class ModelBank:
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
-        recipe, y = Recipe.of(recipe), outcomes(X, y)
-        names = class_names(X, y, classes)
         if not isinstance(families, Mapping) or not families:
             raise SettingError(f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
         if not isinstance(seed, Integral):
-            raise SettingError(f"seed must be a whole number, got {seed!r}")
-        wanted = {name: _wanted(name, models) for name, models in families.items()}
+            raise SettingError(f"seed must be an integer, got {seed!r}")
         if workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        recipe.check(schema, names)
-        labels = class_numbers(y, names)
-        given = BaseRun(recipe, labels, len(names), seed, _pool(pool, len(X), seed))
+        wanted = {name: _wanted(name, models) for name, models in families.items()}
+        run = BaseRun.of(recipe, X, y, schema, classes, seed, pool)
+        unfit = [name for name in wanted if run.recipe.estimator is not None and name not in FOR_ESTIMATORS]
+        if unfit:
+            known = listed(FOR_ESTIMATORS)
+            raise SettingError(f"family {unfit[0]!r} needs a network; for estimators there are {known}")
+        groups = list[ModelGroup]()
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
-            x = schema.encode(X)
-            groups = list[ModelGroup]()
             for name, models in wanted.items():
-                if recipe.estimator is not None and name not in FOR_ESTIMATORS:
-                    known = listed(FOR_ESTIMATORS)
-                    raise SettingError(f"family {name!r} needs a network; for estimators there are {known}")
-                for group in family(name)(given, models):
-                    origins = origins_of(group, given, schema, x)
-                    if recipe.estimator is None:
-                        groups.append(ModelGroup(name, _networks(group, given, x, bar), origins=origins))
+                for variation in family(name)(run, models):
+                    origins = run.origins(variation)
+                    if run.recipe.estimator is None:
+                        groups.append(ModelGroup(name, run.train(variation, bar), origins=origins))
                     else:
-                        fitted = _estimators(group.plan, given, X, y, schema, names, workers)
+                        fitted = run.fit_estimators(variation, workers)
                         groups.append(ModelGroup(name, estimators=fitted, origins=origins))
                         bar.step(len(fitted))
-        return cls(tuple(groups), schema, tuple(names), recipe, seed)
+        return cls(tuple(groups), schema, run.classes, run.recipe, seed)
 
     @classmethod
     def from_tables(
         cls,
-        recipe: Any,
-        tables: Mapping[str, tuple[pd.DataFrame, "pd.Series[Any]"]],
+        recipe: RecipeLike,
+        tables: Mapping[str, tuple[pd.DataFrame, Outcomes]],
         schema: Schema,
         *,
-        classes: Sequence[Any] | None = None,
+        classes: ClassNames | None = None,
         models: int = 1,
         seed: int = 0,
         progress: bool = False,
     ) -> "ModelBank":
-        """One family per table, each with `models` seeds: what real data of another year or place would have made."""
+        """One family per table, each with `models` seeds: what real data of another year or place would have made.
+
+        Args:
+            recipe, schema, classes, seed, progress: as for `retrain`.
+            tables: name of the family -> its rows and their outcomes.
+            models: how many models of each table.
+        """
         if not tables:
             raise SettingError("from_tables needs at least one table")
         known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
@@ -167,12 +208,10 @@ class ModelBank:
             self.check_fits(other)
         return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
 
-    def check_fits(self, other: Any) -> None:
-        """Raise an error unless `other` (a model, answers, a bank) has the same classes and the same encoding."""
+    def check_fits(self, other: Classified) -> None:
+        """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
         if not other.classes:
-            raise ModelError(
-                "a bank holds retrained classifiers; a model that estimates a number cannot be audited yet"
-            )
+            raise ModelError("a bank holds retrained classifiers; a regression model cannot be audited yet")
         if tuple(other.classes) != self.classes:
             hint = (
                 "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""
@@ -203,21 +242,22 @@ class ModelBank:
         return np.array([group.family for group in self.groups for _ in range(len(group))], dtype=object)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(f"{name}: {count}" for name, count in self.families.items())
-        return f"ModelBank({len(self)} models; {kinds})"
+        counts = ", ".join(f"{name}: {count}" for name, count in self.families.items())
+        kinds = ", ".join(dict.fromkeys(group.kind() for group in self.groups))
+        return f"ModelBank({len(self)} models; {counts}; {kinds}; classes {listed(self.classes)})"
 
-    def scores(self, X: pd.DataFrame | Tensor) -> Tensor:
+    def scores(self, X: Rows) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
-        kinds = {group.dtype for group in self.groups}
+        dtypes = {group.dtype for group in self.groups}
         if isinstance(X, pd.DataFrame):
-            frame, x = X, {kind: self.schema.encode(X, kind) for kind in kinds}
+            frame, x = X, {dtype: self.schema.encode(X, dtype) for dtype in dtypes}
         else:
-            read = any(group.networks is None for group in self.groups)
-            frame, x = self.schema.decode(X) if read else pd.DataFrame(), dict.fromkeys(kinds, X)
+            tables = any(group.networks is None for group in self.groups)
+            frame, x = self.schema.decode(X) if tables else pd.DataFrame(), dict.fromkeys(dtypes, X)
         with limited_threads(1):
             return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
-    def predict(self, X: pd.DataFrame | Tensor) -> np.ndarray[Any, Any]:
+    def predict(self, X: Rows) -> np.ndarray[Any, Any]:
         """(M, n) the class that every model gives to every row."""
         return np.array(self.classes, dtype=object)[self.scores(X).argmax(2).numpy()]
 
@@ -274,12 +314,12 @@ class ModelBank:
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
         if not self.groups:
             raise ModelError("there is no model in it")
-        at = 0
+        first = 0
         for group in self.groups:
             if not len(group) or len(group.origins) not in (0, len(group)):
                 raise ModelError(f"family {group.family!r} has {len(group)} models from {len(group.origins)} origins")
-            self.model(at)
-            at += len(group)
+            self.model(first)
+            first += len(group)
         return self
 
     # ---- files
@@ -315,7 +355,7 @@ class ModelBank:
         try:
             metadata, tensors = safetensors.read(path)
             content = json.loads(metadata["holdfast_bank"])
-            groups = [_shelf(entry, i, tensors) for i, entry in enumerate(content["groups"])]
+            groups = [_group(entry, i, tensors) for i, entry in enumerate(content["groups"])]
             schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
             classes = tuple(content["classes"])
             return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
@@ -324,19 +364,20 @@ class ModelBank:
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
 
 
-def _shelf(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:
+def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:
+    """Group i of a file."""
     with torch.device("meta"):  # the sizes are only a claim of the file
         module = build(entry["architecture"])
-    mine = {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == str(i)}
+    own = {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == str(i)}
     expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
     for name, shape in expected.items():
-        if name not in mine or tuple(mine[name].shape) != shape:
+        if name not in own or tuple(own[name].shape) != shape:
             raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
-    dtypes = {v.dtype for name, v in mine.items() if name in expected and v.is_floating_point()}
+    dtypes = {v.dtype for name, v in own.items() if name in expected and v.is_floating_point()}
     if len(dtypes) != 1:
-        raise ModelError(f"family {entry['family']!r} mixes kinds of numbers")
+        raise ModelError(f"family {entry['family']!r} mixes kinds of floating-point numbers")
     models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
-    models.load(mine)
+    models.load(own)
     return ModelGroup(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
 
 
@@ -349,117 +390,3 @@ def _wanted(name: str, models: Any) -> range:
     if not len(wanted) or wanted.start < 0 or wanted.step != 1:
         raise SettingError(f"family {name!r} needs at least one model, got {models!r}")
     return wanted
-
-
-def origins_of(group: RetrainJob, given: BaseRun, schema: Schema, x: Tensor) -> tuple[str, ...]:
-    """A short hash of all that each model of a group is made from."""
-    recipe, plan = group.recipe, group.plan
-    base = given.seed if group.last_layer else None
-    common = hashlib.sha256(f"{_plainly(recipe, given.n)} {schema.encoding_key} {base}".encode())
-    common.update(x.numpy().tobytes() + given.labels.numpy().tobytes())
-    out = list[str]()
-    for i in range(len(plan)):
-        digest = common.copy()
-        epochs = plan.epochs[i] if plan.epochs else recipe.epochs
-        order = plan.order[i] if recipe.estimator is None and recipe.batch_size < given.n else None  # else it is idle
-        digest.update(f"{plan.weights[i]} {order} {epochs}".encode())
-        epsilon = plan.epsilon[i] if plan.epsilon else recipe.epsilon
-        if epsilon:
-            digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
-        for part in (plan.kept, plan.emphasis, plan.labels):
-            digest.update(b"-" if part is None else part[i].numpy().tobytes())
-        out.append(digest.hexdigest()[:16])
-    return tuple(out)
-
-
-def _plainly(recipe: Recipe, n: int) -> str:
-    """The settings that matter, however they were spelt."""
-    if recipe.estimator is not None:
-        return f"{recipe.estimator!r} {recipe.inputs}"
-    shape: Any = recipe.hidden
-    if recipe.module is not None:
-        try:
-            shape = describe(recipe.module)
-        except ModelError:
-            shape = repr(recipe.module)
-        shape = f"{shape} {next(recipe.module.parameters()).dtype}"
-    loop = min(int(recipe.batch_size), n), float(recipe.lr), float(recipe.weight_decay), float(recipe.adam_eps)
-    return f"{shape} {loop}" + (f" {recipe.optimizer}" if recipe.optimizer != "adam" else "")
-
-
-def _pool(pool: Sequence[int] | None, n: int, seed: int) -> Tensor:
-    if pool is None:
-        return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
-    if len(rows) != len(set(map(int, pool))) or bool(((rows < 0) | (rows >= n)).any()):
-        raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
-    return rows
-
-
-def _networks(group: RetrainJob, given: BaseRun, x: Tensor, bar: Progress) -> ModelStack:
-    """The trained networks of one group."""
-    recipe, labels = group.recipe, given.labels
-    if not group.last_layer:
-        return recipe.train(x, labels, given.classes, group.plan, bar)
-    # Only the last layer is trained: a linear model on what the layers below make of the rows.
-    base = recipe.train(x, labels, given.classes, Variation((given.seed,), (given.seed,)), Progress(False, ""))
-    if not isinstance(base, Stack) or len(base.sizes) < 3:
-        raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
-    with torch.no_grad():
-        features = base.hidden(x.to(base.theta.dtype))[0].clone()
-    with torch.device("meta"):
-        head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1], dtype=base.theta.dtype)).to_empty(device="cpu")
-    heads = fit_stack(head, recipe.start(head), features, labels, group.plan, recipe, bar)
-    whole = Stack(base.sizes, len(group.plan), base.theta.dtype)
-    tensors = {name: v.expand(len(group.plan), *v.shape[1:]) for name, v in base.state().items()}
-    last = list(tensors)[-2:]
-    whole.load({**tensors, **dict(zip(last, heads.state().values(), strict=True))})
-    return whole
-
-
-# ---- estimators
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One estimator to fit: all a worker process needs."""
-
-    recipe: Recipe
-    X: pd.DataFrame
-    y: "pd.Series[Any]"
-    schema: Schema
-    names: list[Any]
-    seed: int
-
-    def __call__(self) -> Model:
-        return fitted_estimator(self.recipe, self.X, self.y, self.schema, self.names, self.seed)
-
-
-def _estimators(
-    plan: Variation,
-    given: BaseRun,
-    X: pd.DataFrame,
-    y: "pd.Series[Any]",
-    schema: Schema,
-    names: list[Any],
-    workers: int,
-) -> tuple[Model, ...]:
-    """Clones of the estimator; the plan says which rows, labels and seed a clone gets."""
-    jobs = list[_Job]()
-    for i in range(len(plan)):
-        rows = np.arange(len(X))
-        if plan.kept is not None:
-            rows = np.flatnonzero(plan.kept[i].numpy())
-        if plan.emphasis is not None:
-            rows = np.repeat(rows, plan.emphasis[i].long().numpy())
-        outcome = y if plan.labels is None else pd.Series(np.array(names)[plan.labels[i].numpy()], index=y.index)
-        part = X.iloc[rows]
-        jobs.append(_Job(given.recipe, part, outcome.iloc[rows], schema, names, plan.weights[i]))
-    if workers > 1:
-        with ProcessPoolExecutor(min(workers, len(jobs))) as processes:
-            return tuple(processes.map(_run, jobs))
-    return tuple(_run(job) for job in jobs)
-
-
-def _run(job: _Job) -> Model:
-    return job()

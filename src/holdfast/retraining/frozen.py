@@ -14,7 +14,7 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
-from holdfast.retraining.recipe import class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 
 
 def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:
@@ -51,7 +51,7 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
     names = [name for name, _ in module.named_parameters()]
     tensors = list[Tensor]()
     if isinstance(net, Leaky):
-        for w, b in net.real(theta):
+        for w, b in net.unpadded(theta):
             tensors += [w.transpose(1, 2), b.squeeze(1)]
     elif isinstance(net, AnyModule):
         tensors = list(net.named(theta.flat).values())
@@ -67,7 +67,7 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
 def with_logits(model: Model, what: str) -> TorchModel:
     """The model, if it is a torch module that returns logits, or its exact copy as one; `what` needs one."""
     if model.is_regression:
-        raise ModelError(f"{what} needs a classifier, and this model estimates a number")
+        raise ModelError(f"{what} needs a classifier, and this is a regression model")
     if isinstance(model, CompiledModel) and model.program is not None:
         return model.program
     if not isinstance(model, TorchModel):

@@ -6,14 +6,14 @@ ball, that maximum is exact:
 
     max loss = log(1 + exp(-y (w.x + b) + epsilon |w|_1)),    y in {-1, +1}
 
-What retrained models differ in is written down in a `Plan`: initial weights, order of the rows, rows left
-out, weights and labels of rows, number of epochs. Weights and order have generators of their own, so a plan
-changes the one and not the other; rows that are left out drop out of an order that stays the same.
+What retrained models differ in is a `Variation`: initial weights, order of the rows, rows left out, weights and labels
+of rows, number of epochs. Weights and order have generators of their own, so a variation changes the one and not the
+other; rows that are left out drop out of an order that stays the same.
 """
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -23,18 +23,18 @@ from torch import Tensor, nn
 
 from holdfast._core.adam import Adam
 from holdfast._core.progress import Progress
-from holdfast._core.rows import limited_threads
+from holdfast._core.rows import CACHE_CELLS, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
 from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
 from holdfast.retraining.attacks import Adversary
 
-CELLS = 1 << 19  # hidden values and parameters of the models trained at once: what stays in a core's cache
+Start = Callable[[int], dict[str, Tensor]]  # a seed -> named initial tensors
 
 
 @dataclass(frozen=True)
 class Variation:
-    """How M models differ. Everything not given is as in the first model."""
+    """In what M models of one architecture differ. Everything not given is as in the first model."""
 
     weights: tuple[int, ...]  # M seeds of the initial weights
     order: tuple[int, ...]  # M seeds of the order of the rows
@@ -43,12 +43,14 @@ class Variation:
     labels: Tensor | None = None  # (M, n)
     epochs: tuple[int, ...] | None = None
     epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
+    width: float = 1.0  # of the hidden layers of all M models, as a multiple of the first model's
+    last_layer: bool = False  # only that is trained, on the features of the first model
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.order):
             raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
         if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
-            raise SettingError("models of one plan must leave out equally many rows")
+            raise SettingError("models that are trained together must leave out equally many rows")
         if self.kept is not None and not bool(self.kept.any(1).all()):
             raise SettingError("no row is left to train on")
 
@@ -56,8 +58,8 @@ class Variation:
         return len(self.weights)
 
     def __getitem__(self, models: slice) -> "Variation":
-        parts = {name: getattr(self, name) for name in [f.name for f in fields(self)]}
-        return replace(self, **{name: None if v is None else v[models] for name, v in parts.items()})
+        each = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("width", "last_layer")}
+        return replace(self, **{name: None if v is None else v[models] for name, v in each.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +74,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            value: Any = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise SettingError(f"{name} must be a whole number of at least 1, got {value!r}")
+            check_count(name, getattr(self, name))
         for name in ("lr", "adam_eps", "weight_decay"):
             value, least = getattr(self, name), "at least 0" if name == "weight_decay" else "positive"
             if not isinstance(value, Real) or not math.isfinite(value) or value < 0 or (value == 0 and least[0] == "p"):
@@ -112,8 +112,7 @@ class RobustLoop(Loop):
         if self.attack not in ("pgd", "fgsm"):
             raise SettingError(f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
         check_epsilon(self.epsilon)
-        if not isinstance(self.attack_steps, Integral):
-            raise SettingError(f"attack_steps must be a whole number of at least 1, got {self.attack_steps!r}")
+        check_count("attack_steps", self.attack_steps)
         if not isinstance(self.attack_box, bool):
             raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
         self.adversary()
@@ -127,22 +126,25 @@ class RobustLoop(Loop):
         return Adversary(int(self.attack_steps), self.attack_norm)
 
 
+def check_count(name: str, value: Any) -> None:
+    """Raise a `SettingError` unless it is an integer of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise SettingError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
 def check_epsilon(value: Any) -> None:
     """Raise a `SettingError` unless it is a radius."""
     if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         raise SettingError(f"epsilon must be a number and at least 0, got {value!r}")
 
 
+# ---- stacks
+
+
 def fit_stack(
-    module: nn.Module,
-    start: Callable[[int], dict[str, Tensor]],
-    x: Tensor,
-    labels: Tensor,
-    plan: Variation,
-    loop: RobustLoop,
-    bar: Progress,
+    module: nn.Module, start: Start, x: Tensor, labels: Tensor, variation: Variation, loop: RobustLoop, bar: Progress
 ) -> ModelStack:
-    """Train the models of a plan.
+    """Train the models of a variation.
 
     Args:
         module: the architecture.
@@ -150,32 +152,63 @@ def fit_stack(
         x, labels: all rows (n, d) and their classes (n,).
 
     Returns:
-        All M trained models. Model i is the same, up to rounding, whatever else is in the plan.
+        All M trained models. Model i is the same, up to rounding, whatever else is in the variation.
     """
-    whole = stack_of(module, len(plan))
+
+    def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
+        return _fit(models, x, labels, variation[part], loop, bar)
+
+    return fit_in_parts(module, start, x, variation, loop, train)
+
+
+def fit_in_parts(
+    module: nn.Module,
+    start: Start,
+    x: Tensor,
+    variation: Variation,
+    loop: Loop,
+    train: Callable[[ModelStack, Tensor, slice], dict[str, Tensor]],
+) -> ModelStack:
+    """Train the models of a variation, at a time as many as stay in the cache.
+
+    Args:
+        train: stacked models with their initial weights, the rows, and which of the M models they are -> their state.
+    """
+    whole = stack_of(module, len(variation))
     x = x.to(whole.theta.dtype)
-    check_batches(module, len(x) if plan.kept is None else int(plan.kept[0].sum()), loop.batch_size)
+    check_batches(module, len(x) if variation.kept is None else int(variation.kept[0].sum()), loop.batch_size)
     alone = isinstance(whole, ModuleStack) and whole.trains_alone(x[:2])
-    size = 1 if alone else together(module, loop.batch_size, len(plan))
-    out = {name: torch.empty_like(value) for name, value in whole.state().items()}
+    size = 1 if alone else models_at_once(module, loop.batch_size, len(variation))
+    state = {name: torch.empty_like(value) for name, value in whole.state().items()}
     with torch.no_grad(), limited_threads(1):
-        for at in range(0, len(plan), size):
-            part = plan[at : at + size]
-            state = _fit(stack_of(module, len(part)), start, x, labels, part, loop, bar)
-            for name, value in state.items():
-                out[name][at : at + size] = value
-        whole.load(out)
-    lost = sum(not bool(value.isfinite().all()) for value in out.values())
-    if lost:
-        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
+        for first in range(0, len(variation), size):
+            part = slice(first, first + size)
+            seeds = variation.weights[part]
+            models = stack_of(module, len(seeds))
+            drawn = {seed: models.named(start(seed)) for seed in dict.fromkeys(seeds)}
+            models.load({name: torch.stack([drawn[s][name] for s in seeds]) for name in models.state()})
+            # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
+            with lent_generator(seeds[0]):
+                trained = train(models, x, part)
+            for name, value in trained.items():
+                state[name][part] = value
+        whole.load(state)
+    check_finite(state.values())
     return whole
 
 
-def together(module: nn.Module, batch_size: int, models: int) -> int:
+def check_finite(tensors: Iterable[Tensor]) -> None:
+    """Raise a `SettingError` if training has led to weights that are non-finite."""
+    if not all(bool(value.isfinite().all()) for value in tensors):
+        raise SettingError("training diverged: some weights are non-finite; lower lr")
+
+
+def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
     """How many models to train at once: small stacks stay in the cache, and gain most of what there is to gain."""
     parameters = sum(p.numel() for p in module.parameters())
     widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
-    return max(1, min(models, 50, max(8, CELLS // (batch_size * max(widths, 1) + 2 * parameters))))
+    cells = batch_size * max(widths, 1) + 2 * parameters
+    return max(1, min(models, 50, rows_per_chunk(cells, CACHE_CELLS, at_least=8)))
 
 
 def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
@@ -189,37 +222,33 @@ def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
 
 
 def _fit(
-    models: ModelStack,
-    start: Callable[[int], dict[str, Tensor]],
-    x: Tensor,
-    labels: Tensor,
-    plan: Variation,
-    loop: RobustLoop,
-    bar: Progress,
+    models: ModelStack, x: Tensor, labels: Tensor, variation: Variation, loop: RobustLoop, bar: Progress
 ) -> dict[str, Tensor]:
-    first = {seed: models.named(start(seed)) for seed in dict.fromkeys(plan.weights)}
-    models.load({name: torch.stack([first[s][name] for s in plan.weights]) for name in models.state()})
-    epochs = torch.tensor(plan.epochs or (loop.epochs,) * len(plan))
-    done = {name: value.clone() for name, value in models.state().items()}
+    epochs = torch.tensor(variation.epochs or (loop.epochs,) * len(variation))
+    finished = {name: value.clone() for name, value in models.state().items()}
     optimizer = loop.optimizer_for(models.theta)
-    orders, harder = Orders(plan, len(x)), Harder.of(models, x, plan, loop)
-    # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
-    with lent_generator(plan.weights[0]):
-        for epoch in range(int(epochs.max())):
-            order = orders.next()  # (M, n) or (1, n)
-            for rows in torch.split(order, loop.batch_size, 1):
-                flat = rows.reshape(-1)
-                y = labels.index_select(0, flat).view(rows.shape) if plan.labels is None else _own(plan.labels, rows)
-                w = None if plan.emphasis is None else _own(plan.emphasis, rows).to(x.dtype)
-                given = x.index_select(0, flat).view(*rows.shape, -1)
-                optimizer.step(models.gradient(harder(given, y) if harder else given, y, w))
-            models.keep((epochs == epoch + 1).nonzero().squeeze(1), done)
-            bar.step(len(plan) / int(epochs.max()))
-    return done
+    orders, attacked = Orders(variation, len(x)), AttackedBatches.of(models, x, variation, loop)
+    for epoch in range(int(epochs.max())):
+        order = orders.next()  # (M, n) or (1, n)
+        for rows in torch.split(order, loop.batch_size, 1):
+            flat = rows.reshape(-1)
+            own_labels, emphasis = variation.labels, variation.emphasis
+            y = labels.index_select(0, flat).view(rows.shape) if own_labels is None else _own(own_labels, rows)
+            w = None if emphasis is None else _own(emphasis, rows).to(x.dtype)
+            batch = x.index_select(0, flat).view(*rows.shape, -1)
+            optimizer.step(models.gradient(attacked(batch, y) if attacked else batch, y, w))
+        models.keep((epochs == epoch + 1).nonzero().squeeze(1), finished)
+        bar.step(len(variation) / int(epochs.max()))
+    return finished
+
+
+def _own(values: Tensor, rows: Tensor) -> Tensor:
+    """(M, b) each model's own values for rows (M, b) or (1, b)."""
+    return values.gather(1, rows.expand(len(values), -1))
 
 
 class Sgd:
-    """Plain gradient descent, with the manners of `Adam`."""
+    """Plain gradient descent, with the methods of `Adam`."""
 
     def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
         self.theta, self.lr, self.decay = theta, lr, weight_decay
@@ -234,63 +263,69 @@ class Sgd:
         self.theta.sub_(g, alpha=self.lr)
 
 
-class Harder:
+class AttackedBatches:
     """Batches replaced by rows that the models, as they are now, get wrong."""
 
     def __init__(
-        self, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop, radius: tuple[float, ...]
+        self, models: ModelStack, x: Tensor, variation: Variation, loop: RobustLoop, radius: tuple[float, ...]
     ) -> None:
-        self.models, self.how = models, loop.adversary()
+        self.models, self.adversary = models, loop.adversary()
         exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
         if exact and distance_of(loop.attack_norm).ball_is_box:
-            self.how = Adversary.fgsm()
+            self.adversary = Adversary.fgsm()
         self.radius = torch.tensor(radius, dtype=x.dtype)[:, None, None]
         self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None
         # Models that differ in epsilon alone start at the same points of their balls.
-        seeds = tuple(dict.fromkeys(plan.weights))
-        self.generators = [torch.Generator().manual_seed(derived(seed, 2)) for seed in seeds]
-        self.mine = torch.tensor([seeds.index(s) for s in plan.weights])
+        self.draws = SharedDraws(variation.weights, 2)
 
     @classmethod
-    def of(cls, models: ModelStack, x: Tensor, plan: Variation, loop: RobustLoop) -> "Harder | None":
+    def of(cls, models: ModelStack, x: Tensor, variation: Variation, loop: RobustLoop) -> "AttackedBatches | None":
         """None where no model is attacked."""
-        radius = plan.epsilon or (loop.epsilon,) * len(plan)
-        return cls(models, x, plan, loop, radius) if any(radius) else None
+        radius = variation.epsilon or (loop.epsilon,) * len(variation)
+        return cls(models, x, variation, loop, radius) if any(radius) else None
 
     def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M, b, d) for batches (M, b, d) or (1, b, d) and their labels."""
         noise = None
-        if self.how.start:
-            drawn = [torch.rand(x.shape[1:], generator=g, dtype=x.dtype) for g in self.generators]
-            noise = torch.stack(drawn).mul_(2).sub_(1)[self.mine]
-        return self.how.attack(lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box)
+        if self.adversary.start:
+            drawn = self.draws.draw(lambda g: torch.rand(x.shape[1:], generator=g, dtype=x.dtype))
+            noise = drawn.mul_(2).sub_(1)[self.draws.place]
+        return self.adversary.attack(lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box)
 
 
-def _own(values: Tensor, rows: Tensor) -> Tensor:
-    """(M, b) each model's own values for rows (M, b) or (1, b)."""
-    return values.gather(1, rows.expand(len(values), -1))
+class SharedDraws:
+    """Random numbers of M models for one purpose, drawn once for all that share a seed."""
+
+    def __init__(self, seeds: Sequence[int], purpose: int) -> None:
+        different = tuple(dict.fromkeys(seeds))
+        self.generators = [torch.Generator().manual_seed(derived(seed, purpose)) for seed in different]
+        self.place = torch.tensor([different.index(seed) for seed in seeds])  # (M,) which draw is each model's
+
+    def draw(self, one: Callable[[torch.Generator], Tensor]) -> Tensor:
+        """(S, ...) what each of S generators gives."""
+        return torch.stack([one(g) for g in self.generators])
 
 
 class Orders:
     """The order of the rows, epoch by epoch; drawn once for all models that share a seed."""
 
-    def __init__(self, plan: Variation, n: int) -> None:
-        seeds = tuple(dict.fromkeys(plan.order))
-        self.generators = [torch.Generator().manual_seed(derived(seed, 1)) for seed in seeds]
-        self.mine = torch.tensor([seeds.index(s) for s in plan.order])
-        self.kept, self.n = plan.kept, n
+    def __init__(self, variation: Variation, n: int) -> None:
+        self.draws, self.kept, self.n = SharedDraws(variation.order, 1), variation.kept, n
 
     def next(self) -> Tensor:
-        drawn = torch.stack([torch.randperm(self.n, generator=g) for g in self.generators])
-        if self.kept is None:
-            return drawn if len(drawn) == 1 else drawn[self.mine]
-        order = drawn[self.mine]  # (M, n)
-        return order[self.kept.gather(1, order)].view(len(order), -1)
+        drawn = self.draws.draw(lambda g: torch.randperm(self.n, generator=g))
+        if self.kept is None and len(drawn) == 1:
+            return drawn
+        order = drawn[self.draws.place]  # (M, n)
+        return order if self.kept is None else order[self.kept.gather(1, order)].view(len(order), -1)
 
 
 def derived(seed: int, purpose: int) -> int:
     """A seed for one purpose; generators seeded with neighbouring numbers would otherwise meet."""
     return (seed * 1_000_003 + purpose * 7_919) % (1 << 62)
+
+
+# ---- initial weights
 
 
 def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:

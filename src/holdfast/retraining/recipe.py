@@ -5,28 +5,29 @@ itself, unfitted. `recipe.fit(X, y, schema)` makes the model, `ModelBank.retrain
 """
 
 import copy
-import inspect
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import tomli_w
 import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
-from holdfast.retraining.loop import RobustLoop, Variation, fit_stack, glorot, redrawn
+from holdfast.problem import Outcomes
+from holdfast.retraining.estimators import Estimator, EstimatorFit, named_estimator, written_settings
+from holdfast.retraining.loop import RobustLoop, Start, Variation, fit_stack, glorot, redrawn
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -35,7 +36,7 @@ _LOOP = tuple(f.name for f in fields(RobustLoop))
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(RobustLoop):
-    """How a model is made.
+    """How a model is made: layers and training loop of a network, or an estimator to clone.
 
     Args:
         hidden: widths of a plain ReLU network (Glorot-uniform weights, zero biases).
@@ -45,11 +46,22 @@ class Recipe(RobustLoop):
         epochs, batch_size, lr, weight_decay, adam_eps, optimizer: the training loop of networks.
         epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see `RobustLoop`; every family of
             a bank is then trained that way.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
+        >>> model = recipe.fit(data.X, data.y, data.schema, seed=1)
+        >>> model.classes
+        ('no', 'yes')
+        >>> again = recipe.fit(data.X, data.y, data.schema, seed=1)
+        >>> again.fingerprint() == model.fingerprint()
+        True
     """
 
     hidden: tuple[int, ...] = (64, 32)
     module: nn.Module | None = None
-    estimator: Any = None
+    estimator: Estimator | None = None
     inputs: Inputs = "frame"
 
     def __post_init__(self) -> None:
@@ -65,7 +77,7 @@ class Recipe(RobustLoop):
         if self.estimator is not None and self.epsilon:
             raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
         if any(not isinstance(h, Integral) or h < 1 for h in self.hidden):
-            raise SettingError(f"hidden widths must be whole numbers of at least 1, got {list(self.hidden)}")
+            raise SettingError(f"hidden widths must be integers of at least 1, got {list(self.hidden)}")
         last = flat_layers(self.module)[-1:] if self.module is not None else []
         if any(isinstance(m, nn.Softmax | nn.Sigmoid) for m in last):
             raise SettingError(
@@ -73,29 +85,28 @@ class Recipe(RobustLoop):
             )
 
     @classmethod
-    def of(cls, model: Any, **settings: Any) -> "Recipe":
+    def of(cls, model: "RecipeLike", **settings: Any) -> "Recipe":
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
         if isinstance(model, Recipe):
             return replace(model, **settings)
         if isinstance(model, Model) and model.is_regression:
-            raise SettingError(
-                "recipes train classifiers, and this model estimates a number; it cannot be retrained yet"
-            )
-        if isinstance(model, BlackBox):
-            settings = {"inputs": model.inputs, **settings}
-            model = model.wrapped
-        if isinstance(model, TorchModel):
-            if model.outputs != "logits":
+            raise SettingError("recipes train classifiers, and this is a regression model; it cannot be retrained yet")
+        inner: Any = model
+        if isinstance(inner, BlackBox):
+            settings = {"inputs": inner.inputs, **settings}
+            inner = inner.wrapped
+        if isinstance(inner, TorchModel):
+            if inner.outputs != "logits":
                 raise SettingError(
                     "the model returns probabilities, but is trained on its logits; leave the last step out"
                 )
-            model = model.module
-        if isinstance(model, nn.Module):
-            return cls(module=model, **settings)
-        if not isinstance(model, type) and hasattr(model, "fit") and hasattr(model, "get_params"):
-            return cls(estimator=model, **settings)
+            inner = inner.module
+        if isinstance(inner, nn.Module):
+            return cls(module=inner, **settings)
+        if not isinstance(inner, type) and hasattr(inner, "fit") and hasattr(inner, "get_params"):
+            return cls(estimator=inner, **settings)
         raise SettingError(
-            f"cannot make a {type(model).__name__} again: a recipe needs a torch module, or an estimator with fit"
+            f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an estimator with fit"
         )
 
     def network(self, inputs: int, classes: int) -> nn.Module:
@@ -114,42 +125,43 @@ class Recipe(RobustLoop):
         except ModelError as error:
             raise ModelError(f"the recipe's module cannot be trained here: {error}") from None
 
-    def start(self, module: nn.Module) -> Callable[[int], dict[str, Tensor]]:
+    def start(self, module: nn.Module) -> Start:
         """Seed -> initial tensors."""
         return (lambda seed: glorot(module, seed)) if self.module is None else (lambda seed: redrawn(module, seed))
 
-    def train(self, x: Tensor, labels: Tensor, classes: int, plan: Variation, bar: Progress) -> ModelStack:
-        """The networks of a plan."""
+    def train(self, x: Tensor, labels: Tensor, classes: int, variation: Variation, bar: Progress) -> ModelStack:
+        """The networks of a variation."""
         module = self.network(x.shape[1], classes)
-        return fit_stack(module, self.start(module), x, labels, plan, self, bar)
+        return fit_stack(module, self.start(module), x, labels, variation, self, bar)
 
     def fit(
         self,
         X: pd.DataFrame,
-        y: "pd.Series[Any]",
+        y: Outcomes,
         schema: Schema,
         *,
-        classes: Sequence[Any] | None = None,
+        classes: ClassNames | None = None,
         seed: int = 0,
         progress: bool = False,
     ) -> Model:
         """Make the model.
 
         Args:
-            X, y: the rows and their classes.
+            X, y: n rows and their n classes.
             schema: how the rows become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
+            progress: show a bar on stderr.
         """
-        y = outcomes(X, y)
-        names = class_names(X, y, classes)
+        column = outcomes(X, y)
+        names = class_names(X, column, classes)
         if self.estimator is not None:
-            return fitted_estimator(self, X, y, schema, names, seed)
+            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed)()
         self.check(schema, names)
         with Progress(progress, "training") as bar:
             bar.total(1)
-            x = schema.encode(X)
-            models = self.train(x, class_numbers(y, names), len(names), Variation((seed,), (seed,)), bar)
+            labels, first = class_numbers(column, names), Variation((seed,), (seed,))
+            models = self.train(schema.encode(X), labels, len(names), first, bar)
         return Model.of(self.as_module(models, 0), schema, classes=names)
 
     def as_module(self, models: ModelStack, i: int) -> nn.Module:
@@ -168,7 +180,7 @@ class Recipe(RobustLoop):
         if self.estimator is not None:
             return {
                 "estimator": type(self.estimator).__name__,
-                "settings": written(self.estimator),
+                "settings": written_settings(self.estimator),
                 "inputs": self.inputs,
             }
         shape: dict[str, Any] = {"hidden": list(self.hidden)}
@@ -184,14 +196,14 @@ class Recipe(RobustLoop):
         known: tuple[str, ...] = ("estimator", "settings", "inputs")
         if "estimator" not in content:
             known = (*_LOOP, *(("layers", "dtype") if "layers" in content else ("hidden", "estimator")))
-        strange = [key for key in content if key not in known]
-        if strange:
-            raise SettingError(f"unknown setting {strange[0]!r} in the recipe; {did_you_mean(strange[0], known)}")
+        unknown = [key for key in content if key not in known]
+        if unknown:
+            raise SettingError(f"unknown setting {unknown[0]!r} in the recipe; {did_you_mean(unknown[0], known)}")
         settings = dict(content)
         try:
             if "estimator" in settings:
-                made = named_estimator(settings["estimator"], settings.get("settings", {}))
-                return cls(estimator=made, inputs=settings.get("inputs", "encoded"))
+                estimator = named_estimator(settings["estimator"], settings.get("settings", {}))
+                return cls(estimator=estimator, inputs=settings.get("inputs", "encoded"))
             if "layers" in settings:
                 with lent_generator(0):  # layers draw weights when they are made
                     settings["module"] = build(settings.pop("layers"))
@@ -246,123 +258,36 @@ class Recipe(RobustLoop):
         return replace(self, module=nn.Sequential(*out))
 
 
-def class_names(X: pd.DataFrame, y: "pd.Series[Any]", classes: Sequence[Any] | None) -> list[Any]:
-    """The classes in the order of the scores."""
-    if len(X) != len(y) or not len(X):
-        raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
-    if bool(y.isna().any()):
-        raise SettingError(f"{int(y.isna().sum())} outcomes are missing; leave those rows out")
-    seen = [plain(v) for v in y.unique()]
-    names = [plain(v) for v in (sorted(seen) if classes is None else classes)]
-    strange = [v for v in seen if v not in names]
-    if strange or len(set(names)) < max(2, len(names)):
-        raise SettingError(f"outcomes {strange or names} do not make at least two known classes {names}")
-    return names
-
-
-def outcomes(X: pd.DataFrame, y: Any) -> "pd.Series[Any]":
-    """The outcomes as a column beside the rows, matched by position; an index in another order is no accident."""
-    if not isinstance(y, pd.Series):
-        values = np.asarray(y)
-        if values.ndim != 1:
-            raise SettingError(f"outcomes must be one per row, got shape {values.shape}")
-        return pd.Series(values, index=X.index if len(values) == len(X) else None)
-    column = cast("pd.Series[Any]", y)
-    mine, theirs = X.index, column.index
-    if len(mine) == len(theirs) and not mine.equals(theirs) and sorted(map(str, mine)) == sorted(map(str, theirs)):
-        raise SettingError("rows and outcomes have the same index in another order; align them first")
-    return column
-
-
-@dataclass(frozen=True)
-class InOrder:
-    """An estimator whose classes are told in another order than it learnt them."""
-
-    estimator: Any
-    classes_: tuple[Any, ...]
-
-    def predict_proba(self, rows: Any) -> Any:
-        own = [plain(c) for c in self.estimator.classes_]
-        return self.estimator.predict_proba(rows)[:, [own.index(c) for c in self.classes_]]
-
-
-def plain(value: Any) -> Any:
-    """A number of Python's own for one of NumPy's."""
-    return value.item() if hasattr(value, "item") else value
-
-
-def class_numbers(y: "pd.Series[Any]", names: Sequence[Any]) -> Tensor:
-    place = {name: i for i, name in enumerate(names)}
-    return torch.tensor([place[v] for v in y])
-
-
-def fitted_estimator(
-    recipe: Recipe, X: pd.DataFrame, y: "pd.Series[Any]", schema: Schema, names: Sequence[Any], seed: int
-) -> Model:
-    """A clone of the estimator, seeded wherever it has a `random_state`, and fitted."""
-    clone = untyped("sklearn.base").clone(recipe.estimator)
-    states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
-    clone.set_params(**dict.fromkeys(states, seed % (1 << 32)))
-    rows: Any = X if recipe.inputs == "frame" else schema.encode(X, torch.float64).numpy()
-    kind = type(clone).__name__
-    try:
-        clone.fit(rows, y.to_numpy())
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"the estimator ({kind}) could not be fitted: {error}") from error
-    if not hasattr(clone, "classes_"):
-        raise ModelError(f"the estimator ({kind}) learns no classes; a recipe needs a classifier")
-    own = [plain(c) for c in clone.classes_]
-    if set(own) != set(names):
-        raise SettingError(f"the estimator learnt the classes {own}, expected {list(names)}")
-    if own != list(names):
-        if not hasattr(clone, "predict_proba"):
-            raise SettingError(f"the estimator has the classes in the order {own}, expected {list(names)}")
-        return Model.of(InOrder(clone, tuple(names)), schema, inputs=recipe.inputs)
-    return Model.of(clone, schema, inputs=recipe.inputs)
-
-
-def named_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """One of scikit-learn's own classifiers; a file cannot name anything else."""
-    known = classifiers()
-    if name not in known:
-        raise SettingError(f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
-    return known[name](**settings)
-
-
-def classifiers() -> dict[str, Any]:
-    """scikit-learn's own classifiers by name."""
-    return dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter="classifier")))
-
-
-def written(estimator: Any) -> dict[str, Any]:
-    """The settings of an estimator that a file can hold; an error rather than a file that makes another model."""
-    kind = cast(Any, type(estimator))
-    if classifiers().get(kind.__name__) is not kind:
-        raise SettingError(f"cannot write down a {kind.__name__}; only scikit-learn's own classifiers can be")
-    usual = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-    out = dict[str, Any]()
-    for name, value in estimator.get_params(deep=False).items():
-        if value is usual[name] or (isinstance(value, str | float | int) and value == usual[name]):
-            continue
-        many = isinstance(value, list | tuple)
-        values = [plain(v) for v in (cast(list[Any], value) if many else [value])]
-        if not all(isinstance(v, bool | int | float | str) for v in values):
-            raise SettingError(f"cannot write down {name}={value!r} of a {kind.__name__}")
-        out[name] = values if many else values[0]
-    return out
+RecipeLike = Recipe | nn.Module | Model | Estimator  # what `Recipe.of` takes
 
 
 def train_network(
     X: pd.DataFrame,
-    y: "pd.Series[Any]",
+    y: Outcomes,
     schema: Schema,
     *,
-    classes: Sequence[Any] | None = None,
+    classes: ClassNames | None = None,
     hidden: Sequence[int] = (64, 32),
     seed: int = 0,
     progress: bool = False,
     **loop: Any,
 ) -> Model:
-    """Train a plain ReLU network and wrap it: `Recipe(hidden=hidden, **loop).fit(...)`."""
+    """Train a plain ReLU network and wrap it.
+
+    Args:
+        X, y, schema, classes, seed, progress: as for `Recipe.fit`.
+        hidden: widths of the hidden layers.
+        loop: epochs, batch_size, lr and other settings of a `Recipe`.
+
+    Returns:
+        The model of `Recipe(hidden=hidden, **loop)`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.german_credit().take(range(200))
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+        >>> model.predict(data.X).shape
+        (200,)
+    """
     recipe = Recipe(hidden=tuple(hidden), **loop)
     return recipe.fit(X, y, schema, classes=classes, seed=seed, progress=progress)

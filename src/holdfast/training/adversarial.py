@@ -6,29 +6,40 @@ attacks, so that what differs between them comes from epsilon. All epsilons and 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from holdfast._core.progress import Progress
 from holdfast.errors import SettingError, did_you_mean
 from holdfast.models.base import Model
-from holdfast.nn.stack import ModelStack, stack_of
-from holdfast.retraining.bank import ModelBank, ModelGroup, origins_of
-from holdfast.retraining.families import BaseRun, RetrainJob
-from holdfast.retraining.loop import Variation, check_epsilon
-from holdfast.retraining.recipe import Recipe, class_names, class_numbers, outcomes
+from holdfast.problem import Outcomes
+from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.loop import Variation, check_count, check_epsilon
+from holdfast.retraining.outcomes import ClassNames
+from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.target import Label
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
 @dataclass(frozen=True, eq=False)
 class AdversarialModels:
-    """Networks trained against attacks of growing size, and the rows they learnt from."""
+    """Networks trained against attacks of growing radius, and the rows they learnt from; made by `train_adversarial`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> recipe = hf.Recipe(hidden=(8,), epochs=3, attack="fgsm")
+        >>> models = hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
+        >>> models.bank.families
+        {'epsilon 0': 1, 'epsilon 0.1': 1}
+        >>> models.model(0.1).classes
+        ('no', 'yes')
+    """
 
     bank: ModelBank  # one family for each epsilon, see `name`
     epsilon: tuple[float, ...]
@@ -57,7 +68,7 @@ class AdversarialModels:
             raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
         return self.bank.model(self.epsilon.index(epsilon) * self.seeds + seed)
 
-    def wishes(self, X: pd.DataFrame, target: Any = None) -> np.ndarray[Any, Any]:
+    def wanted_classes(self, X: pd.DataFrame, target: Label | None = None) -> np.ndarray[Any, Any]:
         """(seeds, n) the class that is wanted for each row.
 
         Args:
@@ -76,31 +87,27 @@ class AdversarialModels:
 
     def only(self, seeds: range) -> ModelBank:
         """A bank of some of the seeds, all epsilons."""
-        some = torch.arange(self.seeds)[seeds.start : seeds.stop]
-        groups = list[ModelGroup]()
-        for group in self.bank.groups:
-            assert group.networks is not None
-            mine = tuple(group.origins[int(i)] for i in some)
-            groups.append(replace(group, networks=picked(group.networks, some), origins=mine))
-        return replace(self.bank, groups=tuple(groups))
+        return replace(
+            self.bank, groups=tuple(group.part(slice(seeds.start, seeds.stop)) for group in self.bank.groups)
+        )
 
     def __repr__(self) -> str:
         return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
 
 
 def train_adversarial(
-    recipe: Any,
+    recipe: RecipeLike,
     X: pd.DataFrame,
-    y: Any,
+    y: Outcomes,
     schema: Schema,
     *,
     epsilon: Sequence[float] = EPSILONS,
     seeds: int = 1,
-    classes: Sequence[Any] | None = None,
+    classes: ClassNames | None = None,
     seed: int = 0,
     progress: bool = False,
 ) -> AdversarialModels:
-    """Train a network for every epsilon, in one stacked run.
+    """Train a network for every epsilon, in one stacked run: min_w mean_i max_{|e| <= epsilon} loss(x_i + e).
 
     Args:
         recipe: a `Recipe` of a network (its `attack`, `attack_steps`, `attack_norm` and `attack_box` say how rows are
@@ -109,41 +116,28 @@ def train_adversarial(
         epsilon: radii of the balls around encoded rows; 0 is plain training.
         seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed + 1, ..
         progress: show a bar on stderr.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> hf.train_adversarial(hf.Recipe(hidden=(8,), epochs=2), data.X, data.y, data.schema, epsilon=[0, 0.1])
+        AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
     """
-    recipe, y = Recipe.of(recipe), outcomes(X, y)
-    if recipe.estimator is not None:
-        raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
     radii = _radii(epsilon)
-    if not isinstance(seeds, Integral) or seeds < 1:
-        raise SettingError(f"seeds must be a whole number of at least 1, got {seeds!r}")
-    names = class_names(X, y, classes)
-    recipe.check(schema, names)
-    labels, each = class_numbers(y, names), tuple(seed + i for i in range(int(seeds)))
+    check_count("seeds", seeds)
+    run = BaseRun.of(recipe, X, y, schema, classes, seed)
+    if run.recipe.estimator is not None:
+        raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
+    each = tuple(seed + i for i in range(int(seeds)))
     drawn = each * len(radii)
-    plan = Variation(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
-    given = BaseRun(recipe, labels, len(names), seed, torch.arange(0))
+    variation = Variation(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
     with Progress(progress, "adversarial training") as bar:
-        bar.total(len(plan))
-        x = schema.encode(X)
-        models = recipe.train(x, labels, len(names), plan, bar)
-    origins = origins_of(RetrainJob(recipe, plan), given, schema, x)
-    groups = list[ModelGroup]()
-    for i, e in enumerate(radii):
-        mine = torch.arange(i * len(each), (i + 1) * len(each))
-        groups.append(
-            ModelGroup(AdversarialModels.name(e), picked(models, mine), origins=tuple(origins[int(m)] for m in mine))
-        )
-    bank = ModelBank(tuple(groups), schema, tuple(names), recipe, seed)
-    return AdversarialModels(bank, radii, X, y)
-
-
-def picked(models: ModelStack, some: torch.Tensor) -> ModelStack:
-    """Some of the networks, as a stack of their own."""
-    out = stack_of(models.module(0), len(some))
-    state = out.state()
-    for (name, mine), theirs in zip(state.items(), models.state().values(), strict=True):
-        state[name] = mine.copy_(theirs[some])
-    return out
+        bar.total(len(variation))
+        models = ModelGroup("adversarial", run.train(variation, bar), origins=run.origins(variation))
+    parts = [slice(i, i + len(each)) for i in range(0, len(variation), len(each))]
+    groups = [models.part(part, AdversarialModels.name(e)) for part, e in zip(parts, radii, strict=True)]
+    bank = ModelBank(tuple(groups), schema, run.classes, run.recipe, seed)
+    return AdversarialModels(bank, radii, X, run.y)
 
 
 def _radii(epsilon: Sequence[float]) -> tuple[float, ...]:

@@ -1,8 +1,8 @@
 """Ways to train a model, by name and with settings in words: 'counternet' with 'epochs=20'.
 
-Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet` and `hf.train_counterfactual`.
-Of counterfactual training some are the network's, some the objective's and some the generator's; what both the network
-and the generator have, such as `lr`, is the network's, and `generator__lr` the generator's.
+Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet`, `hf.CounterfactualObjective`
+and `hf.CounterfactualSearch`. Of counterfactual training some are also the generator's; what both the network and the
+generator have, such as `lr`, is the network's, and `generator__lr` the generator's.
 
 Nothing heavy is imported before it is needed: the command line lists these names in its help.
 """
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 KINDS = ("network", "counternet", "rocoursenet", "counterfactual")
 OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer")
 OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
-OF_OBJECTIVE = (
-    "objective", "l_clf", "l_div", "l_reg", "l_adv", "epsilon", "tau", "n_counterfactuals", "burn_in", "refresh",
-    "spread", "respect_categories", "spare_wrong",
-)  # fmt: skip
+OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
+OF_SEARCH = ("epsilon", "tau", "n_counterfactuals", "refresh", "spread", "respect_categories")
 # Of each generator only the settings that count inside training, where it is not the method that `explain` runs.
 OF_GENERATOR = {
     "eccco": ("energy", "lam", "lr", "steps"),
@@ -86,7 +84,8 @@ class CounterfactualTrainer:
     """A network that learns from its own counterfactuals, and the settings of `hf.train_counterfactual`."""
 
     recipe: "hf.Recipe"
-    settings: dict[str, Any]
+    objective: "hf.CounterfactualObjective"
+    search: "hf.CounterfactualSearch"
     seed: int
 
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
@@ -95,8 +94,9 @@ class CounterfactualTrainer:
         learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
         validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
         out = hf.train_counterfactual(
-            self.recipe, *rows, schema, validation=validation, seed=self.seed, progress=progress, **self.settings
-        )
+            self.recipe, *rows, schema, objective=self.objective, search=self.search, validation=validation,
+            seed=self.seed, progress=progress,
+        )  # fmt: skip
         return Trained(out.model, out.history)
 
     def audit_recipe(self) -> "hf.Recipe":
@@ -131,19 +131,23 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
 
     kind = "counterfactual"
     inner = dict.fromkeys(name for names in OF_GENERATOR.values() for name in names)
-    known = (*OF_OBJECTIVE, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
+    known = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
     given = dict(map(split_setting, assignments))
     for name in given:
         if name not in known:
             raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
-    network = [f"{name}={text}" for name, text in given.items() if name in OF_NETWORK]
-    objective = [f"{name}={text}" for name, text in given.items() if name in OF_OBJECTIVE]
-    search = {name: text for name, text in given.items() if name not in (*OF_OBJECTIVE, *OF_NETWORK, "generator")}
-    settings = parse_settings(hf.train_counterfactual, kind, OF_OBJECTIVE, objective)
+
+    def settings(cls: type, names: Sequence[str]) -> dict[str, Any]:
+        return parse_settings(cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names])
+
+    apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
+    of_method = {name: text for name, text in given.items() if name not in apart}
     name = given.get("generator", "eccco").lower()
-    settings["generator"] = generator(name, search, seed) if search or "generator" in given else None
-    _check_idle(settings.get("objective", "full"), name, list(given))
-    return CounterfactualTrainer(hf.Recipe(**parse_settings(hf.Recipe, kind, OF_NETWORK, network)), settings, seed)
+    method = generator(name, of_method, seed) if of_method or "generator" in given else None
+    objective = hf.CounterfactualObjective(**settings(hf.CounterfactualObjective, OF_OBJECTIVE))
+    _check_idle(objective.objective, name, list(given))
+    search = hf.CounterfactualSearch(method, **settings(hf.CounterfactualSearch, OF_SEARCH))
+    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), objective, search, seed)
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
@@ -172,7 +176,7 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
 
 def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
     """A setting that would change nothing was meant to change something."""
-    from holdfast.training.counterfactual.train import OFF
+    from holdfast.training.counterfactual.settings import OFF
 
     off = [f"l_{term}" for term in OFF[objective]]
     for name in given:

@@ -27,7 +27,7 @@ from holdfast.errors import SettingError, untyped
 from holdfast.models.base import Model
 from holdfast.nn.ntk import NTK, kernel
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.recipe import class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
 PGD = Adversary(steps=10)
@@ -64,7 +64,7 @@ def train_ntk(
     """
     for name, value, least in (("repeats", repeats, 1), ("rows", rows, 2)):
         if value is not None and (not isinstance(value, int) or value < least):
-            raise SettingError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise SettingError(f"{name} must be an integer of at least {least}, got {value!r}")
     check_size("epsilon", epsilon)
     y = outcomes(X, y)
     names = class_names(X, y, classes)

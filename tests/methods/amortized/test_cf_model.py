@@ -12,21 +12,18 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.evaluation.shift_attack import validity_under_shift
-from holdfast.methods.amortized import _generator_loop as parametric
+from holdfast.methods.amortized import vae_cf
 from holdfast.methods.amortized._generator_loop import (
-    Direct,
+    GeneratorKind,
+    GeneratorRun,
     GeneratorStack,
-    Kind,
-    Run,
-    Training,
-    Variational,
+    GeneratorTraining,
     fit_generators,
-    lead_and_slope,
-    normal,
-    sigmoids,
-    with_wish,
+    with_target,
 )
-from holdfast.methods.amortized._parallel import by_seed
+from holdfast.methods.amortized._parallel import Batches, by_seed
+from holdfast.methods.amortized.cf_model import Direct
+from holdfast.methods.amortized.vae_cf import Variational, lead_and_slope, normal, sigmoid_levels
 from holdfast.methods.amortized.virtual_shift import Batch, Shift
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
@@ -37,7 +34,7 @@ from support.tables import mixed_schema, mixed_table, seeded
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
 D, M, N = SCHEMA.width, 3, 7
-LAYOUT = SCHEMA.encoding(torch.float64)
+ENCODING = SCHEMA.encoding(torch.float64)
 X = SCHEMA.encode(TABLE, torch.float64)
 SMALL = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, epochs=2, batch_size=16)
 NOISY = Variational(hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16)
@@ -52,11 +49,14 @@ def frozen(outputs: int, dtype: torch.dtype = torch.float64, *, smooth: bool = F
     return nets[0][0], Weights(torch.cat([theta.flat for _, theta in nets]), nets[0][1].sizes)
 
 
-def training(kind: Kind, outputs: int, shift: Shift | None = None, *, smooth: bool = False) -> Training:
+def training(
+    kind: GeneratorKind, outputs: int, shift: Shift | None = None, *, smooth: bool = False
+) -> GeneratorTraining:
     net, theta = frozen(outputs, smooth=smooth)
     stack = GeneratorStack.of(kind, D, max(outputs, 2), M, torch.float64)
+    batches = Batches(X, torch.zeros(len(X)), [torch.arange(len(X))] * M, kind.batch_size, by_seed(range(M)))
     with torch.no_grad():
-        return kind.training(Run(stack, net, theta, LAYOUT, shift, by_seed(range(M))))
+        return kind.training(GeneratorRun(stack, net, theta, ENCODING, shift), batches)
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -67,10 +67,10 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return x, (torch.arange(M * N) % 2).view(M, N, 1).double(), w
 
 
-def free(run: Training) -> list[list[tuple[Tensor, Tensor]]]:
+def free(run: GeneratorTraining) -> list[list[tuple[Tensor, Tensor]]]:
     """The parameters of all networks, to be differentiated."""
     nets = zip(run.stack.nets, run.stack.thetas, strict=True)
-    return [[(w.clone().requires_grad_(), b.clone().requires_grad_()) for w, b in n.real(t)] for n, t in nets]
+    return [[(w.clone().requires_grad_(), b.clone().requires_grad_()) for w, b in n.unpadded(t)] for n, t in nets]
 
 
 def through(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
@@ -80,27 +80,27 @@ def through(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     return x
 
 
-def classes_to_reach(run: Training, x: Tensor) -> Tensor:
+def classes_to_reach(run: GeneratorTraining, x: Tensor) -> Tensor:
     z = run.run.net.scores(run.run.theta, x)
     return (z.argmax(2, keepdim=True) if z.shape[2] > 1 else (z > 0).long()) ^ 1
 
 
 def kept(x_cf: Tensor, x: Tensor) -> Tensor:
-    return torch.where(LAYOUT.fixed, x, x_cf)
+    return torch.where(ENCODING.fixed, x, x_cf)
 
 
-def judged(run: Training, x_cf: Tensor) -> Tensor:
+def judged(run: GeneratorTraining, x_cf: Tensor) -> Tensor:
     """What the frozen models say, with a graph."""
     net, theta = run.run.net, run.run.theta
     if isinstance(net, AnyModule):
         return net.scores(theta, x_cf)
     assert isinstance(net, Leaky)
-    return through(net.real(theta), x_cf)
+    return through(net.unpadded(theta), x_cf)
 
 
-def compare(run: Training, loss: Tensor, parts: list[list[tuple[Tensor, Tensor]]]) -> None:
+def compare(run: GeneratorTraining, loss: Tensor, parts: list[list[tuple[Tensor, Tensor]]]) -> None:
     expected = torch.autograd.grad(loss, [p for net in parts for pair in net for p in pair])
-    found = [p for net, g in zip(run.stack.nets, run.grads, strict=True) for pair in net.real(g) for p in pair]
+    found = [p for net, g in zip(run.stack.nets, run.grads, strict=True) for pair in net.unpadded(g) for p in pair]
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-12)
 
@@ -113,7 +113,7 @@ def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell
     before = [theta.flat.clone() for theta in run.stack.thetas]
     with torch.no_grad():
         run.step(x, y, w, 0.0)
-    x_cf = kept(LAYOUT.softmax(through(parts[0], with_wish(x, t, int(tell)))), x)
+    x_cf = kept(ENCODING.softmax(through(parts[0], with_target(x, t, int(tell)))), x)
     z = judged(run, x_cf)
     f = torch.sigmoid(z if outputs == 1 else z[..., 1:] - z[..., :1])
     loss = (w * (0.7 * (f - t).square() + 0.3 * (x_cf - x).square().mean(2, keepdim=True))).sum()
@@ -134,18 +134,18 @@ def test_more_classes_are_drawn_and_told() -> None:
     (t,) = seen
     assert bool((t.squeeze(2) != now).all())
     assert len(t.unique()) == 4
-    x_cf = kept(LAYOUT.softmax(through(parts[0], with_wish(x, t, 4))), x)
+    x_cf = kept(ENCODING.softmax(through(parts[0], with_target(x, t, 4))), x)
     entropy = nn.functional.cross_entropy(judged(run, x_cf).flatten(0, 1), t.flatten(), reduction="none")
     loss = (w * (0.7 * entropy.view(M, N, 1) + 0.3 * (x_cf - x).square().mean(2, keepdim=True))).sum()
     compare(run, loss, parts)
 
 
 @pytest.mark.parametrize(("outputs", "smooth"), [(1, False), (2, False), (2, True)])
-@pytest.mark.parametrize("cells", [parametric.CELLS, 1, 3 * M * N * D])
+@pytest.mark.parametrize("cells", [vae_cf.SAMPLED_CELLS, 1, 3 * M * N * D])
 def test_a_step_of_vae_cf_is_that_of_autograd(
     outputs: int, smooth: bool, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parametric, "CELLS", cells)  # all samples at once, one by one, or 3 and 1
+    monkeypatch.setattr(vae_cf, "SAMPLED_CELLS", cells)  # all samples at once, one by one, or 3 and 1
     run, (x, y, w) = training(NOISY, outputs, smooth=smooth), batch()
     parts, t = free(run), classes_to_reach(run, x)
     with torch.no_grad():
@@ -156,9 +156,11 @@ def test_a_step_of_vae_cf_is_that_of_autograd(
     loss = (w * own.mean(2, keepdim=True)).sum()
     noise = normal(by_seed(range(M)), N, 4, 3, 1, torch.float64)
     for s in range(4):
-        x_cf = kept(sigmoids(through(parts[2], torch.cat([m + v.sqrt() * noise[:, s], t.double()], 2)), LAYOUT), x)
+        x_cf = kept(
+            sigmoid_levels(through(parts[2], torch.cat([m + v.sqrt() * noise[:, s], t.double()], 2)), ENCODING), x
+        )
         loss = loss + (w * (x_cf - x).abs().sum(2, keepdim=True)).sum() / 4
-        for a, b in LAYOUT.spans:
+        for a, b in ENCODING.spans:
             loss = loss + (w * (1 - x_cf[..., a:b].sum(2, keepdim=True)).abs()).sum() / 4
         z = judged(run, x_cf)
         lead = (z if outputs == 1 else z[..., 1:] - z[..., :1]) * (2 * t - 1)
@@ -168,7 +170,7 @@ def test_a_step_of_vae_cf_is_that_of_autograd(
 
 
 @pytest.mark.parametrize("kind", [SMALL, NOISY])
-def test_the_attacked_model_judges_validity_and_nothing_else(kind: Kind) -> None:
+def test_the_attacked_model_judges_validity_and_nothing_else(kind: GeneratorKind) -> None:
     """A step against theta' is a step against models that are theta' but decide about t as theta does."""
     robust, (x, y, w) = training(kind, 1, Shift(outer=3)), batch()
     kept_aside = list[tuple[Weights, Batch]]()
@@ -206,7 +208,7 @@ def test_the_lead_of_a_class_by_hand() -> None:
     # max(0, margin - lead) of two rows: 0 and 3; their norm is 3, and one row has all of the slope.
     run = training(Variational(hidden=(4,), latent=2, samples=1, reg=0.2, margin=2.0), 1)
     z, t, w = torch.tensor([[[2.0], [-1.0]]]), torch.ones(1, 2, 1), torch.full((1, 2, 1), 0.5)
-    assert run.slope(z, t, w).flatten().tolist() == pytest.approx([0.0, -0.2])
+    assert run.validity_slope(z, t, w).flatten().tolist() == pytest.approx([0.0, -0.2])
 
 
 def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
@@ -216,21 +218,21 @@ def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
     run.run.net.vjp = lambda theta, rows: (seen.append(rows.clone()), ask(theta, rows))[1]
     with torch.no_grad():
         run.step(x, y, w, 0.0)
-    reach = FeasibleSet.of(x.flatten(0, 1), LAYOUT)
+    reach = FeasibleSet.of(x.flatten(0, 1), ENCODING)
     assert bool(reach.contains(seen[0].flatten(0, 1)).all())
 
 
 @pytest.mark.parametrize("shift", [None, Shift(outer=2)])
 @pytest.mark.parametrize("kind", [SMALL, Direct(hidden=(8,), epochs=2, batch_size=16), NOISY])
-def test_a_generator_is_the_same_alone(kind: Kind, shift: Shift | None) -> None:
+def test_a_generator_is_the_same_alone(kind: GeneratorKind, shift: Shift | None) -> None:
     net, theta = frozen(1)
     labels = (torch.arange(len(X)) % 2).double()
     tables = [torch.arange(20), torch.arange(10, 60), torch.arange(5, 90, 2)]
     given: dict[str, Any] = {"shift": shift, "schedule": "static"}
-    whole = fit_generators(kind, net, theta, X, labels, LAYOUT, tables=tables, seeds=(4, 5, 6), workers=2, **given)
+    whole = fit_generators(kind, net, theta, X, labels, ENCODING, tables=tables, seeds=(4, 5, 6), workers=2, **given)
     for i in range(M):
         one = Weights(theta.flat[i : i + 1], theta.sizes)
-        alone = fit_generators(kind, net, one, X, labels, LAYOUT, tables=[tables[i]], seeds=(4 + i,), **given)
+        alone = fit_generators(kind, net, one, X, labels, ENCODING, tables=[tables[i]], seeds=(4 + i,), **given)
         for mine, theirs in zip(whole.thetas, alone.thetas, strict=True):
             torch.testing.assert_close(mine.flat[i : i + 1], theirs.flat, rtol=1e-6, atol=1e-8)
 
@@ -245,13 +247,13 @@ def test_a_stack_answers_as_its_networks_do() -> None:
         t = (net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1).float()
         noise = torch.randn(1, len(x), 5, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
-            seen = with_wish(x, t[0], 1)
-            nets = e.networks_.layers
+            seen = with_target(x, t[0], 1)
+            nets = e.generator_.layers
             if isinstance(e, hf.CFModel):
                 expected = SCHEMA.encoding().softmax(nets[0](seen))
             else:
                 z = nets[0](seen) + (0.5 + torch.sigmoid(nets[1](seen))).sqrt() * noise[0]
-                expected = sigmoids(nets[2](with_wish(z, t[0], 1)), SCHEMA.encoding())
+                expected = sigmoid_levels(nets[2](with_target(z, t[0], 1)), SCHEMA.encoding())
         expected = torch.where(SCHEMA.encoding().fixed, x, expected)
         torch.testing.assert_close(stack.answers(x[None], t, SCHEMA.encoding(), noise)[0], expected)
 
@@ -284,11 +286,11 @@ def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:
             hf.robustify(e, model, table, y, shift=None),
             hf.robustify(e, model, table, y, shift=Shift(outer=0)),
         ):
-            for mine, theirs in zip(same.networks_.layers, plain.networks_.layers, strict=True):
+            for mine, theirs in zip(same.generator_.layers, plain.generator_.layers, strict=True):
                 assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True))
         other = hf.robustify(e, model, table, y)
         assert other.shift == Shift()
-        assert not torch.equal(other.networks_.layers[0][0].weight, plain.networks_.layers[0][0].weight)
+        assert not torch.equal(other.generator_.layers[0][0].weight, plain.generator_.layers[0][0].weight)
         assert e.shift is None
         assert not e.is_fitted
 

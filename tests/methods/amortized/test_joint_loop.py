@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
-from holdfast.methods.amortized._joint_loop import Joint, JointStack, Training, fit_joint
-from holdfast.methods.amortized._parallel import Batches
+from holdfast.methods.amortized import _joint_loop
+from holdfast.methods.amortized._joint_loop import Joint, JointStack, JointTraining, fit_joint
+from holdfast.methods.amortized._parallel import Batches, epsilon_in, wanted_class
 from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
 from holdfast.schema.encoding import Encoding
@@ -50,13 +51,14 @@ def keys(count: int = M) -> RowRandom:
     return RowRandom.of(0, torch.arange(float(count))[:, None])
 
 
-def started(how: Joint, classes: int = 2, dtype: torch.dtype = F64) -> Training:
-    x, labels, layout = data(classes=classes, dtype=dtype)
+def started(how: Joint, classes: int = 2, dtype: torch.dtype = F64) -> JointTraining:
+    x, labels, encoding = data(classes=classes, dtype=dtype)
     stack = JointStack.of(how, x.shape[1], classes, M, dtype)
-    return Training(how, stack, x, labels.to(dtype), layout, [torch.arange(len(x))] * M, keys())
+    batches = Batches(x, labels.to(dtype), [torch.arange(len(x))] * M, how.batch_size, keys())
+    return JointTraining(how, stack, batches, encoding)
 
 
-def a_batch(training: Training, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def a_batch(training: JointTraining, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Other rows for each model, with weights that differ."""
     g = torch.Generator().manual_seed(seed)
     rows = torch.randint(len(training.batches.x), (M, N), generator=g)
@@ -78,8 +80,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[
 
 
 def fitted(how: Joint, dtype: torch.dtype = torch.float32, **given: Any) -> JointStack:
-    x, labels, layout = data(dtype=dtype)
-    return fit_joint(how, x, labels, layout, **{"workers": 1, **given})
+    x, labels, encoding = data(dtype=dtype)
+    return fit_joint(how, x, labels, encoding, **{"workers": 1, **given})
 
 
 def same(a: JointStack, b: JointStack) -> bool:
@@ -120,18 +122,18 @@ def loss(z: Tensor, y: Tensor, w: Tensor, kind: str = "squared") -> Tensor:
 class Reference:
     """The paper's four steps."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: JointTraining) -> None:
         stack = training.stack
-        self.how, self.layout, self.sizes = training.how, training.layout, stack.features
+        self.how, self.encoding, self.sizes = training.how, training.encoding, stack.features
         self.classes = stack.classes
         self.theta, self.theta_g = (
-            [v.clone().requires_grad_() for v in flat(net.real(held))]
+            [v.clone().requires_grad_() for v in flat(net.unpadded(held))]
             for net, held in ((stack.net, stack.theta), (stack.gen, stack.theta_g))
         )
         self.adam, self.adam_g = (torch.optim.Adam(held, lr=self.how.lr) for held in (self.theta, self.theta_g))
 
     def soft(self, c: Tensor, x: Tensor) -> Tensor:
-        out, at = c.clone(), self.layout
+        out, at = c.clone(), self.encoding
         numbers = ~at.one_hot
         for group in at.groups:
             columns = group[group < c.shape[2]]
@@ -192,7 +194,7 @@ class Reference:
         """Virtual Data Shift of the numbers."""
         shift = self.how.shift
         assert shift is not None
-        numbers = (~self.layout.one_hot).nonzero()[:, 0]
+        numbers = (~self.encoding.one_hot).nonzero()[:, 0]
         m, v, count = [torch.zeros_like(p) for p in theta], [torch.zeros_like(p) for p in theta], 0
         for _ in range(shift.outer):
             delta = delta.detach().requires_grad_()
@@ -234,7 +236,7 @@ class Reference:
 def test_steps_are_those_of_the_paper(how: Joint, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     training = started(how, classes)
     reference, stack = Reference(training), training.stack
-    masks, wishes = watch(monkeypatch, training, "_masks"), watch(monkeypatch, training, "_wish")
+    masks, wishes = watch(monkeypatch, training, "_masks"), watch(monkeypatch, _joint_loop, "wanted_class")
     starts = watch(monkeypatch, training.attack, "_drawn") if training.attack else []
     for seed in range(3):
         x, y, w = a_batch(training, seed)
@@ -248,7 +250,7 @@ def test_steps_are_those_of_the_paper(how: Joint, classes: int, monkeypatch: pyt
             (stack.net, stack.theta, reference.theta),
             (stack.gen, stack.theta_g, reference.theta_g),
         ):
-            for a, b in zip(flat(net.real(held)), theirs, strict=True):
+            for a, b in zip(flat(net.unpadded(held)), theirs, strict=True):
                 torch.testing.assert_close(a, b.detach(), rtol=0, atol=1e-9)
 
 
@@ -256,7 +258,7 @@ def test_step_1_leaves_the_generator_and_the_others_the_predictor(monkeypatch: p
     training = started(SMALL)
     held = training.stack.theta.flat, training.stack.theta_g.flat
     states = [[v.clone() for v in held]]
-    for adam in (training.adam, training.adam_g):
+    for adam in training.adams:
 
         def watched(g: Tensor, step: Any = adam.step) -> None:
             states.append([v.clone() for v in held])
@@ -275,7 +277,7 @@ def test_step_1_leaves_the_generator_and_the_others_the_predictor(monkeypatch: p
         assert (torch.equal(a[0], b[0]), torch.equal(a[1], b[1])) == (predictor, generator)
 
 
-def attacked_batch(training: Training, monkeypatch: pytest.MonkeyPatch) -> Batch:
+def attacked_batch(training: JointTraining, monkeypatch: pytest.MonkeyPatch) -> Batch:
     """What the attack gets to see in one step."""
     seen, attack = list[Batch](), training.attack
     assert attack is not None
@@ -300,7 +302,7 @@ def test_the_attack_sees_the_classes_to_reach_and_answers_that_keep_to_the_schem
     assert torch.equal(b.w, w)
     scores = training.stack.net.scores(training.stack.theta, x)
     assert torch.equal(b.t, (scores <= 0).to(F64))
-    at = training.layout
+    at = training.encoding
     assert torch.equal(b.x_cf[..., at.fixed], x[..., at.fixed])
     for group in at.groups:
         columns = group[group < x.shape[2]]
@@ -372,7 +374,7 @@ def test_networks_picked_from_a_stack_are_copies() -> None:
 def test_units_that_are_not_there_stay_zero_in_training() -> None:
     stack = fitted(SMALL, seeds=(0, 1))
     for net, held in ((stack.net, stack.theta), (stack.gen, stack.theta_g)):
-        assert torch.equal(net.load(net.weights(2), net.real(held)).flat, held.flat)
+        assert torch.equal(net.load(net.weights(2), net.unpadded(held)).flat, held.flat)
 
 
 @pytest.mark.parametrize(
@@ -380,18 +382,18 @@ def test_units_that_are_not_there_stay_zero_in_training() -> None:
 )
 def test_layers_of_any_width_fit_together(encoder: tuple[int, ...], predictor: tuple[int, ...], classes: int) -> None:
     how = replace(SMALL, encoder=encoder, predictor=predictor, epochs=1)
-    x, labels, layout = data(dtype=torch.float32, classes=classes)
-    stack = fit_joint(how, x, labels, layout, classes=classes)
+    x, labels, encoding = data(dtype=torch.float32, classes=classes)
+    stack = fit_joint(how, x, labels, encoding, classes=classes)
     assert stack.answers(x, torch.ones(1, len(x), 1)).shape == (1, *x.shape)
 
 
 def test_training_learns_to_predict_and_to_answer() -> None:
     how = replace(SMALL, epochs=60, dropout=0.0)
-    x, labels, layout = data(dtype=torch.float32)
+    x, labels, encoding = data(dtype=torch.float32)
     stack = fitted(how)
     predicted = stack.scores(x)[0, :, 0] > 0
     assert float((predicted == (labels == 1)).float().mean()) > 0.9
-    answers = torch.where(layout.fixed, x, layout.softmax(stack.answers(x)[0]))
+    answers = torch.where(encoding.fixed, x, encoding.softmax(stack.answers(x)[0]))
     assert float(((stack.scores(answers)[0, :, 0] > 0) != predicted).float().mean()) > 0.9
 
 
@@ -414,7 +416,7 @@ def test_with_three_classes_the_generator_does_as_told() -> None:
 def test_with_three_classes_the_wish_is_one_of_the_others_each_as_often() -> None:
     training = started(SMALL, classes=3)
     z = torch.randn(M, 2000, 3, generator=torch.Generator().manual_seed(0), dtype=F64)
-    steps = (training._wish(z, 2) - z.argmax(2, keepdim=True)) % 3
+    steps = (wanted_class(z, training.random, 2) - z.argmax(2, keepdim=True)) % 3
     assert set(steps.unique().tolist()) == {1, 2}
     assert float((steps == 1).double().mean()) == pytest.approx(0.5, abs=0.025)  # standard error 0.0065
 
@@ -432,9 +434,9 @@ def test_with_three_classes_the_wish_is_one_of_the_others_each_as_often() -> Non
 )
 def test_epsilon_follows_its_schedule(schedule: Any, shares: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     how = replace(SMALL, epochs=4, schedule=schedule, shift=Shift(epsilon=0.2))
-    assert [how.epsilon(e) for e in range(1, 5)] == pytest.approx([0.2 * s for s in shares])
-    assert replace(how, epochs=1).epsilon(1) == 0.2
-    assert replace(how, shift=None).epsilon(1) == 0
+    assert [epsilon_in(how.shift, schedule, e, 4) for e in range(1, 5)] == pytest.approx([0.2 * s for s in shares])
+    assert epsilon_in(how.shift, schedule, 1, 1) == 0.2
+    assert epsilon_in(None, schedule, 1, 4) == 0
     training, seen = started(how), list[float]()
     monkeypatch.setattr(training, "step", lambda x, y, w, epsilon: seen.append(epsilon))
     training.epoch(2)
@@ -458,7 +460,7 @@ def test_smooth_labels_are_drawn_from_their_ranges() -> None:
 def gradients(how: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Tensor]:
     """What the two Adams get in the first step, which has no attack."""
     training = started(replace(how, shift=None))
-    seen = [watch(monkeypatch, adam, "step") for adam in (training.adam, training.adam_g)]
+    seen = [watch(monkeypatch, adam, "step") for adam in training.adams]
     training.step(*a_batch(training), 0.1)
     (((first,), _),), (((second,), _),) = seen
     return first, second

@@ -107,13 +107,13 @@ def test_first_and_second_derivatives_are_those_of_autograd(
     b = problem(max(outputs, 2))
     g, curved = theta.empty(), theta.empty()
     at = net.gradient(theta, b.x, b.y, b.w, g, "here")
-    theirs, x = free(net.real(theta)), b.x.clone().requires_grad_()
+    theirs, x = free(net.unpadded(theta)), b.x.clone().requires_grad_()
     slopes = torch.autograd.grad(loss(theirs, x, b.y, b.w, slope).sum(), flat(theirs), create_graph=True)
-    assert_same(net.real(g), slopes)
-    along = sum(((s * v).sum() for s, v in zip(slopes, flat(net.real(p)), strict=True)), torch.zeros((), dtype=F64))
+    assert_same(net.unpadded(g), slopes)
+    along = sum(((s * v).sum() for s, v in zip(slopes, flat(net.unpadded(p)), strict=True)), torch.zeros((), dtype=F64))
     *by_theta, by_x = torch.autograd.grad(along, [*flat(theirs), x])
     torch.testing.assert_close(net.mixed(theta, p, at, ALL, curved), by_x)
-    assert_same(net.real(curved), by_theta)
+    assert_same(net.unpadded(curved), by_theta)
     some = torch.tensor([0, 3])
     torch.testing.assert_close(net.mixed(theta, p, at, some, None), by_x[..., some])
 
@@ -135,8 +135,8 @@ def test_scores_and_what_goes_back_through_them_are_those_of_autograd(outputs: i
 
 
 def test_hidden_layers_have_room_for_a_multiple_of_sixteen() -> None:
-    assert Leaky((5, 4, 16, 17, 1)).room == (5, 16, 16, 32, 1)
-    assert Leaky((5, 130, 1)).room == (5, 136, 1)
+    assert Leaky((5, 4, 16, 17, 1)).padded_sizes == (5, 16, 16, 32, 1)
+    assert Leaky((5, 130, 1)).padded_sizes == (5, 136, 1)
 
 
 # ---- any module
@@ -151,7 +151,7 @@ def as_module(net: Leaky, theta: Weights) -> tuple[AnyModule, Weights]:
     made = list[nn.Module]()
     for a, b in itertools.pairwise(net.sizes):
         made += [nn.Linear(a, b, dtype=F64), nn.LeakyReLU(net.slope)]
-    return AnyModule(nn.Sequential(*made[:-1])), module_weights(net.real(theta))
+    return AnyModule(nn.Sequential(*made[:-1])), module_weights(net.unpadded(theta))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
@@ -165,10 +165,10 @@ def test_any_module_has_the_derivatives_of_the_network_by_hand(outputs: int) -> 
         one.gradient(weights, b.x, b.y, b.w, out, "here")
         for one, weights, out in ((net, theta, g), (any_net, any_theta, any_g))
     )
-    torch.testing.assert_close(any_g.flat, module_weights(net.real(g)).flat)
+    torch.testing.assert_close(any_g.flat, module_weights(net.unpadded(g)).flat)
     mine = net.mixed(theta, p, at, ALL, curved)
-    torch.testing.assert_close(any_net.mixed(any_theta, module_weights(net.real(p)), any_at, ALL, any_curved), mine)
-    torch.testing.assert_close(any_curved.flat, module_weights(net.real(curved)).flat)
+    torch.testing.assert_close(any_net.mixed(any_theta, module_weights(net.unpadded(p)), any_at, ALL, any_curved), mine)
+    torch.testing.assert_close(any_curved.flat, module_weights(net.unpadded(curved)).flat)
 
 
 def test_an_attack_on_any_module_is_the_attack_on_the_network_by_hand() -> None:
@@ -179,7 +179,7 @@ def test_an_attack_on_any_module_is_the_attack_on_the_network_by_hand() -> None:
         for one, weights in ((net, theta), (any_net, any_theta))
     )
     torch.testing.assert_close(mine[1], theirs[1], rtol=0, atol=1e-12)
-    torch.testing.assert_close(module_weights(net.real(mine[0])).flat, theirs[0].flat, rtol=0, atol=1e-10)
+    torch.testing.assert_close(module_weights(net.unpadded(mine[0])).flat, theirs[0].flat, rtol=0, atol=1e-10)
 
 
 def test_modules_of_another_shape_work_too() -> None:
@@ -313,7 +313,7 @@ def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
     net, theta = network(*hidden, outputs=outputs)
     b, shift = problem(max(outputs, 2)), Shift(optimizer=optimizer, inner=inner, eta=0.05)
     found = slopes_by_rows(net, theta, b, shift)
-    start, x = Point.start(net.real(theta)), b.x.clone().requires_grad_()
+    start, x = Point.start(net.unpadded(theta)), b.x.clone().requires_grad_()
     (expected,) = torch.autograd.grad(hurt(unrolled(start, x, b, shift), b), x)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-12)
     for at in SOME:
@@ -324,14 +324,14 @@ def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_training_carries_on_and_its_gradient_goes_back_through_the_last_steps_only(optimizer: Any) -> None:
     (net, theta), b, shift = network(6, 3), problem(), Shift(optimizer=optimizer, eta=0.05)
-    tape, at = Tape(net, theta, shift, ALL), Point.start(net.real(theta))
+    tape, at = Tape(net, theta, shift, ALL), Point.start(net.unpadded(theta))
     tape.start(theta, M)
     for turn in range(3):
         at, x = at.stopped(), (b.x + 0.1 * turn).requires_grad_()
         tape.train(x.detach(), b)
         at = unrolled(at, x, b, shift)
         (expected,) = torch.autograd.grad(hurt(at, b), x)
-        assert_same(net.real(tape.theta), flat(at.parts), rtol=0, atol=1e-10)
+        assert_same(net.unpadded(tape.theta), flat(at.parts), rtol=0, atol=1e-10)
         torch.testing.assert_close(tape.by_rows(b), expected, rtol=1e-8, atol=1e-12)
 
 
@@ -352,7 +352,7 @@ def test_training_takes_the_steps_of_adam(monkeypatch: pytest.MonkeyPatch) -> No
     tape = Tape(net, theta, Shift(inner=5, eta=0.03), ALL)
     tape.start(theta, M)
     tape.train(b.x, b)
-    assert_same(net.real(tape.theta), flat(torch_adam(net.real(theta), b, 0.03, 5)), rtol=0, atol=1e-10)
+    assert_same(net.unpadded(tape.theta), flat(torch_adam(net.unpadded(theta), b, 0.03, 5)), rtol=0, atol=1e-10)
 
 
 def test_parameters_without_gradient_give_no_nan() -> None:
@@ -439,7 +439,7 @@ def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(monk
         attack = Watched(net, theta, Shift(categories=categories), mixed())  # pyright: ignore[reportArgumentType]
         up = torch.ones(M, N, len(attack.columns), dtype=F64)
         monkeypatch.setattr(attack.tape, "by_rows", lambda batch, up=up: up)
-        monkeypatch.setattr(attack.layout.__class__, "softmax_pull", lambda self, soft, g: g)
+        monkeypatch.setattr(attack.encoding.__class__, "softmax_pull", lambda self, soft, g: g)
         _, delta = attack.with_delta(theta, b, keys(), 0, 0.1)
         torch.testing.assert_close(delta[..., :2], torch.full((M, N, 2), 0.1, dtype=F64))
         if top is None:
@@ -462,8 +462,8 @@ def test_the_shift_moves_along_the_gradient(norm: Any, categories: Any) -> None:
     rows = b.x + start
     if categories == "softmax":
         rows = torch.cat([rows[..., :2], torch.softmax(rows[..., 2:], -1)], -1)
-    at = unrolled(Point.start(net.real(theta)), rows, b, shift)
-    assert_same(net.real(trained), flat(at.parts), rtol=0, atol=1e-10)
+    at = unrolled(Point.start(net.unpadded(theta)), rows, b, shift)
+    assert_same(net.unpadded(trained), flat(at.parts), rtol=0, atol=1e-10)
     g = torch.autograd.grad(hurt(at, b), start)[0][..., attack.columns]
     way = g.sign() if norm == "linf" else g / g.norm(dim=-1, keepdim=True)
     expected = attack.seen[0][0] + 0.25 * way
@@ -539,7 +539,7 @@ def test_units_that_are_not_there_stay_zero_in_an_attack() -> None:
     net, theta = network(6, 3)
     trained = Attack(net, theta, Shift(), mixed())(theta, problem(), keys(), 0, 0.1)
     assert not torch.equal(trained.flat, theta.flat)
-    assert torch.equal(net.load(net.weights(M, F64), net.real(trained)).flat, trained.flat)
+    assert torch.equal(net.load(net.weights(M, F64), net.unpadded(trained)).flat, trained.flat)
 
 
 def test_the_shift_hurts_more_than_a_random_one() -> None:
@@ -547,7 +547,7 @@ def test_the_shift_hurts_more_than_a_random_one() -> None:
     count = 60
     (net, theta), b = network(6, count=count), problem(count=count)
     worst, drawn = (
-        loss(net.real(Attack(net, theta, shift, numbers())(theta, b, keys(count), 0, 0.3)), b.x_cf, b.t, b.w_cf)
+        loss(net.unpadded(Attack(net, theta, shift, numbers())(theta, b, keys(count), 0, 0.3)), b.x_cf, b.t, b.w_cf)
         for shift in (Shift(eta=0.05), Shift(eta=0.05, ascend=False))
     )
     assert float((worst - drawn).mean()) > 0
@@ -566,7 +566,7 @@ def test_the_last_shift_hurts_more_than_the_first() -> None:
         tape = Tape(net, theta, shift, ALL)
         tape.start(theta, count)
         tape.train(b.x + delta, b)
-        ends.append(loss(net.real(tape.theta), b.x_cf, b.t, b.w_cf))
+        ends.append(loss(net.unpadded(tape.theta), b.x_cf, b.t, b.w_cf))
     assert float((ends[1] - ends[0]).mean()) > 0
 
 

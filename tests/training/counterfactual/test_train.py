@@ -4,7 +4,7 @@ import copy
 import io
 import math
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,15 @@ from holdfast.nn.stack import ModelStack, ModuleStack, Stack, stack_of
 from holdfast.retraining.loop import Orders, RobustLoop, Variation
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
-from holdfast.training.counterfactual.objective import COLUMNS, Lesson, Terms, Training, fit_contrast
-from holdfast.training.counterfactual.pairs import Draws, Pairs, Split
-from holdfast.training.counterfactual.search import Search, grow
+from holdfast.training.counterfactual.objective import (
+    COLUMNS,
+    ContrastTraining,
+    SharedSettings,
+    Variant,
+    fit_contrast,
+)
+from holdfast.training.counterfactual.pairs import BatchSplit, ContrastPairs, RowDraws
+from holdfast.training.counterfactual.search import SearchSettings, search_counterfactuals
 from support.tables import mixed_schema, mixed_table, seeded
 
 F64 = torch.float64
@@ -47,12 +53,12 @@ def column(value: float, models: int = 1) -> Tensor:
 
 
 def search(models: int = 1, *, lam: float = 0.001, energy: float = 5.0, tau: float = 0.75, lr: float = 0.1,
-           steps: int = 30, epsilon: float = 0.3) -> Search:  # fmt: skip
-    return Search(*[column(v, models) for v in (lam, energy, tau, lr)], steps, epsilon)
+           steps: int = 30, epsilon: float = 0.3) -> SearchSettings:  # fmt: skip
+    return SearchSettings(*[column(v, models) for v in (lam, energy, tau, lr)], steps, epsilon)
 
 
 def walked(
-    net: nn.Module, x: Tensor, t: Tensor, terms: Terms, steps: int, epsilon: float, domain: Domain
+    net: nn.Module, x: Tensor, t: Tensor, variant: Variant, steps: int, epsilon: float, domain: Domain
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The search as the paper's code has it, row by row: end, nascent, matured, steps."""
     phi, ends, nears, matured, counts = decay(steps), [], [], [], []
@@ -62,15 +68,15 @@ def walked(
         for k in range(steps + 1):
             if float((z - x0).abs().max()) <= epsilon:
                 near = z.clone()
-            done = bool(torch.softmax(net(z[None])[0], 0)[y] >= terms.tau)
+            done = bool(torch.softmax(net(z[None])[0], 0)[y] >= variant.tau)
             if done or k == steps:
                 break
             z.requires_grad_()
             raw = net(z[None])[0]
             e = -raw[y]
-            loss = nn.functional.cross_entropy(raw[None], torch.tensor([y])) + terms.lam * (z - x0).abs().sum()
-            (g,) = torch.autograd.grad(loss + terms.energy * phi[k] * (e + 1e-3 * e**2), z)
-            step = -terms.lr * g
+            loss = nn.functional.cross_entropy(raw[None], torch.tensor([y])) + variant.lam * (z - x0).abs().sum()
+            (g,) = torch.autograd.grad(loss + variant.energy * phi[k] * (e + 1e-3 * e**2), z)
+            step = -variant.lr * g
             step[domain.fixed] = 0
             step[domain.up] = step[domain.up].clamp_min(0)
             step[domain.down] = step[domain.down].clamp_max(0)
@@ -90,11 +96,11 @@ def spared(positive: Tensor, mature: Tensor, domain: Domain) -> Tensor:
 
 
 def by_the_book(
-    net: nn.Module, x: Tensor, y: Tensor, k: int, seed: int, terms: Terms, lesson: Lesson, loop: RobustLoop
+    net: nn.Module, x: Tensor, y: Tensor, k: int, seed: int, variant: Variant, shared: SharedSettings, loop: RobustLoop
 ) -> nn.Module:
     """The outer loop with autograd and torch's Adam, and the library's draws."""
     plan = Variation((seed,), (seed,))
-    orders, draws = Orders(plan, len(x)), Draws(plan, len(x), lesson.count)
+    orders, draws = Orders(plan, len(x)), RowDraws(plan, len(x), shared.count)
     by_class = [(y == c).nonzero().squeeze(1) for c in range(k)]
     there = [c for c in range(k) if len(by_class[c])]
     adam = torch.optim.Adam(net.parameters(), lr=loop.lr, eps=loop.adam_eps)
@@ -103,32 +109,32 @@ def by_the_book(
         x0, y0 = x[rows], y[rows]
         others = [[c for c in there if c != now] for now in net(x0).argmax(1).tolist()]
         wish = torch.tensor([o[int(v * len(o))] for o, v in zip(others, u[0].tolist(), strict=True)])
-        end, near, matured, _ = walked(net, x0, wish, terms, lesson.steps, lesson.epsilon, lesson.domain)
+        end, near, matured, _ = walked(net, x0, wish, variant, shared.steps, shared.epsilon, shared.domain)
         at = [by_class[c][int(v * len(by_class[c]))] for c, v in zip(wish.tolist(), u[1].tolist(), strict=True)]
-        draft, counts = lesson.kind == "draft", torch.ones(len(x0), dtype=torch.bool)
+        draft, counts = shared.kind == "draft", torch.ones(len(x0), dtype=torch.bool)
         positive = x0.clone() if draft else x[torch.stack(at)]
         if draft:
-            near, counts = end, (end - x0).abs().amax(1) <= lesson.epsilon
-        if lesson.spare_wrong:
+            near, counts = end, (end - x0).abs().amax(1) <= shared.epsilon
+        if shared.spare_wrong:
             counts = counts & (net(x0).argmax(1) == y0)
         mature = torch.where(matured[:, None], end, positive)
-        return wish, near, mature, spared(positive, mature, lesson.domain), y0, counts
+        return wish, near, mature, spared(positive, mature, shared.domain), y0, counts
 
     for epoch in range(loop.epochs):
         batches = orders.next()[0].split(loop.batch_size)
-        taught = epoch >= round(lesson.burn_in * loop.epochs)
+        taught = epoch >= round(shared.burn_in * loop.epochs)
         rows, u = (v[0] for v in draws.next()) if taught else (torch.arange(0), torch.zeros(2, 0))
         groups = torch.arange(len(rows)).tensor_split(len(batches))
-        held = tuples(rows, u) if taught and lesson.refresh == "epoch" else ()
+        held = tuples(rows, u) if taught and shared.refresh == "epoch" else ()
         for batch, group in zip(batches, groups, strict=True):
-            loss = terms.clf * nn.functional.cross_entropy(net(x[batch]), y[batch])
+            loss = variant.clf * nn.functional.cross_entropy(net(x[batch]), y[batch])
             if len(group):
                 mine = [v[group] for v in held] if held else tuples(rows[group], u[:, group])
                 wish, near, mature, positive, y0, counts = mine
                 e, e_plus = (-net(v).gather(1, wish[:, None]) for v in (mature, positive))
-                loss = loss + terms.div * (e_plus - e).mean() + terms.reg * (e_plus**2 + e**2).mean()
+                loss = loss + variant.div * (e_plus - e).mean() + variant.reg * (e_plus**2 + e**2).mean()
                 each = nn.functional.cross_entropy(net(near), y0, reduction="none")
-                loss = loss + terms.adv * (each * counts).mean()
+                loss = loss + variant.adv * (each * counts).mean()
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -162,11 +168,11 @@ class Odd(nn.Module):
         return self.b(torch.tanh(self.a(x)))
 
 
-def two(k: int) -> list[Terms]:
-    """Terms of two networks that differ in everything they may differ in."""
+def two(k: int) -> list[Variant]:
+    """Variants of two networks that differ in everything they may differ in."""
     tau = 0.6 if k == 2 else 0.2
-    other = Terms(0.7, div=0.2, reg=0.3, adv=0.9, lam=0.02, energy=20.0, tau=tau + 0.15, lr=0.7)
-    return [Terms(tau=tau, lr=0.5), other]
+    other = Variant(0.7, div=0.2, reg=0.3, adv=0.9, lam=0.02, energy=20.0, tau=tau + 0.15, lr=0.7)
+    return [Variant(tau=tau, lr=0.5), other]
 
 
 @pytest.mark.parametrize(
@@ -190,23 +196,26 @@ def test_training_is_that_of_the_paper(
         as_if_wide(monkeypatch)
     x, y = task(k)
     net = seeded(Odd(4, k) if kind == "torch.func" else mlp(4, (7,), k).double())
-    lesson, loop = Lesson(**({"steps": 14, "count": 23} | settings)), RobustLoop(epochs=3, batch_size=17, lr=0.02)
-    terms, plan = two(k), Variation((0, 1), (0, 5))
-    if lesson.kind == "draft":
-        terms = [replace(t, reg=0.0) for t in terms]
+    shared, loop = (
+        SharedSettings(**({"steps": 14, "count": 23} | settings)),
+        RobustLoop(epochs=3, batch_size=17, lr=0.02),
+    )
+    variant, plan = two(k), Variation((0, 1), (0, 5))
+    if shared.kind == "draft":
+        variant = [replace(t, reg=0.0) for t in variant]
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    models, told, _ = fit_contrast(net, lambda _: state, x, y, k, plan, terms, lesson, loop, BAR)
+    models, numbers, _ = fit_contrast(net, lambda _: state, x, y, k, plan, variant, shared, loop, BAR)
     assert isinstance(models, ModuleStack if kind == "torch.func" else Stack)
     for i in range(2):
-        mine = by_the_book(copy.deepcopy(net), x, y, k, plan.order[i], terms[i], lesson, loop)
+        mine = by_the_book(copy.deepcopy(net), x, y, k, plan.order[i], variant[i], shared, loop)
         for a, b in zip(models.module(i).state_dict().values(), mine.state_dict().values(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
         moved = [float((a - b).abs().max()) for a, b in zip(mine.state_dict().values(), state.values(), strict=True)]
         assert min(moved) > 1e-3
-    plain = round(lesson.burn_in * 3)
-    assert bool(told[:plain, :, 2:].isnan().all())
-    assert not bool(told[plain:, :, 2:].isnan().any())
-    matured = told[plain:, :, COLUMNS.index("matured")]
+    plain = round(shared.burn_in * 3)
+    assert bool(numbers[:plain, :, 2:].isnan().all())
+    assert not bool(numbers[plain:, :, 2:].isnan().any())
+    matured = numbers[plain:, :, COLUMNS.index("matured")]
     assert 0.1 < float(matured.mean()) < 0.95  # rows that mature, and others, have been tried
 
 
@@ -219,7 +228,7 @@ class Scripted:
     def __init__(self, steps: list[list[float]], sure: int = 99) -> None:
         self.steps, self.sure, self.at = steps, sure, 0
 
-    def steep(self) -> float:
+    def input_gain(self) -> float:
         return math.inf
 
     def vjp(self, x: Tensor, shape: Any = ()) -> tuple[Tensor, Any]:
@@ -240,26 +249,28 @@ def on_the_line(steps: list[float], sure: int = 99, epsilon: float = 0.3) -> Any
     far = torch.full((2, 1), 9.0, dtype=F64)
     x = torch.zeros(1, 1, 2, dtype=F64)
     how = search(lam=0.0, steps=len(steps), epsilon=epsilon)
-    return grow(script, x, torch.ones(1, 1, dtype=torch.int64), how, Domain(-far, far, NONE, NONE, NONE))
+    return search_counterfactuals(
+        script, x, torch.ones(1, 1, dtype=torch.int64), how, Domain(-far, far, NONE, NONE, NONE)
+    )
 
 
 def test_the_nascent_row_is_the_last_one_inside_the_ball() -> None:
     again = on_the_line([0.25, 0.25, -0.375, 0.125, 0.5])  # at 0.25, 0.5, 0.125, 0.25, 0.75
-    assert again.near[0, 0].tolist() == [0.25, 0.0]
-    assert again.end[0, 0].tolist() == [0.75, 0.0]
-    assert again.open.item()
+    assert again.nascent[0, 0].tolist() == [0.25, 0.0]
+    assert again.last[0, 0].tolist() == [0.75, 0.0]
+    assert again.immature.item()
     assert not again.inside.item()
     back = on_the_line([0.5, -0.375])
-    assert back.near[0, 0].tolist() == back.end[0, 0].tolist() == [0.125, 0.0]
+    assert back.nascent[0, 0].tolist() == back.last[0, 0].tolist() == [0.125, 0.0]
     assert back.inside.item()
     gone = on_the_line([0.5, 0.5])
-    assert gone.near[0, 0].tolist() == [0.0, 0.0]  # the row itself
+    assert gone.nascent[0, 0].tolist() == [0.0, 0.0]  # the row itself
     mature = on_the_line([0.125, 0.125, 0.125, 0.125], sure=2)
-    assert mature.near[0, 0].tolist() == mature.end[0, 0].tolist() == [0.25, 0.0]
-    assert not mature.open.item()
+    assert mature.nascent[0, 0].tolist() == mature.last[0, 0].tolist() == [0.25, 0.0]
+    assert not mature.immature.item()
     assert mature.steps.item() == 2
     rim = on_the_line([0.25, 0.25], epsilon=0.25)
-    assert rim.near[0, 0].tolist() == [0.25, 0.0]  # at most epsilon, not below
+    assert rim.nascent[0, 0].tolist() == [0.25, 0.0]  # at most epsilon, not below
 
 
 @pytest.mark.parametrize(("wide", "epsilon"), [(False, 0.3), (True, 0.3), (True, 2.0), (True, 0.01)])
@@ -272,24 +283,24 @@ def test_search_row_by_row_is_that_of_the_batch_and_of_the_book(
     models, wish = stacked(nets), torch.randint(3, (3, 41), generator=torch.Generator().manual_seed(0))
     how, many = search(3, tau=0.5, lr=0.4, energy=8.0, steps=20, epsilon=epsilon), x.expand(3, -1, -1)
     for domain in (FREE, BOUND):
-        whole = grow(models, many, wish, how, domain)
-        stopped = [len(set(whole.steps.tolist())), int(whole.open.sum())]
+        whole = search_counterfactuals(models, many, wish, how, domain)
+        stopped = [len(set(whole.steps.tolist())), int(whole.immature.sum())]
         assert stopped[0] > 1  # networks differ, so that compacting them is no trifle
         assert 10 < stopped[1] < 113
         for i, net in enumerate(nets):
-            terms = Terms(tau=0.5, lr=0.4, energy=8.0)
-            end, near, matured, steps = walked(net, x, wish[i], terms, 20, epsilon, domain)
-            torch.testing.assert_close(whole.end[i], end, rtol=1e-9, atol=1e-9)
-            torch.testing.assert_close(whole.near[i], near, rtol=1e-9, atol=1e-9)
-            assert torch.equal(~whole.open[i], matured)
+            variant = Variant(tau=0.5, lr=0.4, energy=8.0)
+            end, near, matured, steps = walked(net, x, wish[i], variant, 20, epsilon, domain)
+            torch.testing.assert_close(whole.last[i], end, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(whole.nascent[i], near, rtol=1e-9, atol=1e-9)
+            assert torch.equal(~whole.immature[i], matured)
             assert whole.steps[i] == steps.sum()
-        one = grow(models, many[:, 7:8], wish[:, 7:8], how, domain)
-        torch.testing.assert_close(one.end[:, 0], whole.end[:, 7], rtol=1e-10, atol=1e-10)
+        one = search_counterfactuals(models, many[:, 7:8], wish[:, 7:8], how, domain)
+        torch.testing.assert_close(one.last[:, 0], whole.last[:, 7], rtol=1e-10, atol=1e-10)
         with monkeypatch.context() as small:
             small.setattr("holdfast.training.counterfactual.search.CELLS", 50)
-            parts = grow(models, many, wish, how, domain)
-        torch.testing.assert_close(parts.end, whole.end, rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(parts.near, whole.near, rtol=1e-10, atol=1e-10)
+            parts = search_counterfactuals(models, many, wish, how, domain)
+        torch.testing.assert_close(parts.last, whole.last, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(parts.nascent, whole.nascent, rtol=1e-10, atol=1e-10)
         assert torch.equal(parts.steps, whole.steps)
 
 
@@ -301,13 +312,13 @@ def test_what_may_not_change_does_not_and_limits_hold_from_outside_too(
         as_if_wide(monkeypatch)
     x = numbers(1, 200, 4, seed=8) * 2  # some rows start outside the limits
     models = stacked([seeded(mlp(4, (7,), 2).double())])
-    grown = grow(models, x, torch.ones(1, 200, dtype=torch.int64), search(lr=0.8, tau=0.99), BOUND)
-    for rows in (grown.end, grown.near):
+    found = search_counterfactuals(models, x, torch.ones(1, 200, dtype=torch.int64), search(lr=0.8, tau=0.99), BOUND)
+    for rows in (found.last, found.nascent):
         assert torch.equal(rows[..., 0], x[..., 0])
         assert bool((rows[..., 1] >= x[..., 1]).all())
         assert bool((rows[..., 2] <= x[..., 2]).all())
-    assert float((grown.end - x)[..., 1:].abs().amax((0, 1)).min()) > 0.5
-    assert float(grown.end[..., 3].abs().max()) <= 2.5
+    assert float((found.last - x)[..., 1:].abs().amax((0, 1)).min()) > 0.5
+    assert float(found.last[..., 3].abs().max()) <= 2.5
     assert float(x[..., 3].abs().max()) > 2.5
 
 
@@ -326,16 +337,16 @@ def test_gradients_that_are_no_numbers_move_nothing_and_stop_nothing() -> None:
     models, x = stacked([seeded(Broken())]), torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=F64)
     far = torch.full((2, 1), 9.0, dtype=F64)
     domain = Domain(-far, far, NONE, NONE, NONE)
-    grown = grow(models, x, torch.tensor([[1, 1]]), search(tau=0.999, steps=5), domain)
-    assert grown.end[0, 0, 0] == 0
-    assert grown.end[0, 0, 1] != 1
-    assert grown.end[0, 1, 0] != 1
-    assert bool(grown.end.isfinite().all())
+    found = search_counterfactuals(models, x, torch.tensor([[1, 1]]), search(tau=0.999, steps=5), domain)
+    assert found.last[0, 0, 0] == 0
+    assert found.last[0, 0, 1] != 1
+    assert found.last[0, 1, 0] != 1
+    assert bool(found.last.isfinite().all())
     nowhere = stacked([seeded(Odd(2, 2))])
     nowhere.theta[:] = math.nan
-    lost = grow(nowhere, x, torch.tensor([[1, 1]]), search(steps=5), domain)
-    assert torch.equal(lost.end, x)
-    assert bool(lost.open.all())  # no number is no maturity
+    lost = search_counterfactuals(nowhere, x, torch.tensor([[1, 1]]), search(steps=5), domain)
+    assert torch.equal(lost.last, x)
+    assert bool(lost.immature.all())  # no number is no maturity
 
 
 def test_weights_of_the_energy_are_those_of_the_authors_code() -> None:
@@ -351,18 +362,22 @@ def test_weights_of_the_energy_are_those_of_the_authors_code() -> None:
     # One step on a linear model: W^T (S - e_t) + lam sign + energy phi (-1 + 2e-3 z_t) W_t, where the sign is still 0.
     net = seeded(mlp(3, (), 4).double())
     x, far = numbers(1, 1, 3, seed=2), torch.full((3, 1), 9.0, dtype=F64)
-    grown = grow(stacked([net]), x, torch.tensor([[2]]), search(steps=1), Domain(-far, far, NONE, NONE, NONE))
+    found = search_counterfactuals(
+        stacked([net]), x, torch.tensor([[2]]), search(steps=1), Domain(-far, far, NONE, NONE, NONE)
+    )
     w, z = net[0].weight.detach(), net(x[0])[0].detach()
     s = torch.softmax(z, 0) - torch.eye(4, dtype=F64)[2]
-    torch.testing.assert_close(grown.end[0, 0], x[0, 0] - 0.1 * w.T @ s)  # phi is 0 for one step
-    grown = grow(stacked([net]), x, torch.tensor([[2]]), search(steps=30, tau=0.9), Domain(-far, far, NONE, NONE, NONE))
+    torch.testing.assert_close(found.last[0, 0], x[0, 0] - 0.1 * w.T @ s)  # phi is 0 for one step
+    found = search_counterfactuals(
+        stacked([net]), x, torch.tensor([[2]]), search(steps=30, tau=0.9), Domain(-far, far, NONE, NONE, NONE)
+    )
     walk, phi = x[0, 0].clone(), decay(30)
     for k in range(30):
         z = net(walk[None])[0].detach()
         s = torch.softmax(z, 0) - torch.eye(4, dtype=F64)[2]
         walk -= 0.1 * (w.T @ s + 0.001 * (walk - x[0, 0]).sign() + 5 * phi[k] * (-1 + 2e-3 * z[2]) * w[2])
-    assert grown.open.item()
-    torch.testing.assert_close(grown.end[0, 0], walk)
+    assert found.immature.item()
+    torch.testing.assert_close(found.last[0, 0], walk)
 
 
 # ---- the objective
@@ -372,14 +387,14 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
     """The gradient of the divergence of one pair by the weights (columns, classes) and biases of a linear model."""
     models = stacked([seeded(mlp(4, (), 3).double())])
     x, y = task(3)
-    lesson, terms = Lesson(domain, count=1), Terms(clf=0.0, div=1.0, reg=0.0, adv=0.0)
-    training = Training(models, x, y, 3, Variation((0,), (0,)), [terms], lesson, RobustLoop(batch_size=60))
+    shared, variant = SharedSettings(domain, count=1), Variant(clf=0.0, div=1.0, reg=0.0, adv=0.0)
+    training = ContrastTraining(models, x, y, 3, Variation((0,), (0,)), [variant], shared, RobustLoop(batch_size=60))
     positive = positive.clone()
-    domain.spare_(positive.mT, mature.mT)
+    domain.mask_immutable_(positive.mT, mature.mT)
     one = torch.ones(1, 1, dtype=torch.bool)
     wish = torch.tensor([[1]])
-    pairs = Pairs(mature, positive, wish, mature, wish, one, one, torch.zeros(1))
-    split = Split.of(60, 60, 1, F64)
+    pairs = ContrastPairs(mature, positive, wish, mature, wish, one, one, torch.zeros(1))
+    split = BatchSplit.of(60, 60, 1, F64)
     soft, straight, constant = training.slopes(torch.arange(60)[None], pairs, split)
     g, _ = models.backprop(x[None], pairs.rows(), lambda raw: torch.softmax(raw, 2) * soft + straight * raw + constant)
     return g
@@ -405,19 +420,19 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
     state = {name: v.detach() for name, v in net.state_dict().items()}
     loop, plan = RobustLoop(epochs=2, batch_size=20, lr=0.02), Variation((0, 0), (0, 0))
 
-    def run(settings: dict[str, Any], *terms: Terms) -> tuple[ModelStack, Tensor]:
-        lesson = Lesson(FREE, steps=3, count=30, **settings)
-        return fit_contrast(net, lambda _: state, x, y, 3, plan, terms, lesson, loop, BAR)[:2]
+    def run(settings: dict[str, Any], *variant: Variant) -> tuple[ModelStack, Tensor]:
+        shared = SharedSettings(FREE, steps=3, count=30, **settings)
+        return fit_contrast(net, lambda _: state, x, y, 3, plan, variant, shared, loop, BAR)[:2]
 
-    never, all_ = Terms(tau=0.999), Terms(tau=1e-9)
-    for settings, terms, matured in (({}, never, 0.0), ({"kind": "omni"}, never, 1.0), ({}, all_, 1.0)):
-        models, told = run(settings, terms, replace(terms, div=0.0))
-        told = dict(zip(COLUMNS, told[:, 0].unbind(1), strict=True))
-        assert told["matured"].tolist() == [matured] * 2
-        assert float(told["ridge"].min()) > 0.1
+    never, all_ = Variant(tau=0.999), Variant(tau=1e-9)
+    for settings, variant, matured in (({}, never, 0.0), ({"kind": "omni"}, never, 1.0), ({}, all_, 1.0)):
+        models, numbers = run(settings, variant, replace(variant, div=0.0))
+        numbers = dict(zip(COLUMNS, numbers[:, 0].unbind(1), strict=True))
+        assert numbers["matured"].tolist() == [matured] * 2
+        assert float(numbers["ridge"].min()) > 0.1
         first, second = (torch.cat([v[i].flatten() for v in models.state().values()]) for i in range(2))
-        apart, divergence = float((first - second).abs().max()), float(told["divergence"].abs().max())
-        if terms is all_:
+        apart, divergence = float((first - second).abs().max()), float(numbers["divergence"].abs().max())
+        if variant is all_:
             assert apart > 1e-3
             assert divergence > 1e-2
         else:
@@ -428,18 +443,25 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
 def test_omniscient_pairs_are_rows_that_the_network_gives_the_class() -> None:
     x, y = task(3)
     models = stacked([seeded(mlp(4, (7,), 3).double(), s) for s in range(2)])
-    training = Training(
-        models, x, y, 3, Variation((0, 1), (0, 1)), [Terms()] * 2, Lesson(FREE, kind="omni", count=40), RobustLoop()
+    training = ContrastTraining(
+        models,
+        x,
+        y,
+        3,
+        Variation((0, 1), (0, 1)),
+        [Variant()] * 2,
+        SharedSettings(FREE, kind="omni", count=40),
+        RobustLoop(),
     )
     rows, u = training.draws.next()
     pairs = training.pairs(rows, u)
     given = models.vjp(pairs.mature.mT)[0].argmax(1)
     theirs = x[rows]
-    assert torch.equal(given, pairs.wish)
-    assert bool((models.vjp(theirs.mT)[0].argmax(1) != pairs.wish).all())
+    assert torch.equal(given, pairs.wanted)
+    assert bool((models.vjp(theirs.mT)[0].argmax(1) != pairs.wanted).all())
     assert torch.equal(pairs.mature, pairs.positive)
-    assert torch.equal(pairs.mature, pairs.near)
-    assert torch.equal(pairs.label, pairs.wish)
+    assert torch.equal(pairs.mature, pairs.nascent)
+    assert torch.equal(pairs.label, pairs.wanted)
     apart = (pairs.mature[:, :, None] - theirs[:, None]).abs().amax(3).amin(2)
     assert float(apart.max()) == 0  # each is one of the rows that were drawn
     models.theta.zero_()
@@ -455,22 +477,22 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
     for k in (2, 10):
         x, y = task(k, n=300)
         models = stacked([seeded(mlp(4, (7,), k).double(), s) for s in range(2)])
-        lesson = Lesson(FREE, count=200, steps=9)
-        terms = [Terms(tau=0.5, lr=0.5)] * 2
-        training = Training(models, x, y, k, Variation((0, 1), (0, 1)), terms, lesson, RobustLoop())
+        shared = SharedSettings(FREE, count=200, steps=9)
+        variant = [Variant(tau=0.5, lr=0.5)] * 2
+        training = ContrastTraining(models, x, y, k, Variation((0, 1), (0, 1)), variant, shared, RobustLoop())
         wished = torch.zeros(k)
         for _ in range(5):
             rows, u = training.draws.next()
             pairs = training.pairs(rows, u)
             now = models.vjp(x[rows].mT)[0].argmax(1)
             assert all(len(set(r.tolist())) == 200 for r in rows)
-            assert bool((pairs.wish != now).all())
+            assert bool((pairs.wanted != now).all())
             assert torch.equal(pairs.label, y[rows])  # the true class, also of rows that the network gets wrong
             assert bool((now != y[rows]).any())
-            wished += torch.bincount(pairs.wish.flatten(), minlength=k)
+            wished += torch.bincount(pairs.wanted.flatten(), minlength=k)
             if k == 2:
-                grown = grow(models, x[rows], pairs.wish, training.how, FREE)
-                flipped = models.vjp(grown.end.mT)[0].argmax(1) == pairs.wish
+                found = search_counterfactuals(models, x[rows], pairs.wanted, training.search, FREE)
+                flipped = models.vjp(found.last.mT)[0].argmax(1) == pairs.wanted
                 assert torch.equal(flipped, pairs.matured)
                 assert 0 < int(pairs.matured.sum()) < 400
         assert torch.equal(wished > 0, torch.bincount(y, minlength=k) > 0)  # no row of the others could be drawn
@@ -485,13 +507,15 @@ def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
     models = stacked([module])
     assert isinstance(models, ModuleStack)
     models.theta.requires_grad_()
-    training = Training(models, x, y, 2, Variation((0,), (0,)), [Terms(tau=0.6)], Lesson(FREE, count=30), RobustLoop())
+    training = ContrastTraining(
+        models, x, y, 2, Variation((0,), (0,)), [Variant(tau=0.6)], SharedSettings(FREE, count=30), RobustLoop()
+    )
     state = {name: v.detach().clone() for name, v in models.state().items()}
     rows, u = training.draws.next()
     before = torch.get_rng_state()
     with torch.no_grad():
         first, second = training.pairs(rows, u), training.pairs(rows, u)
-    for part in (first.mature, first.positive, first.near):
+    for part in (first.mature, first.positive, first.nascent):
         assert part.grad_fn is None
         assert not part.requires_grad
     assert torch.equal(first.mature, second.mature)  # no dropout, no batch statistics
@@ -513,8 +537,8 @@ def test_without_the_ridge_energies_run_away() -> None:
     data = load("linearly_separable", n=3000)
     schema = Schema.infer(data.X, scaling="none")
     fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=15, batch_size=30), data.X, data.y, schema, tau=0.5, objective="energy",
-        variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
+        hf.Recipe(hidden=(32,), epochs=15, batch_size=30), data.X, data.y, schema, objective="energy",
+        search=hf.CounterfactualSearch(tau=0.5), variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
     )  # fmt: skip
     ridge = fit.history.pivot(index="epoch", columns="variant", values="ridge")
     assert ridge["none"].iloc[-1] > 1000 * ridge["some"].iloc[-1]
@@ -530,8 +554,9 @@ def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
     recipe, ratios = hf.Recipe(hidden=(), epochs=20, batch_size=50, lr=0.01), dict[str, Tensor]()
     for fixed in ("a", ""):
         fit = hf.train_counterfactual(
-            recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), tau=0.5, seeds=10,
-            variants={"taught": {}, "plain": {"objective": "plain"}}, n_counterfactuals=500,
+            recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), seeds=10,
+            search=hf.CounterfactualSearch(tau=0.5, n_counterfactuals=500),
+            variants={"taught": {}, "plain": {"objective": "plain"}},
         )  # fmt: skip
         for group in fit.bank.groups:
             assert isinstance(group.networks, Stack)
@@ -553,8 +578,8 @@ def implausibility(fit: Any, rows: Any, schema: Schema, domain: Domain) -> dict[
         now = models.vjp(x.mT.expand(m, -1, -1))[0].argmax(1)
         assert float((now == y).float().mean()) > 0.985
         for energy in (0.1, 0.5, 1.0, 5.0, 10.0):
-            how = Search(*[torch.full((m, 1, 1), v) for v in (0.001, energy, 0.95, 0.1)], 50, 0.3)
-            end = grow(models, x.expand(m, -1, -1), 1 - now, how, domain).end
+            how = SearchSettings(*[torch.full((m, 1, 1), v) for v in (0.001, energy, 0.95, 0.1)], 50, 0.3)
+            end = search_counterfactuals(models, x.expand(m, -1, -1), 1 - now, how, domain).last
             valid = models.vjp(end.mT)[0].argmax(1) == 1 - now
             for c in (0, 1):
                 pick = valid & (now == 1 - c)
@@ -571,7 +596,8 @@ def test_counterfactuals_of_taught_networks_are_more_plausible(name: str, l_reg:
     rows, test = data.take(range(3000)), data.take(range(3600, 4500))
     schema = Schema.infer(rows.X, scaling="none")
     fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=100, batch_size=30), rows.X, rows.y, schema, tau=0.5, l_reg=l_reg, seeds=3,
+        hf.Recipe(hidden=(32,), epochs=100, batch_size=30), rows.X, rows.y, schema, seeds=3,
+        objective=hf.CounterfactualObjective(l_reg=l_reg), search=hf.CounterfactualSearch(tau=0.5),
         variants={"taught": {}, "plain": {"objective": "plain"}}, validation=(test.X, test.y),
     )  # fmt: skip
     last = fit.history.groupby("variant").last()
@@ -600,8 +626,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def taught(**settings: Any) -> Any:
-    given: dict[str, Any] = {"recipe": SMALL, "X": TABLE, "y": Y, "schema": SCHEMA, "n_counterfactuals": 50, **settings}
-    return hf.train_counterfactual(**given)
+    """Settings of the objective and of the search beside arguments of the function."""
+    settings = {"n_counterfactuals": 50, **settings}
+    objective, search = (
+        kind(**{f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings})
+        for kind in (hf.CounterfactualObjective, hf.CounterfactualSearch)
+    )
+    given: dict[str, Any] = {"recipe": SMALL, "X": TABLE, "y": Y, "schema": SCHEMA, **settings}
+    return hf.train_counterfactual(**given, objective=objective, search=search)
 
 
 def test_networks_are_the_same_alone_and_beside_others() -> None:
@@ -684,15 +716,15 @@ def test_the_search_in_codes_follows_the_gradient_through_the_decoder() -> None:
     far = torch.full((4, 1), 9.0, dtype=F64)
     module = seeded(mlp(4, (7,), 2).double())
     wish, domain = torch.ones(1, 60, dtype=torch.int64), Domain(-far, far, NONE, NONE, NONE)
-    grown = grow(stacked([module]), x[None], wish, search(steps=1, tau=0.9), domain, net=net)
+    found = search_counterfactuals(stacked([module]), x[None], wish, search(steps=1, tau=0.9), domain, autoencoder=net)
     z = net.encode(x.float()).clone().requires_grad_()
     decoded = net.decoder(z).double()
     loss = nn.functional.cross_entropy(module(decoded), wish[0], reduction="sum") + 0.001 * (decoded - x).abs().sum()
     (g,) = torch.autograd.grad(loss, z)
-    moved = grown.steps.item()
+    moved = found.steps.item()
     still = torch.softmax(module(decoded), 1)[:, 1] >= 0.9
     torch.testing.assert_close(
-        grown.end[0][~still], net.decoder(z - 0.1 * g).double().detach()[~still], rtol=1e-4, atol=1e-5
+        found.last[0][~still], net.decoder(z - 0.1 * g).double().detach()[~still], rtol=1e-4, atol=1e-5
     )
     assert moved == int((~still).sum())
     assert moved > 30
@@ -703,20 +735,20 @@ def test_categories_are_numbers_or_one_level_each() -> None:
     y = torch.tensor((Y == "yes").to_numpy()).long()
     models = stack_of(mlp(x.shape[1], (8,), 2), 1)
     models.theta.normal_(generator=torch.Generator().manual_seed(0), std=0.5)
-    how = Search(*[torch.full((1, 1, 1), v) for v in (0.001, 5.0, 0.95, 0.5)], 20, 0.3)
+    how = SearchSettings(*[torch.full((1, 1, 1), v) for v in (0.001, 5.0, 0.95, 0.5)], 20, 0.3)
     for categories in (False, True):
         domain = Domain.of(x, at, categories=categories)
-        grown = grow(models, x[None], 1 - y[None], how, domain)
-        mixed = grown.end[0][:, at.one_hot]
+        found = search_counterfactuals(models, x[None], 1 - y[None], how, domain)
+        mixed = found.last[0][:, at.one_hot]
         owner = SCHEMA.names.index("owner")
-        single = grown.end[0][:, SCHEMA.slices[owner]]
+        single = found.last[0][:, SCHEMA.slices[owner]]
         whole = bool(((mixed == 0) | (mixed == 1)).all()) and bool(((single == 0) | (single == 1)).all())
         assert whole == categories
         assert bool((mixed != x[:, at.one_hot]).any())
-        assert torch.equal(grown.end[0][:, at.fixed], x[:, at.fixed])
+        assert torch.equal(found.last[0][:, at.fixed], x[:, at.fixed])
         if categories:
             for a, b in at.spans:
-                assert torch.equal(grown.end[0][:, a:b].sum(1), torch.ones(120))
+                assert torch.equal(found.last[0][:, a:b].sum(1), torch.ones(120))
     fit = taught(respect_categories=True)
     assert not torch.equal(fit.bank.scores(TABLE), taught().bank.scores(TABLE))
 
@@ -749,17 +781,17 @@ def test_images_are_rows_like_all_others() -> None:
     flat = nn.Sequential(nn.Unflatten(1, (1, 4, 4)), conv)
     seeded(conv)
     state = {name: v.detach().clone() for name, v in conv.state_dict().items()}
-    lesson = Lesson(Domain.of(x.flatten(1)), count=20, steps=10)
+    shared = SharedSettings(Domain.of(x.flatten(1)), count=20, steps=10)
     loop, plan = RobustLoop(epochs=2, batch_size=16, lr=0.01), Variation((0, 1), (0, 1))
-    shaped, told, _ = fit_contrast(
-        conv, lambda _: state, x, y, 2, plan, [Terms(tau=0.6)] * 2, lesson, loop, BAR, (x, y)
+    shaped, numbers, _ = fit_contrast(
+        conv, lambda _: state, x, y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop, BAR, (x, y)
     )
     named = {f"1.{name}": v for name, v in state.items()}
     rows, again, _ = fit_contrast(
-        flat, lambda _: named, x.flatten(1), y, 2, plan, [Terms(tau=0.6)] * 2, lesson, loop, BAR, (x.flatten(1), y)
+        flat, lambda _: named, x.flatten(1), y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop, BAR, (x.flatten(1), y)
     )
     torch.testing.assert_close(shaped.theta, rows.theta, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(told, again, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(numbers, again, rtol=1e-9, atol=1e-12)
     assert float((shaped.parts["0.weight"][0] - state["0.weight"]).abs().max()) > 1e-3
 
 
@@ -769,11 +801,11 @@ def test_updates_that_are_no_numbers_are_left_out_for_that_network_alone() -> No
     x[5] = math.inf  # one batch of every epoch has no gradient, another one for each network
     net = seeded(mlp(4, (7,), 2).double())
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    lesson, loop = Lesson(FREE, count=3, steps=3), RobustLoop(epochs=2, batch_size=10, lr=0.02)
+    shared, loop = SharedSettings(FREE, count=3, steps=3), RobustLoop(epochs=2, batch_size=10, lr=0.02)
 
     def run(*seeds: int) -> ModelStack:
         return fit_contrast(
-            net, lambda _: state, x, y, 2, Variation(seeds, seeds), [Terms()] * len(seeds), lesson, loop, BAR
+            net, lambda _: state, x, y, 2, Variation(seeds, seeds), [Variant()] * len(seeds), shared, loop, BAR
         )[0]
 
     both = run(0, 1)
@@ -794,16 +826,16 @@ def test_odd_numbers_of_rows_classes_and_counterfactuals() -> None:
     loop, plan = RobustLoop(epochs=2, batch_size=7, lr=0.02), Variation((0,), (0,))
     for count, used in ((2, 2), (None, 60), (1000, 60), (13, 13)):
         for refresh in ("epoch", "batch"):
-            lesson = Lesson(FREE, count=count, steps=5, refresh=refresh)
-            models, told, _ = fit_contrast(net, lambda _: state, x, y, 3, plan, [Terms()], lesson, loop, BAR)
+            shared = SharedSettings(FREE, count=count, steps=5, refresh=refresh)
+            models, numbers, _ = fit_contrast(net, lambda _: state, x, y, 3, plan, [Variant()], shared, loop, BAR)
             assert bool(models.theta.isfinite().all())
-            shares = told[:, 0, COLUMNS.index("matured")] * used
+            shares = numbers[:, 0, COLUMNS.index("matured")] * used
             assert bool(torch.isclose(shares, shares.round()).all())
-        training = Training(stacked([net]), x, y, 3, plan, [Terms()], lesson, loop)
+        training = ContrastTraining(stacked([net]), x, y, 3, plan, [Variant()], shared, loop)
         rows, u = training.draws.next()
         assert rows.shape == (1, used)
-        assert set(training.pairs(rows, u).wish.unique().tolist()) <= {0, 1}
-    split = Split.of(10, 3, 6, F64)  # batches of 3, 3, 3 and 1 rows; groups of 2, 2, 1 and 1
+        assert set(training.pairs(rows, u).wanted.unique().tolist()) <= {0, 1}
+    split = BatchSplit.of(10, 3, 6, F64)  # batches of 3, 3, 3 and 1 rows; groups of 2, 2, 1 and 1
     assert [(b.stop - b.start, g.stop - g.start) for b, g in split.parts] == [(3, 2), (3, 2), (3, 1), (1, 1)]
     assert split.place[:9].tolist() == [0, 1, 2, 10, 11, 16, 17, 22, 23]
     with pytest.raises(hf.HoldfastError, match="at least two classes"):
@@ -842,11 +874,11 @@ def test_how_it_goes_is_told_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sys, "stderr", stream)
         taught(progress=shown)
         assert bool(stream.getvalue()) == drawn
-    told = stream.getvalue()
-    assert "3/3 accuracy" in told
-    assert "matured" in told
-    assert "divergence" in told
-    assert "nan" not in told
+    numbers = stream.getvalue()
+    assert "3/3 accuracy" in numbers
+    assert "matured" in numbers
+    assert "divergence" in numbers
+    assert "nan" not in numbers
 
 
 def test_modules_in_double_precision_are_trained_in_it() -> None:
@@ -878,7 +910,7 @@ def test_errors_name_the_thing() -> None:
         ({"l_adv": math.nan}, "l_adv must be a number"),
         ({"tau": 1.0}, "tau must lie between 0 and 1"),
         ({"epsilon": -0.1}, "epsilon must be a number"),
-        ({"n_counterfactuals": 0}, "n_counterfactuals must be a whole number"),
+        ({"n_counterfactuals": 0}, "n_counterfactuals must be an integer"),
         ({"burn_in": 1.5}, "burn_in must be a share"),
         ({"refresh": "step"}, "refresh must be 'epoch' or 'batch'"),
         ({"spread": -1.0}, "spread must be"),

@@ -18,29 +18,25 @@ has no dropout. With more than two classes t is drawn among the others and the g
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
-from holdfast._core.rows import limited_threads
 from holdfast.distances import l2
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
-    BATCHES,
-    PURPOSES,
     Batches,
     Schedule,
+    StackTraining,
     by_seed,
     dropout_masks,
-    other,
-    share_of,
-    side_by_side,
-    start_weights,
+    epsilon_in,
+    fit_side_by_side,
+    other_class,
     tables_of,
-    wish,
+    wanted_class,
 )
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Loss, Weights, block, slope_and_curve
@@ -103,11 +99,7 @@ class Joint(Loop):
                 raise SettingError(f"{name} must be at least 0, got {value}")
         if self.loss not in ("squared", "entropy"):
             raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
-        share_of(self.schedule, 1, self.epochs)  # an unknown schedule is told now, not after the first epoch
-
-    def epsilon(self, epoch: int) -> float:
-        """The attack's epsilon in epoch 1, 2, .."""
-        return 0.0 if self.shift is None else self.shift.epsilon * share_of(self.schedule, epoch, self.epochs)
+        epsilon_in(self.shift, self.schedule, 1, self.epochs)  # an unknown schedule is an error now, not while training
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,28 +112,31 @@ class JointStack:
     theta_g: Weights
     classes: int
     features: tuple[int, int]  # which hidden layers are z and p
-    told: int  # how many columns tell the generator the class to reach
+    target_columns: int  # how many tell the generator the class to reach
 
     @classmethod
     def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
         """Networks with all weights 0."""
         outputs = 1 if classes == 2 else classes
-        told = classes if how.condition_on_target or classes > 2 else 0
+        target = classes if how.condition_on_target or classes > 2 else 0
         net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
         z, p = how.encoder[-1], how.predictor[-1]
-        places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(told)]
-        wide = block(z) + block(p) + block(told)
-        gen = Leaky((z + p + told, *how.generator, inputs), inputs=torch.cat(places), columns=wide)
-        at = len(how.encoder), len(how.encoder) + len(how.predictor)
-        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, at, told)
+        places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(target)]
+        wide = block(z) + block(p) + block(target)
+        gen = Leaky((z + p + target, *how.generator, inputs), inputs=torch.cat(places), columns=wide)
+        layers = len(how.encoder), len(how.encoder) + len(how.predictor)
+        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, layers, target)
+
+    @property
+    def nets(self) -> list[Leaky]:
+        return [self.net, self.gen]
+
+    @property
+    def thetas(self) -> list[Weights]:
+        return [self.theta, self.theta_g]
 
     def __len__(self) -> int:
         return len(self.theta)
-
-    def start(self, random: RowRandom) -> None:
-        """Initial weights and biases."""
-        for part, (net, theta) in enumerate(((self.net, self.theta), (self.gen, self.theta_g))):
-            start_weights(net, theta, random, part)
 
     def scores(self, x: Tensor) -> Tensor:
         """(M, n, k) outputs for rows (M, n, d), or (n, d) shared by all."""
@@ -151,27 +146,27 @@ class JointStack:
         """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to reach, with two classes
         the other one if left out."""
         h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
-        return self.gen.scores(self.theta_g, self.seen(h, other(z) if t is None else t))
+        return self.gen.scores(self.theta_g, self.seen(h, other_class(z) if t is None else t))
 
     def seen(self, h: list[Tensor], t: Tensor) -> Tensor:
         """What the generator sees: z, p and the class to reach."""
         parts = [h[i] for i in self.features]
-        if self.told:
-            wish = nn.functional.one_hot(t.squeeze(2).long(), self.told).to(h[0].dtype)
-            parts.append(nn.functional.pad(wish, (0, block(self.told) - self.told)))
+        if k := self.target_columns:
+            target = nn.functional.one_hot(t.squeeze(2).long(), k).to(h[0].dtype)
+            parts.append(nn.functional.pad(target, (0, block(k) - k)))
         return torch.cat(parts, 2)
 
     def pick(self, models: Tensor) -> "JointStack":
         """Some of the networks, in this order."""
-        parts = [Weights(held.flat[models].clone(), held.sizes) for held in (self.theta, self.theta_g)]
-        return JointStack(self.net, self.gen, parts[0], parts[1], self.classes, self.features, self.told)
+        theta, theta_g = (Weights(held.flat[models].clone(), held.sizes) for held in self.thetas)
+        return replace(self, theta=theta, theta_g=theta_g)
 
 
 def fit_joint(
     how: Joint,
     x: Tensor,
     labels: Tensor,
-    layout: Encoding,
+    encoding: Encoding,
     *,
     classes: int = 2,
     tables: Sequence[Tensor] | None = None,
@@ -183,7 +178,7 @@ def fit_joint(
 
     Args:
         x, labels: all rows (n, d) and the numbers of their classes (n,).
-        layout: the schema as tensors: categories, and what may not change.
+        encoding: the schema as tensors: categories, and what may not change.
         tables: for each network the rows it learns from; None gives all rows to each.
         seeds: one for each network; weights, order and dropout come from it, and from nothing else.
         workers: threads that train a part of the networks each; None takes as many as pay.
@@ -193,81 +188,45 @@ def fit_joint(
     """
     rows = tables_of(x, tables, seeds)
 
-    def run(models: list[int]) -> JointStack:
-        """Longest table first."""
-        with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-            stack = JointStack.of(how, x.shape[1], classes, len(models), x.dtype)
-            random = by_seed([seeds[i] for i in models])
-            training = Training(how, stack, x, labels, layout, [rows[i] for i in models], random)
-            for epoch in range(1, how.epochs + 1):
-                training.epoch(epoch)
-                if bar is not None:
-                    bar.step(len(models) / how.epochs)
-        return stack
+    def make(count: int) -> JointStack:
+        return JointStack.of(how, x.shape[1], classes, count, x.dtype)
 
-    with torch.inference_mode(False), torch.no_grad():
-        stacks, back = side_by_side(rows, workers, run)
-        out = JointStack.of(how, x.shape[1], classes, len(rows), x.dtype)
-        out.theta.flat[:] = torch.cat([stack.theta.flat for stack in stacks])[back]
-        out.theta_g.flat[:] = torch.cat([stack.theta_g.flat for stack in stacks])[back]
-    if not bool(out.theta.flat.isfinite().all() and out.theta_g.flat.isfinite().all()):
-        raise SettingError("training diverged: some weights are no longer numbers; lower lr")
-    return out
+    def training(stack: JointStack, models: list[int]) -> JointTraining:
+        batches = Batches(x, labels, [rows[i] for i in models], how.batch_size, by_seed([seeds[i] for i in models]))
+        return JointTraining(how, stack, batches, encoding)
+
+    return fit_side_by_side(how, rows, make, training, bar, workers)
 
 
-class Training:
-    """All that one run of training holds; models are in the order of their tables, longest first."""
+class JointTraining(StackTraining):
+    """One run of training."""
 
-    def __init__(
-        self,
-        how: Joint,
-        stack: JointStack,
-        x: Tensor,
-        y: Tensor,
-        layout: Encoding,
-        rows: list[Tensor],
-        random: RowRandom,
-    ) -> None:
-        self.how, self.stack, self.layout, self.random = how, stack, layout, random
-        self.batches = Batches(x, y, rows, how.batch_size, random)
-        self.g, self.g_g = stack.theta.empty(), stack.theta_g.empty()
-        self.adam, self.adam_g = how.adam(stack.theta.flat), how.adam(stack.theta_g.flat)
-        self.attack = None
-        if how.shift is not None and how.shift.outer and how.shift.inner:
-            self.attack = Attack(stack.net, stack.theta, how.shift, layout, len(how.encoder))
+    def __init__(self, how: Joint, stack: JointStack, batches: Batches, encoding: Encoding) -> None:
+        super().__init__(how, stack, batches, encoding, how.shift, how.schedule)
+        self.how, self.stack = how, stack
+        self.attack = Attack.of(stack.net, stack.theta, how.shift, encoding, len(how.encoder))
         # Categories are no numbers: what the softmax makes of them is inside anyway.
-        self.low = layout.seen_low.masked_fill(layout.one_hot, -math.inf)
-        self.high = layout.seen_high.masked_fill(layout.one_hot, math.inf)
-        self.fixed = layout.fixed if bool(layout.fixed.any()) else None
-        self.steps = 0
-        stack.start(random)
-
-    def epoch(self, epoch: int) -> None:
-        """One pass of every model over its rows."""
-        epsilon = self.how.epsilon(epoch)
-        self.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
-        for x, y, w in self.batches.epoch(epoch):
-            self.step(x, y, w, epsilon)
+        self.low = encoding.seen_low.masked_fill(encoding.one_hot, -math.inf)
+        self.high = encoding.seen_high.masked_fill(encoding.one_hot, math.inf)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
         """Steps 1 to 4 on rows (m, n, d) of the first m models."""
-        how, stack, net, gen, m = self.how, self.stack, self.stack.net, self.stack.gen, len(x)
-        theta, theta_g = stack.theta.first(m), stack.theta_g.first(m)
-        draw, self.steps = self.steps * PURPOSES, self.steps + 1
+        how, stack, net, gen, draw = self.how, self.stack, self.stack.net, self.stack.gen, self.next_draw()
+        theta, theta_g, g, g_g = (held.first(len(x)) for held in (*stack.thetas, *self.grads))
+        adam, adam_g = self.adams
         # 1
-        g = self.g.first(m)
         masks = self._masks(net, x, draw + 1)
         net.gradient(theta, x, self._smooth(y, draw), how.l1 * w, g, "predict", masks, how.loss)
-        self.adam.step(self._clipped(g.flat))
+        adam.step(self._clipped(g.flat))
         if not (how.l2 or how.l3):  # a predictor and nothing else
             return
         # 2
-        t = self._wish(net.forward(theta, x, name="now")[1], draw + 2)
+        t = wanted_class(net.forward(theta, x, name="now")[1], self.random, draw + 2)
         h, _ = net.forward(theta, x, self._masks(net, x, draw + 3), "generate")
         masks = self._masks(gen, x, draw + 4)
         h_g, c = gen.forward(theta_g, stack.seen(h, t), masks, "generate")
-        soft = self.layout.softmax(c)
-        x_cf = self._kept(self._proposed(soft), x)
+        soft = self.encoding.softmax(c)
+        x_cf = self.keep_fixed(self._proposed(soft), x)
         # 3
         shifted = theta
         if self.attack is not None:
@@ -281,19 +240,12 @@ class Training:
             by_cf.masked_fill_(self.fixed, 0.0)
         if how.clip_to_data:
             by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
-        g_g = self.g_g.first(m)
-        gen.backward(theta_g, h_g, self.layout.softmax_pull(soft, by_cf), g_g, masks, "generate")
-        self.adam_g.step(self._clipped(g_g.flat))
-
-    def _wish(self, z: Tensor, draw: int) -> Tensor:
-        return wish(z, self.random, draw)
+        gen.backward(theta_g, h_g, self.encoding.softmax_pull(soft, by_cf), g_g, masks, "generate")
+        adam_g.step(self._clipped(g_g.flat))
 
     def _proposed(self, soft: Tensor) -> Tensor:
-        answer = self.layout.hard(soft) if self.how.hard_categories else soft
+        answer = self.encoding.hard(soft) if self.how.hard_categories else soft
         return answer.clamp(self.low, self.high) if self.how.clip_to_data else answer
-
-    def _kept(self, x_cf: Tensor, x: Tensor) -> Tensor:
-        return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
 
     def _masks(self, net: Leaky, x: Tensor, draw: int) -> list[Tensor]:
         return dropout_masks(net, self.how.dropout, x, self.random, draw)
@@ -305,6 +257,4 @@ class Training:
         return torch.where(y > 0.5, 0.8 + 0.15 * u, 0.05 + 0.15 * u)
 
     def _clipped(self, g: Tensor) -> Tensor:
-        if not self.how.clip:
-            return g
-        return g.copy_(l2.project(g, self.how.clip))
+        return g.copy_(l2.project(g, self.how.clip)) if self.how.clip else g

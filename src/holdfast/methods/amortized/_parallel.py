@@ -1,4 +1,4 @@
-"""Models of tables of different length that train side by side, in one stack or in a few on threads of their own.
+"""Networks of tables of different length that train side by side, in one stack or in a few on threads of their own.
 
 In each epoch those that have run out of batches wait. All random numbers of a model come from its seed, so that it is
 the same, up to rounding, whatever trains beside it.
@@ -7,18 +7,23 @@ the same, up to rounding, whatever trains beside it.
 import itertools
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import limited_threads
 from holdfast.errors import SettingError
+from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
+from holdfast.retraining.loop import Loop, check_finite
+from holdfast.schema.encoding import Encoding
 
-T = TypeVar("T")
 Schedule = Literal["linear", "static", "log"]
 SCHEDULES = ("linear", "static", "log")
 ALONE = 2  # so many models at least for each thread
@@ -27,12 +32,118 @@ BATCHES = 1 << 20  # more than an epoch has
 START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order of the rows
 
 
-def share_of(schedule: Schedule, epoch: int, epochs: int) -> float:
-    """How much of epsilon there is in epoch 1, 2, .. of so many."""
+class NetworkStack(Protocol):
+    """M models, each made of a few networks."""
+
+    @property
+    def nets(self) -> Sequence[Leaky]:
+        """The architectures."""
+        ...
+
+    @property
+    def thetas(self) -> Sequence[Weights]:
+        """The parameters of each, of all M models."""
+        ...
+
+
+S = TypeVar("S", bound=NetworkStack)
+
+
+def fit_side_by_side(
+    loop: Loop,
+    tables: list[Tensor],
+    make: Callable[[int], S],
+    training: Callable[[S, list[int]], "StackTraining"],
+    bar: Progress | None,
+    workers: int | None,
+) -> S:
+    """Train one model for each table.
+
+    Args:
+        make: so many models with all weights 0.
+        training: one run for some of the models, longest table first.
+        workers: threads that train a part of the models each; None takes as many as pay.
+    """
+
+    def run(models: list[int]) -> S:
+        with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
+            stack = make(len(models))
+            one = training(stack, models)
+            for epoch in range(1, loop.epochs + 1):
+                one.epoch(epoch)
+                if bar is not None:
+                    bar.step(len(models) / loop.epochs)
+        return stack
+
+    with torch.inference_mode(False), torch.no_grad():
+        parts = _balanced([len(rows) for rows in tables], workers or min(os.cpu_count() or 1, -(-len(tables) // ALONE)))
+        if len(parts) == 1:
+            stacks = [run(parts[0])]
+        else:  # threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes
+            with ThreadPoolExecutor(len(parts)) as pool:
+                stacks = list(pool.map(run, parts))
+        out, back = make(len(tables)), torch.tensor([i for part in parts for i in part]).argsort()
+        for i, theta in enumerate(out.thetas):
+            theta.flat[:] = torch.cat([stack.thetas[i].flat for stack in stacks])[back]
+    check_finite(theta.flat for theta in out.thetas)
+    return out
+
+
+def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
+    """Models divided so that each part has about as many rows; in a part, longest first."""
+    out, loads = [list[int]() for _ in range(parts)], [0] * parts
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        least = loads.index(min(loads))
+        out[least].append(i)
+        loads[least] += sizes[i]
+    return [part for part in out if part]
+
+
+class StackTraining(ABC):
+    """One run of training, batch by batch; models are in the order of their tables, longest first."""
+
+    def __init__(
+        self, loop: Loop, stack: NetworkStack, batches: "Batches", encoding: Encoding, shift: Shift | None,
+        schedule: Schedule,
+    ) -> None:  # fmt: skip
+        self.loop, self.batches, self.encoding, self.random = loop, batches, encoding, batches.random
+        self.shift: Shift | None = shift
+        self.schedule: Schedule = schedule
+        self.grads = [theta.empty() for theta in stack.thetas]
+        self.adams = [loop.adam(theta.flat) for theta in stack.thetas]
+        self.fixed = encoding.fixed if bool(encoding.fixed.any()) else None
+        self.steps = 0
+        for part, (net, theta) in enumerate(zip(stack.nets, stack.thetas, strict=True)):
+            start_weights(net, theta, self.random, part)
+
+    def epoch(self, epoch: int) -> None:
+        """One pass of every model over its rows; epochs are counted from 1."""
+        epsilon = epsilon_in(self.shift, self.schedule, epoch, self.loop.epochs)
+        self.steps = epoch * BATCHES  # not a running count: that would depend on the longest table
+        for x, y, w in self.batches.epoch(epoch):
+            self.step(x, y, w, epsilon)
+
+    @abstractmethod
+    def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
+        """One step on rows (m, n, d) of the first m models, with their classes y and weights w (m, n, 1)."""
+
+    def next_draw(self) -> int:
+        """The number of a step's first draw."""
+        draw, self.steps = self.steps * PURPOSES, self.steps + 1
+        return draw
+
+    def keep_fixed(self, x_cf: Tensor, x: Tensor) -> Tensor:
+        """The answers, with what may not change as it is in x."""
+        return x_cf if self.fixed is None else torch.where(self.fixed, x, x_cf)
+
+
+def epsilon_in(shift: Shift | None, schedule: Schedule, epoch: int, epochs: int) -> float:
+    """The attack's epsilon in epoch 1, 2, .. of so many: "linear" E e / N, "static" E, "log" E log e / log N."""
     if schedule not in SCHEDULES:
         raise SettingError(f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
     log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
-    return {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
+    share = {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
+    return 0.0 if shift is None else shift.epsilon * share
 
 
 def tables_of(x: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int]) -> list[Tensor]:
@@ -46,27 +157,6 @@ def tables_of(x: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int]) 
 def by_seed(seeds: Sequence[int]) -> RowRandom:
     """Random numbers that belong to a model."""
     return RowRandom.of(0, torch.tensor([[float(seed)] for seed in seeds], dtype=torch.float64))
-
-
-def side_by_side(rows: list[Tensor], workers: int | None, run: Callable[[list[int]], T]) -> tuple[list[T], Tensor]:
-    """What `run` makes of parts of the models, longest table first, and where each model is in all of it."""
-    parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
-    back = torch.tensor([i for part in parts for i in part]).argsort()
-    if len(parts) == 1:
-        return [run(parts[0])], back
-    # Threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes.
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(run, parts)), back
-
-
-def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
-    """Models divided so that each part has about as many rows; in a part, longest first."""
-    out, loads = [list[int]() for _ in range(parts)], [0] * parts
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        least = loads.index(min(loads))
-        out[least].append(i)
-        loads[least] += sizes[i]
-    return [part for part in out if part]
 
 
 class Batches:
@@ -83,11 +173,11 @@ class Batches:
         mean over what there is, where the last batch is not full."""
         key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
         order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True))
-        for at in range(0, self.sizes[0], self.size):
-            left = [min(self.size, n - at) for n in self.sizes if n > at]
-            there = slice(len(left)), slice(at, at + self.size)
-            share = torch.tensor([1 / n for n in left], dtype=torch.float64)[:, None]
-            rows, w = order[there], ~self.beyond[there] * share
+        for first in range(0, self.sizes[0], self.size):
+            counts = [min(self.size, n - first) for n in self.sizes if n > first]
+            part = slice(len(counts)), slice(first, first + self.size)
+            share = torch.tensor([1 / n for n in counts], dtype=torch.float64)[:, None]
+            rows, w = order[part], ~self.beyond[part] * share
             flat = rows.reshape(-1)
             x, y = self.x.index_select(0, flat), self.y.index_select(0, flat)
             yield x.view(*rows.shape, -1), y.view(*rows.shape, 1), w[..., None].to(x.dtype)
@@ -103,23 +193,23 @@ def start_weights(net: Leaky, theta: Weights, random: RowRandom, part: int) -> N
     net.load(theta, parts)
 
 
-def other(z: Tensor) -> Tensor:
+def other_class(z: Tensor) -> Tensor:
     """(m, n, 1) the class that outputs of two classes do not predict."""
     return ((z if z.shape[2] == 1 else z[..., 1:] - z[..., :1]) <= 0).to(z.dtype)
 
 
-def wish(z: Tensor, random: RowRandom, draw: int) -> Tensor:
+def wanted_class(z: Tensor, random: RowRandom, draw: int) -> Tensor:
     """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others."""
     k = z.shape[2]
     if k <= 2:
-        return other(z)
+        return other_class(z)
     u = random[torch.arange(len(z))].uniform(z.shape[1], 1, draw=draw, dtype=z.dtype)
     return (z.argmax(2, keepdim=True) + 1 + (u * (k - 1)).long()) % k
 
 
 def dropout_masks(net: Leaky, p: float, x: Tensor, random: RowRandom, draw: int) -> list[Tensor]:
     """Dropout: units of each hidden layer are 0 with probability p, else scaled up."""
-    widths = net.room[1:-1]
+    widths = net.padded_sizes[1:-1]
     if not p:
         return []
     keep = random[torch.arange(len(x))].coins(1 - p, x.shape[1], sum(widths), draw=draw)

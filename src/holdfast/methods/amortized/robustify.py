@@ -55,6 +55,15 @@ def robustify(
         shift: what may happen; None trains as `generator.fit(model, X)` does.
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         progress: show a bar on stderr.
+
+    Example:
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+        >>> generator = hf.CFModel(hidden=(10,), epochs=2)
+        >>> robust = hf.robustify(generator, model, data.X, data.y, shift=hf.Shift(epsilon=0.1, outer=2))
+        >>> robust.shift.epsilon, generator.shift
+        (0.1, None)
     """
     if not isinstance(generator, Trainable):
         raise SettingError(

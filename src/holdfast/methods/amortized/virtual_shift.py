@@ -36,6 +36,9 @@ ROOT = 1e-12  # inside Adam's root: where a gradient is 0, its derivative would 
 class Shift:
     """How the data may shift, and how the model follows.
 
+    The worst shift delta of the rows, |delta| <= epsilon, is that after which the retrained model theta'(delta) rejects
+    most of the answers: T steps of `outer`, each after K steps of `inner` training. See `robustify`.
+
     Args:
         epsilon: the largest shift of a number column, in encoded units.
         outer, inner: T steps of the shift, and K steps of training before each.
@@ -46,6 +49,11 @@ class Shift:
             passes them through a softmax, as the authors' code does even where there is no shift.
         ascend: follow the gradient; False draws the shift anew each time (the paper's random ablation).
         scope: "all" retrains the whole model, "head" only what follows the encoder, as the authors' older code does.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.Shift(epsilon=0.05).outer
+        7
     """
 
     epsilon: float = 0.1
@@ -94,19 +102,26 @@ class Attack:
         net: the architecture.
         like: parameters of as many models as there will be at most.
         shift: the settings.
-        layout: which columns are numbers, and which belong to which category.
+        encoding: which columns are numbers, and which belong to which category.
         encoder: how many layers make up the encoder, for scope="head".
     """
 
-    def __init__(self, net: Net, like: Weights, shift: Shift, layout: Encoding, encoder: int = 0) -> None:
-        self.net, self.shift, self.layout = net, shift, layout
-        free = torch.ones_like(layout.one_hot) if shift.categories != "none" else ~layout.one_hot
+    def __init__(self, net: Net, like: Weights, shift: Shift, encoding: Encoding, encoder: int = 0) -> None:
+        self.net, self.shift, self.encoding = net, shift, encoding
+        free = torch.ones_like(encoding.one_hot) if shift.categories != "none" else ~encoding.one_hot
         self.columns = free.nonzero().squeeze(1)
-        self.rooms = Buffers()
+        self.buffers = Buffers()
         if shift.scope == "head" and not (encoder and like.sizes):
             raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
-        self.place = _run(self.columns)
+        self.place = _as_slice(self.columns)
         self.tape = Tape(net, like, shift, self.place, encoder if shift.scope == "head" else 0)
+
+    @classmethod
+    def of(
+        cls, net: Net, like: Weights, shift: Shift | None, encoding: Encoding, encoder: int = 0
+    ) -> "Attack | None":  # fmt: skip
+        """None where nothing shifts, or the model does not follow."""
+        return cls(net, like, shift, encoding, encoder) if shift is not None and shift.outer and shift.inner else None
 
     def __call__(self, theta: Weights, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Weights:
         """theta'; random numbers come from one key per model and the number of the draw."""
@@ -122,7 +137,7 @@ class Attack:
             return theta, delta
         tape.start(theta, m)
         n, d = batch.x.shape[1:]
-        moved = self.rooms(("rows",), m, n, d, batch.x.dtype).copy_(batch.x)
+        moved = self.buffers(("rows",), m, n, d, batch.x.dtype).copy_(batch.x)
         for i in range(shift.outer):
             rows = self._shifted(moved, base, delta)
             tape.train(rows, batch)
@@ -131,7 +146,7 @@ class Attack:
                 continue
             g = tape.by_rows(batch)
             if shift.categories == "softmax":
-                g = self.layout.softmax_pull(rows, g)
+                g = self.encoding.softmax_pull(rows, g)
             delta = self._climbed(delta, g, epsilon)
         return tape.theta, delta
 
@@ -146,7 +161,7 @@ class Attack:
         if self.shift.categories != "softmax" or not ball.ball_is_box:
             return inside
         # The authors' map leaves shifts of categories where they are.
-        return torch.where(self.layout.one_hot, delta, inside)
+        return torch.where(self.encoding.one_hot, delta, inside)
 
     def _climbed(self, delta: Tensor, g: Tensor, epsilon: float) -> Tensor:
         way = distance_of(self.shift.norm).ascent(g)
@@ -155,12 +170,12 @@ class Attack:
     def _shifted(self, rows: Tensor, base: Tensor, delta: Tensor) -> Tensor:
         """The rows with base + delta in the columns that shift, in the memory of the rows before."""
         if self.shift.categories == "softmax":
-            return self.layout.softmax(base + delta)
+            return self.encoding.softmax(base + delta)
         rows[..., self.place] = base + delta
         return rows
 
 
-def _run(columns: Tensor) -> Columns:
+def _as_slice(columns: Tensor) -> Columns:
     """Columns next to one another as a slice, which needs no copy."""
     first, last = (int(columns[0]), int(columns[-1]) + 1) if len(columns) else (0, 0)
     return slice(first, last) if last - first == len(columns) else columns
@@ -177,7 +192,7 @@ class Tape:
         adam = shift.optimizer == "adam"
         self.ms, self.vs, self.roots = ([like.empty() for _ in range(shift.inner + 1)] if adam else [] for _ in "mvr")
         self.grads = [like.empty() for _ in range(shift.inner)]
-        self.spare = [like.empty() for _ in range(6)]
+        self.scratch = [like.empty() for _ in range(6)]
         self.passes = list[Any]()
 
     def start(self, theta: Weights, m: int) -> None:
@@ -214,12 +229,12 @@ class Tape:
             torch.lerp(before[0], g.flat, 1 - B1, out=m)
             torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
             torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
-            whole = torch.add(root, EPS, out=self.spare[0].first(self.m).flat)
+            whole = torch.add(root, EPS, out=self.scratch[0].first(self.m).flat)
             torch.addcdiv(theta.flat, m, whole, value=-self.shift.eta / (1 - B1**self.count), out=after.flat)
 
     def by_rows(self, batch: Batch) -> Tensor:
         """(M, n, c) the gradient of the answers' loss at theta' by the rows it was trained on."""
-        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.spare)
+        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.scratch)
         self.net.gradient(self.theta, batch.x_cf, batch.t, batch.w_cf, up, "answers")
         adam, last = self.shift.optimizer == "adam", self.shift.inner - 1
         total: Tensor | None = None

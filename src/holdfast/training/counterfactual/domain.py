@@ -20,11 +20,11 @@ class Domain:
     fixed: Tensor
     up: Tensor
     down: Tensor
-    layout: Encoding | None = None  # of categories that have one level at every step, not a mixture
+    encoding: Encoding | None = None  # of categories that have one level at every step, not a mixture
 
     @classmethod
     def of(
-        cls, x: Tensor, layout: Encoding | None = None, *, spread: float = 2.0, categories: bool = False
+        cls, x: Tensor, encoding: Encoding | None = None, *, spread: float = 2.0, categories: bool = False
     ) -> "Domain":
         """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
 
@@ -33,14 +33,14 @@ class Domain:
         """
         mean, sd = x.mean(0), x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
         low, high = torch.minimum(mean - spread * sd, x.amin(0)), torch.maximum(mean + spread * sd, x.amax(0))
-        if layout is None:
-            none = torch.zeros(0, dtype=torch.int64)
-            return cls(low[:, None], high[:, None], none, none, none)
-        bounds = layout.low.to(x.dtype), layout.high.to(x.dtype)
-        low = torch.where(layout.one_hot | bounds[0].isinf(), low, bounds[0])
-        high = torch.where(layout.one_hot | bounds[1].isinf(), high, bounds[1])
-        ways = [flag.nonzero().squeeze(1) for flag in (layout.fixed, layout.up, layout.down)]
-        return cls(low[:, None], high[:, None], *ways, layout=layout if categories else None)
+        if encoding is None:
+            no_columns = torch.zeros(0, dtype=torch.int64)
+            return cls(low[:, None], high[:, None], no_columns, no_columns, no_columns)
+        bounds = encoding.low.to(x.dtype), encoding.high.to(x.dtype)
+        low = torch.where(encoding.one_hot | bounds[0].isinf(), low, bounds[0])
+        high = torch.where(encoding.one_hot | bounds[1].isinf(), high, bounds[1])
+        ways = [flag.nonzero().squeeze(1) for flag in (encoding.fixed, encoding.up, encoding.down)]
+        return cls(low[:, None], high[:, None], *ways, encoding=encoding if categories else None)
 
     @cached_property
     def box(self) -> tuple[float, float] | None:
@@ -64,12 +64,12 @@ class Domain:
         return runs(self.fixed), runs(self.up), runs(self.down)
 
     @cached_property
-    def _either(self) -> Tensor:
+    def _binary(self) -> Tensor:
         """Columns, outside categories, that have two values and none between."""
-        at = self.layout
-        if at is None:
+        e = self.encoding
+        if e is None:
             return torch.zeros(0, dtype=torch.int64)
-        return ((at.grid > 0) & ((at.high - at.low - at.grid).abs() < 1e-4 * at.grid)).nonzero().squeeze(1)
+        return ((e.grid > 0) & ((e.high - e.low - e.grid).abs() < 1e-4 * e.grid)).nonzero().squeeze(1)
 
     def clamp_(self, x: Tensor) -> Tensor:
         """Into the limits, in place."""
@@ -84,15 +84,15 @@ class Domain:
 
     def shown(self, x: Tensor) -> Tensor:
         """The rows that networks see: the same, but that categories have their largest level, if they are respected."""
-        if self.layout is None:
+        if self.encoding is None:
             return x
-        out, either = self.layout.hard(x.mT).mT.contiguous(), self._either
-        if len(either):
-            low, high = self.low[either], self.high[either]
-            out[:, either] = torch.where(2 * out[:, either] < low + high, low, high)
+        out, binary = self.encoding.hard(x.mT).mT.contiguous(), self._binary
+        if len(binary):
+            low, high = self.low[binary], self.high[binary]
+            out[:, binary] = torch.where(2 * out[:, binary] < low + high, low, high)
         return out
 
-    def spare_(self, positive: Tensor, mature: Tensor) -> None:
+    def mask_immutable_(self, positive: Tensor, mature: Tensor) -> None:
         """Edit real rows x+ beside counterfactuals x', in place, so that a contrast of the two does not count columns
         for what cannot change in them:
 
@@ -103,12 +103,12 @@ class Domain:
     def _hold_(self, to: Tensor, x: Tensor) -> None:
         """Let rows, in place, be at least, at most or exactly at x where columns may not go elsewhere."""
         fixed, up, down = self._held
-        for at in fixed:
-            to[:, at] = x[:, at]
-        for at in up:
-            to[:, at] = torch.maximum(to[:, at], x[:, at])
-        for at in down:
-            to[:, at] = torch.minimum(to[:, at], x[:, at])
+        for columns in fixed:
+            to[:, columns] = x[:, columns]
+        for columns in up:
+            to[:, columns] = torch.maximum(to[:, columns], x[:, columns])
+        for columns in down:
+            to[:, columns] = torch.minimum(to[:, columns], x[:, columns])
 
 
 def runs(columns: Tensor) -> list[slice | Tensor]:

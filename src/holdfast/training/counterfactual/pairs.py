@@ -8,80 +8,77 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
-from holdfast.retraining.loop import Variation, derived
+from holdfast.retraining.loop import SharedDraws, Variation
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Counterfactuals and what they are set against, n for each network."""
+class ContrastPairs:
+    """Counterfactuals and the real rows they are set against, n for each network."""
 
     mature: Tensor  # (M, n, d) x'
     positive: Tensor  # (M, n, d) x+
-    wish: Tensor  # (M, n) y+
-    near: Tensor  # (M, n, d) x~
+    wanted: Tensor  # (M, n) y+
+    nascent: Tensor  # (M, n, d) x~
     label: Tensor  # (M, n) y
-    counts: Tensor  # (M, n) is x~ part of the adversarial term?
+    attacks: Tensor  # (M, n) is x~ part of the adversarial term?
     matured: Tensor  # (M, n)
     steps: Tensor  # (M,) of all rows together
 
     def rows(self) -> list[Tensor]:
         """In the order in which a batch has them."""
-        return [self.near, self.mature, self.positive]
+        return [self.nascent, self.mature, self.positive]
 
     def sums(self, raw: Tensor) -> Tensor:
         """(M, 5) divergence, ridge, adversarial loss, matured and steps, by raw outputs (M, 3 n, K) of `rows`."""
-        near, mature, positive = raw.chunk(3, 1)
-        e, e_plus = (-part.gather(2, self.wish[..., None])[..., 0] for part in (mature, positive))
-        loss = -torch.log_softmax(near, 2).gather(2, self.label[..., None])[..., 0] * self.counts
+        nascent, mature, positive = raw.chunk(3, 1)
+        e, e_plus = (-part.gather(2, self.wanted[..., None])[..., 0] for part in (mature, positive))
+        loss = -torch.log_softmax(nascent, 2).gather(2, self.label[..., None])[..., 0] * self.attacks
         parts = [e_plus - e, e_plus.square() + e.square(), loss, self.matured]
         return torch.stack([*[part.double().sum(1) for part in parts], self.steps.double()], 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class BatchSplit:
     """How rows and counterfactuals share mini-batches."""
 
     parts: list[tuple[slice, slice]]  # the rows and the counterfactuals of each batch
-    clf: Tensor  # (n,) 1 / the number of rows in the same batch
-    counterfactuals: Tensor  # (c,) the same for these
+    row_share: Tensor  # (n,) 1 / the number of rows in the same batch
+    counterfactual_share: Tensor  # (c,) the same for these
     place: Tensor  # (n + 3 c,) from one table after the other to one batch after the other
     back: Tensor
 
     @classmethod
-    def of(cls, n: int, batch_size: int, counterfactuals: int, dtype: torch.dtype) -> "Split":
+    def of(cls, n: int, batch_size: int, counterfactuals: int, dtype: torch.dtype) -> "BatchSplit":
         rows = chunks(torch.arange(n), batch_size)
         groups = torch.arange(counterfactuals).tensor_split(len(rows))  # some are empty if there are too few
         tables = (n, n + counterfactuals, n + 2 * counterfactuals)
         place = torch.cat([torch.cat([r, *[g + start for start in tables]]) for r, g in zip(rows, groups, strict=True)])
-        (batches, clf), (shares, each) = (_dealt([len(part) for part in parts], dtype) for parts in (rows, groups))
-        return cls(list(zip(batches, shares, strict=True)), clf, each, place, place.argsort())
+        (batches, a), (shares, b) = (_consecutive([len(part) for part in parts], dtype) for parts in (rows, groups))
+        return cls(list(zip(batches, shares, strict=True)), a, b, place, place.argsort())
 
 
-def _dealt(sizes: Sequence[int], dtype: torch.dtype) -> tuple[list[slice], Tensor]:
+def _consecutive(sizes: Sequence[int], dtype: torch.dtype) -> tuple[list[slice], Tensor]:
     """Consecutive parts of these sizes, and for each member of a part 1 / its size."""
     ends = itertools.accumulate(sizes, initial=0)
     share = torch.cat([torch.full((size,), 1 / max(size, 1), dtype=dtype) for size in sizes])
     return [slice(a, b) for a, b in itertools.pairwise(ends)], share
 
 
-class Draws:
+class RowDraws:
     """Which rows get counterfactuals, epoch by epoch; drawn once for all networks that share a seed."""
 
-    def __init__(self, plan: Variation, n: int, count: int | None) -> None:
-        seeds = tuple(dict.fromkeys(plan.order))
-        self.generators = [torch.Generator().manual_seed(derived(seed, 3)) for seed in seeds]
-        self.mine = torch.tensor([seeds.index(s) for s in plan.order])
-        self.n, self.count = n, n if count is None else min(n, count)
+    def __init__(self, variation: Variation, n: int, count: int | None) -> None:
+        self.draws, self.n, self.count = SharedDraws(variation.order, 3), n, n if count is None else min(n, count)
 
     def next(self) -> tuple[Tensor, Tensor]:
         """(M, c) numbers of rows, each once, and (M, 2, c) random numbers in [0, 1) for what else is drawn."""
-        rows = [torch.randperm(self.n, generator=g)[: self.count] for g in self.generators]
-        u = [torch.rand(2, self.count, generator=g, dtype=torch.float64) for g in self.generators]
-        return torch.stack(rows)[self.mine], torch.stack(u)[self.mine]
+        rows = self.draws.draw(lambda g: torch.randperm(self.n, generator=g)[: self.count])
+        u = self.draws.draw(lambda g: torch.rand(2, self.count, generator=g, dtype=torch.float64))
+        return rows[self.draws.place], u[self.draws.place]
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class ClassRows:
     """The rows of each class, and for each class the others that have some: no row can stand for a class without."""
 
     count: int
@@ -92,11 +89,11 @@ class Classes:
     many: Tensor  # (K,) how many of these
 
     @classmethod
-    def of(cls, labels: Tensor, count: int) -> "Classes":
+    def of(cls, labels: Tensor, count: int) -> "ClassRows":
         size = torch.bincount(labels, minlength=count)
-        there = [k for k in range(count) if size[k]]
-        others = [[c for c in there if c != k] for k in range(count)]
-        choices = torch.tensor([[*o, *o[:1] * (len(there) - len(o))] for o in others])
+        present = [k for k in range(count) if size[k]]
+        others = [[c for c in present if c != k] for k in range(count)]
+        choices = torch.tensor([[*o, *o[:1] * (len(present) - len(o))] for o in others])
         many = torch.tensor([len(o) for o in others])
         return cls(count, labels.argsort(stable=True), size.cumsum(0) - size, size, choices, many)
 

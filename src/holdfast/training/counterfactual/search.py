@@ -29,16 +29,16 @@ from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.nn.relu_network import Pullback
 from holdfast.nn.stack import WIDE, ModelStack
-from holdfast.training.counterfactual.ball import Ball, picked
 from holdfast.training.counterfactual.domain import Domain
 
 CELLS = 5 << 17  # numbers in the rows worked on at once: four such tensors stay in the cache
 LEFT = 0.5  # share of the rows still on their way at which the others leave the batch
-SIGN = torch.ops.aten.smooth_l1_loss_backward.grad_input  # v sign(a - b) in one pass
+ABS_DIFFERENCE = torch.ops.aten.smooth_l1_loss.out  # |a - b| in one pass
+SIGN_OF_DIFFERENCE = torch.ops.aten.smooth_l1_loss_backward.grad_input  # v sign(a - b) in one pass
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class SearchSettings:
     """How the rows of M networks move; a tensor (M, 1, 1) for what networks may differ in."""
 
     lam: Tensor
@@ -49,27 +49,38 @@ class Search:
     epsilon: float
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How far a step may lead."""
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What became of the rows of M networks."""
 
-    steep: float  # for a slope by what the first layer sees, a column changes by this times its length at most
-    slip: float  # what the distance in the objective, and rounding, may add
+    last: Tensor  # (M, n, d) where they stopped
+    nascent: Tensor  # (M, n, d)
+    inside: Tensor  # (M, n) is the last one within epsilon?
+    immature: Tensor  # (M, n)
+    steps: Tensor  # (M,) how many all rows of a network took together
 
-    @property
-    def known(self) -> bool:
-        return math.isfinite(self.steep)
+    @classmethod
+    def empty(cls, x: Tensor) -> "SearchResult":
+        """Memory for rows like x."""
+        flags = torch.zeros(x.shape[:2], dtype=torch.bool)
+        return cls(torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x)))
 
-    def sound(self, slope: Tensor) -> bool:
-        """Is all that comes of a slope sure to be a number?"""
-        return self.known and math.isfinite(self.steep * math.sqrt(float(slope.square().sum())))
+    def write(
+        self, place: Tensor, p: Tensor, inside: Tensor, moving: Tensor, some: Tensor | None = None
+    ) -> None:  # fmt: skip
+        """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all rows."""
+        immature = moving[:, 0] > 0
+        if some is not None:
+            p, place, inside, immature = picked(p, some), *(v.gather(1, some) for v in (place, inside, immature))
+        to = place.reshape(-1)
+        self.last.view(-1, p.shape[1]).index_copy_(0, to, p.mT.reshape(-1, p.shape[1]))
+        self.inside.view(-1)[to], self.immature.view(-1)[to] = inside.reshape(-1), immature.reshape(-1)
 
-    def bound(self, slope: Tensor) -> float:
-        """No column of any row changes by more than this; slopes are (M, h, n)."""
-        return 1.001 * self.steep * math.sqrt(float(slope.square().sum(1).max())) + self.slip
+
+# ---- where rows are
 
 
-class Walk(Protocol):
+class Position(Protocol):
     """Where rows are, and how they get elsewhere."""
 
     def rows(self) -> Tensor:
@@ -77,48 +88,48 @@ class Walk(Protocol):
         ...
 
     def base(self) -> tuple[Tensor | None, Tensor]:
-        """(M, d, n) what the next step is added to, None for zero; and room for the sum."""
+        """(M, d, n) what the next step is added to, None for zero; and memory for the sum."""
         ...
 
     def move(self, to: Tensor) -> None:
         """Go to base plus step, `to`, as far as that may be."""
         ...
 
-    def only(self, some: Tensor) -> None:
+    def keep(self, some: Tensor) -> None:
         """Go on with some (M, m) of the rows."""
         ...
 
 
-class Free:
+class RowPosition:
     """Columns move as they are."""
 
     def __init__(self, x: Tensor, domain: Domain) -> None:
-        self.domain, self.x, self.last = domain, domain.step_(x.clone(), x), torch.empty_like(x)
+        self.domain, self.x, self.before = domain, domain.step_(x.clone(), x), torch.empty_like(x)
 
     def rows(self) -> Tensor:
         return self.domain.shown(self.x)
 
     def base(self) -> tuple[Tensor | None, Tensor]:
-        return self.x, self.last
+        return self.x, self.before
 
     def move(self, to: Tensor) -> None:
-        self.x, self.last = self.domain.step_(to, self.x), self.x
+        self.x, self.before = self.domain.step_(to, self.x), self.x
 
-    def only(self, some: Tensor) -> None:
+    def keep(self, some: Tensor) -> None:
         self.x = picked(self.x, some)
-        self.last = torch.empty_like(self.x)
+        self.before = torch.empty_like(self.x)
 
 
-class Coded:
+class LatentPosition:
     """Codes move, rows are decoded from them; the step of a code is that of its row, to first order."""
 
-    def __init__(self, x: Tensor, domain: Domain, net: TableAutoencoder) -> None:
-        self.domain, self.net, self.like = domain, net, x[:, :, :1]
-        self.z = self._stacked(net.encode(self._flat(x)))
-        self.back: Pullback | None = None
+    def __init__(self, x: Tensor, domain: Domain, autoencoder: TableAutoencoder) -> None:
+        self.domain, self.autoencoder, self.like = domain, autoencoder, x[:, :, :1]
+        self.z = self._stacked(autoencoder.encode(self._flat(x)))
+        self.pull: Pullback | None = None
 
     def rows(self) -> Tensor:
-        rows, self.back = self.net.decode_vjp(self._flat(self.z))
+        rows, self.pull = self.autoencoder.decode_vjp(self._flat(self.z))
         return self.domain.clamp_(self._stacked(rows).to(self.like.dtype))
 
     def base(self) -> tuple[Tensor | None, Tensor]:
@@ -126,10 +137,10 @@ class Coded:
         return None, self.like.new_empty(m, d, self.z.shape[2])
 
     def move(self, to: Tensor) -> None:
-        assert self.back is not None
-        self.z = self.z + self._stacked(self.back(self._flat(to)))
+        assert self.pull is not None
+        self.z = self.z + self._stacked(self.pull(self._flat(to)))
 
-    def only(self, some: Tensor) -> None:
+    def keep(self, some: Tensor) -> None:
         self.z = picked(self.z, some)
 
     def _flat(self, x: Tensor) -> Tensor:
@@ -139,105 +150,174 @@ class Coded:
         return rows.view(len(self.like), -1, rows.shape[1]).mT.contiguous()
 
 
-@dataclass(frozen=True, eq=False)
-class Grown:
-    """What became of the rows of M networks."""
-
-    end: Tensor  # (M, n, d) where they stopped
-    near: Tensor  # (M, n, d) the nascent ones
-    inside: Tensor  # (M, n) is the end one of these?
-    open: Tensor  # (M, n) not mature
-    steps: Tensor  # (M,) how many all rows of a network took together
-
-    @classmethod
-    def room(cls, x: Tensor) -> "Grown":
-        """Room for rows x."""
-        flags = torch.zeros(x.shape[:2], dtype=torch.bool)
-        return cls(torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x)))
-
-    def write(self, place: Tensor, p: Tensor, ball: Ball, on: Tensor, some: Tensor | None = None) -> None:
-        """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all rows."""
-        inside, open_ = ball.inside, on[:, 0] > 0
-        if some is not None:
-            p, place, inside, open_ = picked(p, some), *(v.gather(1, some) for v in (place, inside, open_))
-        to = place.reshape(-1)
-        self.end.view(-1, p.shape[1]).index_copy_(0, to, p.mT.reshape(-1, p.shape[1]))
-        self.inside.view(-1)[to], self.open.view(-1)[to] = inside.reshape(-1), open_.reshape(-1)
+# ---- which rows are still within epsilon
 
 
-def grow(
-    models: ModelStack, x: Tensor, wanted: Tensor, how: Search, domain: Domain, *,
-    shape: Sequence[int] = (), net: TableAutoencoder | None = None, out: Grown | None = None,
-) -> Grown:  # fmt: skip
+@dataclass(frozen=True)
+class StepBound:
+    """How far a step may lead."""
+
+    gain: float  # for a slope by what the first layer sees, a column changes by this times its length at most
+    slack: float  # what the distance in the objective, and rounding, may add
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.gain)
+
+    def is_finite(self, slope: Tensor) -> bool:
+        """Is all that comes of a slope sure to be finite?"""
+        return self.known and math.isfinite(self.gain * math.sqrt(float(slope.square().sum())))
+
+    def of(self, slope: Tensor) -> float:
+        """No column of any row changes by more than this; slopes are (M, h, n)."""
+        return 1.001 * self.gain * math.sqrt(float(slope.square().sum(1).max())) + self.slack
+
+
+class NascentTracker:
+    """Which rows (M, d, n) are within epsilon of where they began, and where each was so for the last time.
+
+    A look at all rows costs as much as half a pass through a small network. So rows are not looked at while none can
+    have left: while the largest distance seen, plus bounds of the steps since, is at most epsilon. And a row is copied
+    when it leaves, not in every step in which it is inside.
+
+    Args:
+        x: where they began.
+        place: (M, n) their numbers in `nascent`.
+        nascent: (N, d) memory for the last ones inside.
+        epsilon: the radius.
+    """
+
+    def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:
+        self.x, self.place, self.nascent, self.epsilon = x, place, nascent, epsilon
+        self.inside = torch.ones(place.shape, dtype=torch.bool)
+        self.buffer, self.tiny = torch.empty_like(x), torch.finfo(x.dtype).tiny
+        self.farthest = math.inf  # no row is further away, as far as is known
+
+    def begin(self, p: Tensor) -> None:
+        """Rows begin at p, and there will be a bound for every step."""
+        self.farthest = float(self._distance(p).max())
+
+    @property
+    def all_inside(self) -> bool:
+        return self.farthest <= self.epsilon
+
+    def look(self, p: Tensor, before: Tensor) -> None:
+        """Rows are at p, and were at `before`."""
+        if self.all_inside:
+            return
+        distance = self._distance(p).amax(1)
+        inside = distance <= self.epsilon
+        self._write(before, self.inside > inside)
+        self.inside = inside
+        if self.farthest < math.inf:  # once a row has left, all are looked at in every step: it may come back
+            farthest = float(distance.max())
+            self.farthest = farthest if farthest <= self.epsilon else math.inf
+
+    def keep(self, some: Tensor) -> None:
+        """Go on with some (M, m) of the rows."""
+        self.x, self.place, self.inside = picked(self.x, some), self.place.gather(1, some), self.inside.gather(1, some)
+        self.buffer = torch.empty_like(self.x)
+
+    def stop(self, p: Tensor, some: Tensor) -> None:
+        """Some (M, m) of the rows, which are at p, go no further."""
+        self._write(p, torch.zeros_like(self.inside).scatter_(1, some, 1) & self.inside)
+
+    def _distance(self, p: Tensor) -> Tensor:
+        return ABS_DIFFERENCE(p, self.x, 0, self.tiny, out=self.buffer)
+
+    def _write(self, p: Tensor, some: Tensor) -> None:
+        """Some (M, n) of the rows, which are at p, were inside for the last time."""
+        rows = some.view(-1).nonzero()[:, 0]
+        if len(rows):
+            flat = p.mT.reshape(-1, p.shape[1])
+            self.nascent.index_copy_(0, self.place.reshape(-1)[rows], flat.index_select(0, rows))
+
+
+def picked(x: Tensor, some: Tensor) -> Tensor:
+    """(M, c, m) some (M, m) of the rows of x (M, c, n), laid out in memory as they are."""
+    if x.stride(1) == 1 < x.shape[1]:  # each row is in one piece
+        flat = some + x.shape[2] * torch.arange(len(some))[:, None]
+        return x.mT.reshape(-1, x.shape[1]).index_select(0, flat.view(-1)).view(*some.shape, -1).mT
+    return x.gather(2, some[:, None].expand(-1, x.shape[1], -1))
+
+
+# ---- the search
+
+
+def search_counterfactuals(
+    models: ModelStack, x: Tensor, wanted: Tensor, how: SearchSettings, domain: Domain, *,
+    shape: Sequence[int] = (), autoencoder: TableAutoencoder | None = None, out: SearchResult | None = None,
+) -> SearchResult:  # fmt: skip
     """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
 
     Args:
         shape: of a row, if it is not flat.
-        net: an autoencoder to search in the codes of.
-        out: room for what becomes of them.
+        autoencoder: search in its codes.
+        out: memory for what becomes of them.
     """
     m, n, d = x.shape
-    out, wide = out or Grown.room(x), d >= WIDE and net is None
+    out, wide = out or SearchResult.empty(x), d >= WIDE and autoencoder is None
     out.steps.zero_()
-    pace = Pace(models.steep(), float((how.lr * how.lam).max()) + 4 * torch.finfo(x.dtype).eps * domain.size)
-    all_, count = torch.arange(m * n).view(m, n), max(1, -(-x.numel() // CELLS))
-    for place in all_.tensor_split(count, 1) if n else ():
-        at = slice(int(place[0, 0]), int(place[0, -1]) + 1)
-        part = x[:, at].mT if wide else x[:, at].mT.contiguous()
-        walk = Free(part, domain) if net is None else Coded(part, domain, net)
-        ball = Ball(part, place, out.near.view(-1, d), how.epsilon)
-        if wide and pace.known and domain.layout is None:  # rounding to one level is no small step
-            ball.begin(walk.rows())
-        _grow(models, part, wanted[:, None, at], place, how, walk, ball, pace, shape, out)
+    slack = float((how.lr * how.lam).max()) + 4 * torch.finfo(x.dtype).eps * domain.size
+    bound = StepBound(models.input_gain(), slack)
+    rows, parts = torch.arange(m * n).view(m, n), max(1, -(-x.numel() // CELLS))
+    for place in rows.tensor_split(parts, 1) if n else ():
+        some = slice(int(place[0, 0]), int(place[0, -1]) + 1)
+        part = x[:, some].mT if wide else x[:, some].mT.contiguous()
+        position = RowPosition(part, domain) if autoencoder is None else LatentPosition(part, domain, autoencoder)
+        tracker = NascentTracker(part, place, out.nascent.view(-1, d), how.epsilon)
+        if wide and bound.known and domain.encoding is None:  # rounding to one level is no small step
+            tracker.begin(position.rows())
+        _search(models, part, wanted[:, None, some], place, how, position, tracker, bound, shape, out)
     return out
 
 
-def _grow(
-    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: Search, walk: Walk, ball: Ball, pace: Pace,
-    shape: Sequence[int], out: Grown,
+def _search(
+    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: SearchSettings, position: Position,
+    tracker: NascentTracker, bound: StepBound, shape: Sequence[int], out: SearchResult,
 ) -> None:  # fmt: skip
     """The same for rows (M, d, n) that are worked on together; t is (M, 1, n)."""
     w = how.energy * decay(how.steps).to(x.dtype)[:, None, None, None]  # (T, M, 1, 1)
     constant, linear = (-1 - w).unbind(), (2 * RIDGE * w).unbind()
     rate, back, tiny = -how.lr, -how.lr * how.lam, torch.finfo(x.dtype).tiny
-    on = torch.ones(len(x), 1, x.shape[2], dtype=x.dtype)  # 1 for rows that walk on, 0 for those that have stopped
-    own, before, speed, drag, left, steps = on, x, on, on, list[float](), list[list[float]]()
+    moving = torch.ones(len(x), 1, x.shape[2], dtype=x.dtype)  # 0 for rows that have stopped
+    own, before, speed, drag, counts, steps = moving, x, moving, moving, list[float](), list[list[float]]()
     for k in range(how.steps + 1):
-        p = walk.rows()
-        z, way = models.vjp(p, shape)  # (M, K, n)
+        p = position.rows()
+        z, pullback = models.vjp(p, shape)  # (M, K, n)
         s = torch.softmax(z, 1)
-        ball.see(p, before)
-        on.addcmul_(on, s.gather(1, t).ge_(how.tau), value=-1)
-        now = [float(count) for count in on.sum((1, 2))]
+        tracker.look(p, before)
+        moving.addcmul_(moving, s.gather(1, t).ge_(how.tau), value=-1)
+        now = [float(count) for count in moving.sum((1, 2))]
         most = int(max(now))
         if k == how.steps or not most:
-            ball.close(p, torch.arange(on.shape[2]).expand(len(on), -1))
-            out.write(place, p, ball, on)
+            tracker.stop(p, torch.arange(moving.shape[2]).expand(len(moving), -1))
+            out.write(place, p, tracker.inside, moving)
             break
         steps.append(now)
-        if now != left:
-            left, speed, drag = now, on * rate, on * back
+        if now != counts:
+            counts, speed, drag = now, moving * rate, moving * back
         own = own if k else torch.zeros_like(z).scatter_(1, t, 1.0)  # e_t
         # The derivative by the scores: S - e_t of the cross-entropy, w (-1 + 2e-3 M_t) e_t of the energy. Rows that
         # have stopped stay where they are.
         v = torch.addcmul(s, own, torch.addcmul(constant[k], linear[k], z)).mul_(speed)
-        base, to = walk.base()
-        SIGN(drag, p, x, 0, tiny, grad_input=to)
-        slope = way.slope(v)
-        way.onto(slope, to if base is None else to.add_(base))
-        if not pace.sound(slope) and math.isnan(float(to.sum())):
+        base, to = position.base()
+        SIGN_OF_DIFFERENCE(drag, p, x, 0, tiny, grad_input=to)
+        slope = pullback.slope(v)
+        pullback.onto(slope, to if base is None else to.add_(base))
+        if not bound.is_finite(slope) and math.isnan(float(to.sum())):
             to = torch.where(to.isnan(), 0.0 if base is None else base, to)
-        if ball.most <= how.epsilon:
-            ball.reach(pace.bound(slope))
-        walk.move(to)
+        if tracker.all_inside:
+            tracker.farthest += bound.of(slope)
+        position.move(to)
         before = p
-        if most <= LEFT * on.shape[2]:  # go on with the others, and some more: as many for all networks
-            some, gone = on[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
-            ball.close(p, gone)
-            out.write(place, p, ball, on, gone)
-            x, t, on, own, before = (picked(v, some) for v in (x, t, on, own, before))
-            place, left = place.gather(1, some), []
-            ball.only(some)
-            walk.only(some)
+        if most <= LEFT * moving.shape[2]:  # go on with the others, and some more: as many for all networks
+            some, stopped = moving[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
+            tracker.stop(p, stopped)
+            out.write(place, p, tracker.inside, moving, stopped)
+            x, t, moving, own, before = (picked(v, some) for v in (x, t, moving, own, before))
+            place, counts = place.gather(1, some), []
+            tracker.keep(some)
+            position.keep(some)
     if steps:
         out.steps.add_(torch.tensor(steps).sum(0))

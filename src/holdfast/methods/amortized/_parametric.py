@@ -1,0 +1,123 @@
+"""What parametric generators have in common as methods: trained once on data, then one pass for each answer.
+
+    e = hf.CFModel().fit(model, X);                          cfs = e.explain(model, X_denied)
+    e = hf.robustify(hf.CFModel(), model, X, y)        the same, against the worst small shift of the data
+
+Generators learn from all rows, in both directions. What a network proposes is projected to what the person can reach:
+the largest level of each category, bounds, fixed columns and rules, as with every method.
+
+The protocol of `robustify`: settings `shift` and `schedule`, and `fit_against(model, X, y)`.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+from holdfast._core.progress import Progress
+from holdfast.errors import require
+from holdfast.explainer import Explainer
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators, with_target
+from holdfast.methods.amortized._parallel import Schedule
+from holdfast.methods.amortized._recourse_network import network_of
+from holdfast.methods.amortized.virtual_shift import Shift
+from holdfast.models.base import Model
+from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedGenerator:
+    """A trained generator.
+
+    Args:
+        layers: its networks.
+        target_columns: how many columns tell them the class to reach.
+        model: the fingerprint of the model it answers for.
+    """
+
+    layers: tuple[nn.Sequential, ...]
+    target_columns: int
+    model: str
+
+    @classmethod
+    def of(cls, stack: GeneratorStack, i: int, model: str) -> "TrainedGenerator":
+        """Generator i of a stack."""
+        nets = (network_of(net, theta, i, dropout=0.0) for net, theta in zip(stack.nets, stack.thetas, strict=True))
+        return cls(tuple(nets), stack.kind.target_columns(stack.classes), model)
+
+    def with_target(self, x: Tensor, t: Tensor) -> Tensor:
+        return with_target(x, t, self.target_columns)
+
+
+@dataclass(eq=False, repr=False)
+class ParametricMethod(Explainer):
+    """A method that answers by a network trained for one model."""
+
+    needs_data: ClassVar[bool] = True
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 0.003
+    reachable: bool = False
+    seed: int = 0
+    shift: Shift | None = None
+    schedule: Schedule = "linear"
+
+    @abstractmethod
+    def kind(self) -> GeneratorKind:
+        """The settings of the training."""
+
+    @abstractmethod
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
+        """(n, d) answers before they are projected; t (n, 1) are the classes to reach."""
+
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
+        """Train on rows of the data, against the model as it is."""
+        require(
+            self.shift is None,
+            f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(model, X, y), or "
+            "hf.robustify(...)",
+        )
+        self.fit_against(model, X)
+
+    def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self:
+        """Train on rows of the data, against the model that the setting `shift` makes of `model` in each batch.
+
+        Args:
+            model: a torch module that returns logits; it stays as it is.
+            X: rows of the table, or their encoding.
+            y: the outcomes of the rows, which the shifted model is trained on; not needed where `shift` is None.
+            progress: show a bar on stderr.
+        """
+        name, kind = type(self).__name__, self.kind()
+        own = with_logits(model, name)
+        x, labels = encoded(model, X), None if y is None else numbered(X, y, model.classes)
+        with Progress(progress, name) as bar:
+            bar.total(1)
+            net, theta = net_of(own.module, 1)
+            stack = fit_generators(
+                kind, net, theta, x, labels, model.schema.encoding(model.dtype), classes=len(model.classes),
+                seeds=(self.seed,), shift=self.shift, schedule=self.schedule, bar=bar,
+            )  # fmt: skip
+        self.generator_: TrainedGenerator = TrainedGenerator.of(stack, 0, model.fingerprint())
+        return self
+
+    def check(self, model: Model) -> None:
+        require(
+            model.fingerprint() == self.generator_.model,
+            f"this {type(self).__name__} was trained for another model; fit one for this model",
+        )
+
+    def search(self, problem: SearchProblem) -> Tensor:
+        answer = problem.x
+        for _ in problem.steps(1):
+            t = problem.goal.wanted(problem.model(problem.x))[:, None]
+            answer = problem.feasible.project(self.propose(problem, t))
+        return answer
+
+    def _settings(self, kind: type[GeneratorKind]) -> dict[str, Any]:
+        """The settings that are also those of the training."""
+        own = {f.name: getattr(self, f.name) for f in fields(kind) if hasattr(self, f.name)}
+        return own | {"hidden": tuple(own["hidden"])} if hasattr(own["hidden"], "__iter__") else own

@@ -1,0 +1,174 @@
+"""The run that made the model in use, and the same run with variations."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from holdfast._core.progress import Progress
+from holdfast.errors import ModelError, SettingError
+from holdfast.models.base import Model
+from holdfast.nn.architecture import describe
+from holdfast.nn.stack import ModelStack, Stack
+from holdfast.problem import Outcomes
+from holdfast.retraining.estimators import EstimatorFit, fit_all
+from holdfast.retraining.loop import Variation, derived, fit_stack
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
+from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.schema.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class BaseRun:
+    """A recipe, the rows it learns from and a seed: what a model is made from, and what a `Variation` varies.
+
+    `BaseRun.of` checks that they fit together.
+    """
+
+    recipe: Recipe
+    X: pd.DataFrame
+    y: "pd.Series[Any]"
+    schema: Schema
+    classes: tuple[Any, ...]
+    seed: int = 0
+    pool: Tensor | None = None  # positions of rows that are left out in turn; None draws an order of all
+
+    @classmethod
+    def of(
+        cls,
+        recipe: RecipeLike,
+        X: pd.DataFrame,
+        y: Outcomes,
+        schema: Schema,
+        classes: ClassNames | None = None,
+        seed: int = 0,
+        pool: Sequence[int] | None = None,
+    ) -> "BaseRun":
+        how, column = Recipe.of(recipe), outcomes(X, y)
+        names = class_names(X, column, classes)
+        how.check(schema, names)
+        return cls(how, X, column, schema, tuple(names), seed, None if pool is None else _positions(pool, len(X)))
+
+    @cached_property
+    def x(self) -> Tensor:
+        """(n, d) the encoded rows."""
+        return self.schema.encode(self.X)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """(n,) the numbers of their classes."""
+        return class_numbers(self.y, self.classes)
+
+    @cached_property
+    def left_out(self) -> Tensor:
+        """Positions of the rows that are left out in turn."""
+        order = torch.Generator().manual_seed(self.seed)
+        return torch.randperm(len(self.X), generator=order) if self.pool is None else self.pool
+
+    # ---- for families
+
+    def generator(self, purpose: int, i: int) -> torch.Generator:
+        """Random numbers of model i, whatever the number of models."""
+        return torch.Generator().manual_seed(derived(derived(self.seed, purpose), i + 2))
+
+    def same_seed(self, models: range) -> tuple[int, ...]:
+        return (self.seed,) * len(models)
+
+    def new_seeds(self, models: range) -> tuple[int, ...]:
+        return tuple(self.seed + 1 + i for i in models)
+
+    # ---- making models
+
+    def train(self, variation: Variation, bar: Progress) -> ModelStack:
+        """The networks of a variation."""
+        recipe, k = self._recipe(variation), len(self.classes)
+        if not variation.last_layer:
+            return recipe.train(self.x, self.labels, k, variation, bar)
+        # A linear model on what the layers below make of the rows.
+        first = Variation((self.seed,), (self.seed,))
+        base, count = recipe.train(self.x, self.labels, k, first, Progress(False, "")), len(variation)
+        if not isinstance(base, Stack) or len(base.sizes) < 3:
+            raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
+        dtype = base.theta.dtype
+        with torch.no_grad():
+            features = base.hidden(self.x.to(dtype))[0].clone()
+        with torch.device("meta"):
+            head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1], dtype=dtype)).to_empty(device="cpu")
+        heads = fit_stack(head, recipe.start(head), features, self.labels, variation, recipe, bar)
+        whole = Stack(base.sizes, count, dtype)
+        tensors = {name: v.expand(count, *v.shape[1:]) for name, v in base.state().items()}
+        last = list(tensors)[-2:]
+        whole.load({**tensors, **dict(zip(last, heads.state().values(), strict=True))})
+        return whole
+
+    def fit_estimators(self, variation: Variation, workers: int) -> tuple[Model, ...]:
+        """Clones of the estimator; the variation says which rows, labels and seed a clone gets."""
+        fits, names = list[EstimatorFit](), np.array(self.classes)
+        for i in range(len(variation)):
+            rows, y = np.arange(len(self.X)), self.y
+            if variation.kept is not None:
+                rows = np.flatnonzero(variation.kept[i].numpy())
+            if variation.emphasis is not None:
+                rows = np.repeat(rows, variation.emphasis[i].long().numpy())
+            if variation.labels is not None:
+                y = pd.Series(names[variation.labels[i].numpy()], index=y.index)
+            fits.append(
+                EstimatorFit(
+                    self.recipe.estimator, self.recipe.inputs, self.X.iloc[rows], y.iloc[rows], self.schema,
+                    self.classes, variation.weights[i],
+                )
+            )  # fmt: skip
+        return fit_all(fits, workers)
+
+    def _recipe(self, variation: Variation) -> Recipe:
+        return self.recipe if variation.width == 1 else self.recipe.widened(variation.width)
+
+    # ---- what models are made from
+
+    def origins(self, variation: Variation) -> tuple[str, ...]:
+        """A short hash of all that each model of a variation is made from."""
+        recipe, n = self._recipe(variation), len(self.X)
+        base = self.seed if variation.last_layer else None
+        common = hashlib.sha256(f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode())
+        common.update(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
+        out = list[str]()
+        for i in range(len(variation)):
+            digest = common.copy()
+            epochs = variation.epochs[i] if variation.epochs else recipe.epochs
+            ordered = recipe.estimator is None and recipe.batch_size < n  # else the order makes no difference
+            digest.update(f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode())
+            epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
+            if epsilon:
+                digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
+            for part in (variation.kept, variation.emphasis, variation.labels):
+                digest.update(b"-" if part is None else part[i].numpy().tobytes())
+            out.append(digest.hexdigest()[:16])
+        return tuple(out)
+
+
+def _positions(pool: Sequence[int], n: int) -> Tensor:
+    rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
+    if len(rows) != len(set(map(int, pool))) or bool(((rows < 0) | (rows >= n)).any()):
+        raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
+    return rows
+
+
+def _settings(recipe: Recipe, n: int) -> str:
+    """The settings that matter with n rows, however they were spelt."""
+    if recipe.estimator is not None:
+        return f"{recipe.estimator!r} {recipe.inputs}"
+    shape: Any = recipe.hidden
+    if recipe.module is not None:
+        try:
+            shape = describe(recipe.module)
+        except ModelError:
+            shape = repr(recipe.module)
+        shape = f"{shape} {next(recipe.module.parameters()).dtype}"
+    loop = min(int(recipe.batch_size), n), float(recipe.lr), float(recipe.weight_decay), float(recipe.adam_eps)
+    return f"{shape} {loop}" + (f" {recipe.optimizer}" if recipe.optimizer != "adam" else "")

@@ -1,0 +1,162 @@
+"""Settings of Counterfactual Training: what is minimised, how counterfactuals are found, and variants of both."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from holdfast.errors import SettingError, did_you_mean, require
+from holdfast.explainer import Explainer
+from holdfast.retraining.loop import check_epsilon
+from holdfast.training.counterfactual.generators import GeneratorSettings
+from holdfast.training.counterfactual.objective import Kind, Refresh, Variant
+
+ObjectiveName = Literal["full", "draft", "energy", "adversarial", "plain"]
+Variants = Mapping[str, Mapping[str, float | str]]
+# Objective -> the weights that it sets to 0.
+OFF: dict[str, dict[str, float]] = {
+    "full": {},
+    "draft": {"reg": 0.0},
+    "energy": {"adv": 0.0},
+    "adversarial": {"div": 0.0, "reg": 0.0},
+    "plain": {"div": 0.0, "reg": 0.0, "adv": 0.0},
+}
+# What variants may differ in, and where `Variant` has it.
+SETTINGS = {"l_clf": "clf", "l_div": "div", "l_reg": "reg", "l_adv": "adv"} | {
+    name: name for name in ("lam", "energy", "tau", "lr")
+}
+
+
+@dataclass(frozen=True)
+class CounterfactualObjective:
+    """What Counterfactual Training minimises; the defaults are those of the paper.
+
+        l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)  +  l_adv CE(M(x~), y)
+
+    with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to reach, and E its
+    energy, minus the logit of that class.
+
+    Args:
+        objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain" is the usual
+            training; "draft" is the paper's first version.
+        l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and adversarial term.
+        burn_in: share of the epochs, at the beginning, that are plain.
+        spare_wrong: rows that the network gets wrong have no part in the adversarial term.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.CounterfactualObjective("energy", l_reg=0.2).l_div
+        0.5
+    """
+
+    objective: ObjectiveName = "full"
+    l_clf: float = 1.0
+    l_div: float = 0.5
+    l_reg: float = 0.1
+    l_adv: float = 0.25
+    burn_in: float = 0.0
+    spare_wrong: bool = False
+
+    def __post_init__(self) -> None:
+        _check_objective(self.objective)
+        if not isinstance(self.burn_in, int | float) or not 0 <= self.burn_in <= 1:
+            raise SettingError(f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
+
+    def check_used(self) -> None:
+        """Raise an error if a weight was changed that the objective has no use for."""
+        for term in OFF[self.objective]:
+            name = f"l_{term}"
+            changed = getattr(self, name) != getattr(CounterfactualObjective, name)
+            require(not changed, f"{name} is set, which objective={self.objective!r} has no use for")
+
+
+@dataclass(frozen=True)
+class CounterfactualSearch:
+    """How Counterfactual Training finds counterfactuals; the defaults are those of the paper.
+
+    Args:
+        generator: how counterfactuals are searched for: `ECCCo`, `Descent.generic(...)`, `REVISE` (if everything may
+            change) or `Omniscient`; their settings `lam`, `energy`, `tau`, `lr` and `steps` count. None is ECCCo as in
+            the paper: lam=0.001, energy=5, tau=0.75, lr=0.1, steps=30. `ECCCo()` has 50 steps, as elsewhere.
+        tau: a counterfactual is mature once the wanted class has this probability; None: the generator's own, or 0.75.
+        epsilon: the linf distance, in encoded units, up to which a counterfactual in the making keeps the row's class.
+        n_counterfactuals: in an epoch, from different rows; None: one of every row.
+        refresh: search at the beginning of every epoch, or of every batch.
+        spread: where the schema has no limits, counterfactuals stay within mean -+ spread standard deviations of a
+            column, or its range if that is wider.
+        respect_categories: one level of each category at every step of the search; else their columns are numbers.
+
+    Example:
+        >>> import holdfast as hf
+        >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=100)
+        >>> search.epsilon
+        0.3
+    """
+
+    generator: Explainer | None = None
+    tau: float | None = None
+    epsilon: float = 0.3
+    n_counterfactuals: int | None = 1000
+    refresh: Refresh = "epoch"
+    spread: float = 2.0
+    respect_categories: bool = False
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        steps, count = GeneratorSettings.of(self.generator).steps, self.n_counterfactuals
+        if not isinstance(steps, Integral) or steps < 1:
+            raise SettingError(f"steps of the generator must be an integer of at least 1, got {steps!r}")
+        if count is not None and (not isinstance(count, Integral) or count < 1):
+            raise SettingError(f"n_counterfactuals must be an integer of at least 1, or None for all, got {count!r}")
+        if self.refresh not in get_args(Refresh):
+            raise SettingError(f"refresh must be 'epoch' or 'batch', got {self.refresh!r}")
+        if not isinstance(self.spread, Real) or not math.isfinite(self.spread) or self.spread < 0:
+            raise SettingError(f"spread must be a number and at least 0, got {self.spread!r}")
+
+
+def variants_of(
+    objective: CounterfactualObjective, search: CounterfactualSearch, variants: Variants | None
+) -> dict[str, tuple[Kind, Variant]]:
+    """Name -> which program trains it, and its settings."""
+    generator = GeneratorSettings.of(search.generator)
+    weights = {term: getattr(objective, f"l_{term}") for term in ("clf", "div", "reg", "adv")}
+    usual = replace(generator.variant, **weights, **({} if search.tau is None else {"tau": search.tau}))
+    if variants is None:
+        objective.check_used()
+        variants = {objective.objective: {}}
+    if not isinstance(variants, Mapping) or not variants:
+        raise SettingError(f"variants must name at least one, like {{'mine': {{'l_reg': 0.25}}}}, got {variants!r}")
+    out, known = dict[str, tuple[Kind, Variant]](), ("objective", *SETTINGS)
+    for name, settings in variants.items():
+        for key in settings:
+            if key not in known:
+                raise SettingError(f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}")
+        chosen = _check_objective(settings.get("objective", objective.objective))
+        idle = [key for key in settings if SETTINGS.get(key) in OFF[chosen]]
+        if idle:
+            raise SettingError(f"variant {name!r} sets {idle[0]}, which objective={chosen!r} has no use for")
+        own: dict[str, Any] = {SETTINGS[key]: value for key, value in settings.items() if key != "objective"}
+        variant = _checked(replace(usual, **(own | OFF[chosen])))
+        kind: Kind = "plain" if chosen == "plain" else "draft" if chosen == "draft" else "search"
+        if generator.omniscient and kind == "draft":
+            raise SettingError("objective='draft' needs counterfactuals that are searched for; Omniscient draws rows")
+        out[str(name)] = ("omni" if generator.omniscient and kind == "search" else kind), variant
+    return out
+
+
+def _check_objective(name: Any) -> str:
+    if name not in OFF:
+        raise SettingError(f"unknown objective {name!r}; {did_you_mean(name, OFF)}")
+    return name
+
+
+def _checked(variant: Variant) -> Variant:
+    names = {field: name for name, field in SETTINGS.items()}
+    for field in fields(variant):
+        value: Any = getattr(variant, field.name)
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+            raise SettingError(f"{names[field.name]} must be a number and at least 0, got {value!r}")
+    if not 0 < variant.tau < 1:
+        raise SettingError(f"tau must lie between 0 and 1, got {variant.tau}")
+    return variant
