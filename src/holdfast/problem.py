@@ -111,6 +111,10 @@ class SearchProblem:
         """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
         return self.goal.met(self.model(z), SLACK)
 
+    def gap(self, z: Tensor) -> Tensor:
+        """(n,) by how much rows `z` exceed the goal, with a little to spare: met where it is above 0."""
+        return self.goal.gap(self.model(z)) - self.level
+
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
         """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
 

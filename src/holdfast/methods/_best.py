@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import Distance
-from holdfast.problem import SLACK, SearchProblem
+from holdfast.problem import SearchProblem
 
 
 class BestSoFar:
@@ -42,8 +42,7 @@ class BestSoFar:
 
     def judge(self, p: Tensor) -> Tensor:
         """The same of rows p whose gap is not known yet."""
-        goal = self.problem.goal
-        return self.offer(p, goal.gap(self.problem.model(p)) - goal.margin - SLACK)
+        return self.offer(p, self.problem.gap(p))
 
     def take(self, other: "BestSoFar", rows: Tensor) -> None:
         """Keep what another search found for `rows` of it, where that is better."""
