@@ -473,7 +473,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for words, message in {
         ("--target", "yes"): "a range is wanted, such as 200..250, got 'yes'",
         ("--target", ".."): "a range is wanted",
-        (): "a range is wanted",
+        (): "say which range is wanted",
         ("--any-other",): "--any-other is for models with classes",
         ("--target", "3..2"): "the range from 3 to 2 is empty",
         ("--target", "3..4", "--probability", "0.9"): "--probability is for models with classes",
