@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, Distance
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
@@ -120,8 +120,7 @@ Attack = Callable[..., Tensor]  # `Adversary.attack` with radius, box and column
 
 
 def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
-    if not model.has_grad:
-        raise ModelError("attacks follow gradients, and this model has none")
+    require(model.has_grad, "attacks follow gradients, and this model has none", ModelError)
     k, out = len(model.classes), list[Tensor]()
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
     with model.eval_mode():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Engine
 
@@ -45,10 +45,8 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
 
 def _checked(model: Model, x: Tensor, target: Tensor, points: int) -> tuple[Tensor, Tensor]:
     """Rows (n, d) in the model's precision, and 1 for the class of each, 0 for the others (n, k)."""
-    if not model.has_grad:
-        raise ModelError("integrated gradients need a model with gradients, and this one has none")
-    if points < 1:
-        raise SettingError(f"points must be at least 1, got {points}")
+    require(model.has_grad, "integrated gradients need a model with gradients, and this one has none", ModelError)
+    require(points >= 1, f"points must be at least 1, got {points}")
     k, x = len(model.classes), x.to(model.dtype)
     if target.shape != x.shape[:1] or (len(target) and not 0 <= int(target.min()) <= int(target.max()) < k):
         raise SettingError(f"target has the number of a class, 0 to {k - 1}, for each of {len(x)} rows, got {target}")

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.distances import l2
-from holdfast.errors import ModelError, SettingError, untyped
+from holdfast.errors import ModelError, SettingError, require, untyped
 from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
 
@@ -293,7 +293,5 @@ def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | flo
 
 
 def _check(lam: Any, form: Any = "corrected") -> None:
-    if not lam >= 0:
-        raise SettingError(f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
-    if form not in ("corrected", "paper"):
-        raise SettingError(f"form must be 'corrected' or 'paper', got {form!r}")
+    require(lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
+    require(form in ("corrected", "paper"), f"form must be 'corrected' or 'paper', got {form!r}")

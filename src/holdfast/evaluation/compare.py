@@ -199,8 +199,7 @@ class Comparison:
     def sensitivity(self, *, repeats: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
         """How much each model leans on the protected features (`evaluation.attribution`): the median over repeats, and
         the interval that holds 95 % of them."""
-        if not self.protected:
-            raise SettingError("no feature is protected here; call compare(..., protected=[...])")
+        require(self.protected, "no feature is protected here; call compare(..., protected=[...])")
         schema = next(iter(self.models.values())).schema
         spans = [schema.slices[schema.names.index(name)] for name in self.protected]
         columns = torch.cat([torch.arange(s.start, s.stop) for s in spans])

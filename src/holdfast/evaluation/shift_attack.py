@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import ModelError, SchemaError, SettingError, require_integer
+from holdfast.errors import ModelError, SchemaError, SettingError, require, require_integer
 from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
@@ -77,16 +77,14 @@ def shift_attack(
     ({'shift': 2}, True)
     """
     own = with_logits(model, "shift_attack")
-    if not isinstance(cfs, Counterfactuals):
-        raise SettingError(f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
+    require(isinstance(cfs, Counterfactuals), f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
     if cfs.classes != model.classes:
         raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
     if cfs.schema.encoding_key != model.schema.encoding_key:
         raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
     require_integer("models", models)
     require_integer("rows", rows)
-    if not cfs.found.any():
-        raise SettingError("no row has an answer, so there is nothing to attack")
+    require(cfs.found.any(), "no row has an answer, so there is nothing to attack")
     shift = _shift(epsilon, settings)
     x, labels = encoded(model, X), numbered(X, y, model.classes).to(model.dtype)
     found = torch.as_tensor(cfs.found)
@@ -103,8 +101,7 @@ def shift_attack(
         )  # fmt: skip
         attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
-        if not bool(shifted.flat.isfinite().all()):
-            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
+        require(bool(shifted.flat.isfinite().all()), "the attack diverged: some weights are non-finite; lower eta")
         networks = members_of(own.module, net, shifted)
     return ModelBank((ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
 

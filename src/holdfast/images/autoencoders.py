@@ -25,8 +25,9 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
-from holdfast.errors import SettingError
-from holdfast.images._stored import StoredSettings
+from holdfast.errors import require
+from holdfast.images._stored import StoredSettings, filled, laid_out
+from holdfast.images.loop import check_converged, step
 from holdfast.images.model import BATCH, Size, as_images, padded
 from holdfast.nn.stack import lent_generator
 
@@ -200,34 +201,29 @@ class ImageCoder(StoredSettings):
         self.check()
         with torch.inference_mode(False), torch.enable_grad(), Progress(progress, type(self).__name__) as bar:
             x = as_images(images)
-            if not len(x):
-                raise SettingError(f"{type(self).__name__} needs images to learn from, got none")
+            require(len(x), f"{type(self).__name__} needs images to learn from, got none")
             generator = torch.Generator().manual_seed(self.seed)
             with lent_generator(int(torch.randint(1 << 62, (), generator=generator))):
-                net = self.network(cast(Size, tuple(x.shape[1:])))
-            cast(Any, net).to(memory_format=torch.channels_last)
+                net = laid_out(self.network(cast(Size, tuple(x.shape[1:]))))
             self.prepare(net, x)
             self.history_ = self._train(net, x, generator, bar)
         self.net_ = net.eval().requires_grad_(False)
         return self
 
     def _train(self, net: Codec, x: Tensor, generator: torch.Generator, bar: Progress) -> tuple[float, ...]:
-        optimizer: Any = torch.optim.Adam(net.parameters(), lr=self.lr)
+        optimizer = torch.optim.Adam(net.parameters(), lr=self.lr)
         batches, history = -(-len(x) // self.batch_size), list[float]()
         bar.total(self.epochs)
         for epoch in range(self.epochs):
             total = 0.0
             for rows in chunks(torch.randperm(len(x), generator=generator), self.batch_size):
-                value: Any = self.loss(net, x[rows], epoch, generator)
-                optimizer.zero_grad(set_to_none=True)
-                value.backward()
-                optimizer.step()
+                value = self.loss(net, x[rows], epoch, generator)
+                step(optimizer, value)
                 total += float(value.detach()) * len(rows)
                 bar.step(1 / batches)
             history.append(total / len(x))
             bar.say(f"epoch {epoch + 1}: loss {history[-1]:.5g}")
-        if not all(bool(p.isfinite().all()) for p in net.parameters()):
-            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({self.lr:g})")
+        check_converged(net.parameters(), self.lr)
         return tuple(history)
 
     # ---- use
@@ -239,8 +235,7 @@ class ImageCoder(StoredSettings):
 
     def fitted(self) -> Codec:
         """The trained network, or an error that says what to do."""
-        if not hasattr(self, "net_"):
-            raise SettingError(f"this {type(self).__name__} knows no images yet; call .fit(images) first")
+        require(hasattr(self, "net_"), f"this {type(self).__name__} knows no images yet; call .fit(images) first")
         return self.net_
 
     def encode(self, x: Any) -> Tensor:
@@ -251,8 +246,8 @@ class ImageCoder(StoredSettings):
     def decode(self, z: Tensor) -> Tensor:
         """Codes (n, *code) -> images (n, c, h, w)."""
         net = self.fitted()
-        if tuple(z.shape[1:]) != net.code:
-            raise SettingError(f"expected codes of shape (n, {', '.join(map(str, net.code))}), got {tuple(z.shape)}")
+        shape = ", ".join(map(str, net.code))
+        require(tuple(z.shape[1:]) == net.code, f"expected codes of shape (n, {shape}), got {tuple(z.shape)}")
         return in_parts(net.decode, z.detach().float())
 
     def reconstruct(self, images: Any) -> Tensor:
@@ -266,11 +261,8 @@ class ImageCoder(StoredSettings):
         return net.size, list(self.history_), net.state_dict()
 
     def restore(self, size: Size, history: list[Any], tensors: dict[str, Tensor]) -> None:
-        with torch.device("meta"):
-            net = self.network(size)
-        net.load_state_dict(tensors, assign=True)
-        cast(Any, net).to(memory_format=torch.channels_last)
-        self.net_, self.history_ = net.eval().requires_grad_(False), tuple(map(float, history))
+        self.net_ = laid_out(filled(lambda: self.network(size), tensors))
+        self.history_ = tuple(map(float, history))
 
 
 Coder = TypeVar("Coder", bound=ImageCoder)
@@ -337,8 +329,7 @@ class ConvVAE(ImageCoder):
     def check(self) -> None:
         super().check()
         self.check_integers("latent", most=1 << 12)
-        if not 0 <= self.weight < math.inf:
-            raise SettingError(f"weight must be 0 or more, got {self.weight}")
+        require(0 <= self.weight < math.inf, f"weight must be 0 or more, got {self.weight}")
 
     def network(self, size: Size) -> Codec:
         return VariationalAutoencoder(size, self.latent)

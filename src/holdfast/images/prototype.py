@@ -36,7 +36,7 @@ from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.distances import l1, squared_l2
-from holdfast.errors import SettingError, require
+from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, as_images, padded, words
@@ -85,8 +85,7 @@ class Prototype(ImageExplainer):
         """Train the autoencoder, unless it is ready, and remember the codes and predicted classes of the images."""
         net = ImageModel.of(model)
         x = as_images(images, net.size)
-        if not len(x):
-            raise SettingError("Prototype needs training images for its prototypes, got none")
+        require(len(x), "Prototype needs training images for its prototypes, got none")
         self.autoencoder_ = ready_for(self.autoencoder or ConvAutoencoder(), x)
         self.codes_: Tensor = self.autoencoder_.encode(x).flatten(1)  # (m, e)
         self.predicted_: Tensor = net.scores(x).argmax(1)  # (m,)
