@@ -97,7 +97,7 @@ def list_methods(
 
     >>> import holdfast as hf
     >>> sorted(hf.list_methods(gradients=False, data=False))
-    ['growing-spheres', 'omniscient', 'tree-search']
+    ['growing-spheres', 'tree-search']
     """
     return {
         name: cls
