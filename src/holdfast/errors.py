@@ -82,6 +82,6 @@ def require_integer(name: str, value: object, least: int = 1) -> None:
 
 
 def require(holds: object, message: str, error: type[HoldfastError] = SettingError) -> None:
-    """Raise an error unless it holds."""
+    """Raise an error, of a setting if nothing else is said, unless it holds."""
     if not holds:
         raise error(message)

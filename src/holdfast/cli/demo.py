@@ -69,13 +69,9 @@ def _demo(out: Path, method: str) -> None:
 
 
 def make_it_hold(
-    explainer: "hf.Explainer",
-    cfs: "hf.Counterfactuals",
-    model: "hf.Model",
-    recipe: "hf.Recipe",
-    train: "Dataset",
+    explainer: "hf.Explainer", cfs: "hf.Counterfactuals", model: "hf.Model", recipe: "hf.Recipe", train: "Dataset",
     out: Path,
-) -> None:
+) -> None:  # fmt: skip
     """Audit the answers on retrained models, then move them to where other retrained models agree."""
     import holdfast as hf
 

@@ -72,11 +72,9 @@ def print_report(report: dict[str, Any], words: Callable[[dict[str, Any]], str])
 
 
 def deliver(
-    cfs: "Counterfactuals | ImageCounterfactuals",
-    out: Path | None,
-    report: Path | None,
+    cfs: "Counterfactuals | ImageCounterfactuals", out: Path | None, report: Path | None,
     show: Callable[[Any, int], None],
-) -> int:
+) -> int:  # fmt: skip
     """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have no answer."""
     from holdfast.datasets import records
     from holdfast.target import Status

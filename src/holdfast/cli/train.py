@@ -102,9 +102,8 @@ def train(
     check_writable(out, recipe, history, plot)
     check_table(history)
     check_chart(plot)
-    trainer = by_name.trainer(
-        kind, assigned({"--epochs": epochs, "--hidden": hidden} | of_counterfactual, settings or []), seed
-    )
+    assignments = assigned({"--epochs": epochs, "--hidden": hidden} | of_counterfactual, settings or [])
+    trainer = by_name.trainer(kind, assignments, seed)
     X, y, known = labelled(table, target, schema, split_names(fixed))
     learn, held = hf.datasets.held_out(len(X), test, seed)
     rest = X.iloc[held], y.iloc[held]

@@ -68,15 +68,8 @@ def _along(model: Model, x: Tensor, own: Tensor, b: Tensor, points: int) -> Tens
 def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int) -> Tensor:
     """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes of rows.
 
-    That changes linearly on the way, so there is no need to walk it in the columns of the rows, which may be many.
-
-    Args:
-        at: (n, h) or (h,) what the first layer makes of the baselines.
-        to: (n, h) and of the rows.
-        own: (n, k) weights on the scores.
-
-    Returns:
-        (n, h)
+    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so there is no need to walk it in the
+    columns of the rows, which may be many. `own` (n, k) are the weights on the scores.
     """
     v, rest = own[:, 1:] if engine.single else own, engine.weights[1:]
     if not rest:
@@ -103,16 +96,9 @@ def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
 
 
 def sensitivity(
-    model: Model,
-    x: Tensor,
-    labels: Tensor,
-    columns: Tensor,
-    *,
-    repeats: int = 100,
-    samples: int = 2500,
-    points: int = 50,
-    seed: int = 0,
-) -> Tensor:
+    model: Model, x: Tensor, labels: Tensor, columns: Tensor, *, repeats: int = 100, samples: int = 2500,
+    points: int = 50, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """How much the model leans on some columns, once for every repeat of random rows and a random baseline.
 
     Args:

@@ -206,9 +206,8 @@ class Comparison:
         lines = list[dict[str, Any]]()
         for name, model in self.models.items():
             x, labels = schema.encode(self.X, model.dtype), class_numbers(self.y, model.classes)
-            each = sensitivity(
-                model, x, labels, columns, repeats=repeats, samples=samples, points=points, seed=self.seed
-            )
+            how = {"repeats": repeats, "samples": samples, "points": points, "seed": self.seed}
+            each = sensitivity(model, x, labels, columns, **how)
             low, high = (float(each.quantile(q)) for q in (0.025, 0.975))
             lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
         return pd.DataFrame(lines)
@@ -261,14 +260,10 @@ class Comparison:
     def to_json(self) -> str:
         """Tables, curves and what they are about."""
         content = {
-            "models": {name: model.fingerprint() for name, model in self.models.items()},
-            "method": repr(self.method),
-            "protected": list(self.protected),
-            "repeats": self.repeats,
-            "rows": self.rows,
-            "seed": self.seed,
+            "models": {name: model.fingerprint() for name, model in self.models.items()}, "method": repr(self.method),
+            "protected": list(self.protected), "repeats": self.repeats, "rows": self.rows, "seed": self.seed,
             "level": LEVEL,
-        }
+        }  # fmt: skip
         tables = {"table": self.table(), "reductions": self.reductions(), "curves": self.curves, "values": self.values}
         text = {name: json.loads(t.to_json(orient="records", double_precision=10)) for name, t in tables.items()}
         return json.dumps(content | text, indent=1)
@@ -401,10 +396,8 @@ def _attacked(
 
 def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
     require(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
-    require(
-        method.n_counterfactuals == 1,
-        f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
-    )
+    count = method.n_counterfactuals
+    require(count == 1, f"a comparison takes one answer per row, {type(method).__name__} has {count}")
     require_integer("repeats", repeats)
     require_integer("rows", rows)
     for name, values in {"energies": energies, "attacks": attacks}.items():

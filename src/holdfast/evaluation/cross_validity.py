@@ -90,12 +90,10 @@ def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[st
     require(good, f"cross_validity takes {wanted}; make a bank with hf.ModelBank.from_tables(...)")
     known = {str(name): cfs for name, cfs in answers.items()}  # as the bank spells them: years are often numbers
     require(len(known) >= len(answers), f"subsets need different names, got {listed(answers)}")
-    unmatched = {
-        "answers": [n for n in known if n not in bank.families],
-        "models": [n for n in bank.families if n not in known],
-    }
-    if not known or any(unmatched.values()):
-        words = [f"only {what} for {listed(names)}" for what, names in unmatched.items() if names]
+    only = {"answers": [n for n in known if n not in bank.families]}
+    only["models"] = [n for n in bank.families if n not in known]
+    words = [f"only {what} for {listed(names)}" for what, names in only.items() if names]
+    if not known or words:
         raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
     origins = np.array(bank.origins(), dtype=object)
     for name, cfs in known.items():

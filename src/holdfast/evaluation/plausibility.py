@@ -77,15 +77,9 @@ def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: i
 
 
 def mmd(
-    a: Tensor,
-    b: Tensor,
-    *,
-    length: float = LENGTH,
-    most: int = MOST_IN_SET,
-    clamp: bool = False,
-    kept: Tensor | None = None,
-    seed: int = 0,
-) -> Tensor:
+    a: Tensor, b: Tensor, *, length: float = LENGTH, most: int = MOST_IN_SET, clamp: bool = False,
+    kept: Tensor | None = None, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """Unbiased squared maximum mean discrepancy of two sets of rows. Lower is better.
 
     Args:
@@ -153,17 +147,9 @@ def energy_differential(model: Model, x_cf: Tensor, data: Tensor, target: int) -
 
 
 def langevin(
-    model: Model,
-    target: int | Tensor,
-    n: int,
-    data: Tensor,
-    *,
-    steps: int = 1000,
-    scale: float | None = None,
-    delay: float = 10.0,
-    power: float = 0.9,
-    seed: int = 0,
-) -> Tensor:
+    model: Model, target: int | Tensor, n: int, data: Tensor, *, steps: int = 1000, scale: float | None = None,
+    delay: float = 10.0, power: float = 0.9, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """Rows that the model finds typical of a class, by Langevin dynamics on the energy.
 
     Args:
@@ -252,9 +238,7 @@ def _labels(model: Model, target: int | Tensor, n: int) -> Tensor:
 
 
 def _check_sets(a: Tensor, b: Tensor, *, least: int) -> None:
-    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
-        raise SettingError(
-            f"need rows of the same columns on both sides, got shapes {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+    same, shapes = a.shape[-1] == b.shape[-1], f"{tuple(a.shape)} and {tuple(b.shape)}"
+    require(a.ndim >= 2 and b.ndim >= 2 and same, f"need rows of the same columns on both sides, got shapes {shapes}")
     fewest = b.shape[-2] if least == 1 else min(a.shape[-2], b.shape[-2])
     require(fewest >= least, f"need at least {least} rows to compare with, got {fewest}; pass more of the wanted class")

@@ -119,18 +119,10 @@ def _shares(n: int, models: int, dtype: torch.dtype) -> Tensor:
 
 
 def validity_under_shift(
-    net: Net,
-    theta: Weights,
-    x: Sequence[Tensor] | Tensor,
-    y: Sequence[Tensor] | Tensor,
-    x_cf: Sequence[Tensor] | Tensor,
-    t: Sequence[Tensor] | Tensor,
-    shift: Shift,
-    encoding: Encoding,
-    *,
-    batch_size: int = 128,
-    seeds: Sequence[int] | None = None,
-) -> Tensor:
+    net: Net, theta: Weights, x: Sequence[Tensor] | Tensor, y: Sequence[Tensor] | Tensor,
+    x_cf: Sequence[Tensor] | Tensor, t: Sequence[Tensor] | Tensor, shift: Shift, encoding: Encoding, *,
+    batch_size: int = 128, seeds: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """(M,) the share of answers that keep their class on theta', model by model.
 
     Each batch of a model's rows is attacked by itself, with the answers to these rows; the share is the mean over

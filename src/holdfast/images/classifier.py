@@ -1,8 +1,5 @@
 """Residual networks as estimators: images and labels in, a classifier of images out.
 
-    net = hf.images.SpectralResNet(width=16, epochs=5).fit(images, labels, held_out=(more_images, more_labels))
-    net.score(more_images, more_labels);   hf.DeDUCE().fit(net, images, labels).explain(net, more_images, "all")
-
 `SpectralResNet` is the network of DeDUCE (Höltgen et al. 2021), whose convolutions have operator norms of at most
 `coefficient`; `PlainResNet` the usual one that other methods are measured on. The paper's own is 64 channels wide and
 trains for 50 epochs (`SpectralResNet.paper()`), which asks for a GPU; 16 channels are about 16 times cheaper.
@@ -141,10 +138,7 @@ class PlainResNet(ResNetClassifier):
     """The usual residual network: a wide stem with stride and pooling, ReLU, and no bound on anything.
 
     Args:
-        width: channels of the first stage, doubled from stage to stage; depth: blocks of a stage; stages: how many.
-        epochs, batch_size, lr, momentum, weight_decay: of stochastic gradient descent on the cross-entropy.
-        drops: shares of the training after which the step is divided by 10.
-        seed: weights and the order of the images are drawn from it.
+        width, depth, stages, epochs, batch_size, lr, momentum, weight_decay, drops, seed: see `SpectralResNet`.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits

@@ -196,11 +196,7 @@ class Ensemble(ImageClassifier):
         epochs: loss and accuracy are means over the members, accuracy on images held out that of the ensemble.
 
         Args:
-            images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-            labels: n names of classes, numbers or words; classes are in sorted order.
-            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt from them.
-            progress: show a bar and a line per epoch on stderr.
-            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+            images, labels, held_out, progress, threads: see `SpectralResNet.fit`.
         """
         loop = self._checked()
         with torch.inference_mode(False), torch.enable_grad():

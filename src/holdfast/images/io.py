@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.images.result import ImageCounterfactuals
 
 MARK = b"holdfast-images"
+Read = TypeVar("Read")
 
 
 # ---- images
@@ -50,7 +51,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     path = Path(path)
     hint = "expected an .npz file with an array 'images'"
     require(path.suffix.lower() == ".npz", f"cannot read images from {str(path)!r}: {hint}", FileError)
-    arrays, names = _arrays(path)
+    arrays, names = _loaded(path, _arrays)
     hint = did_you_mean("images", names) if names else "it is empty"
     require("images" in arrays, f"{str(path)!r} has no array 'images'; {hint}", FileError)
     images = arrays["images"]
@@ -82,17 +83,23 @@ def load_images(source: str | Path, part: str, size: Size | None = None) -> Labe
     return Labelled(as_images(data.X, size), np.array(data.y.tolist()))
 
 
-def _arrays(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Images and labels of an .npz file, read without running code, and the names of all arrays in it."""
+def _arrays(file: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Images and labels of an .npz file, and the names of all arrays in it."""
+    if isinstance(file, np.ndarray):
+        raise ValueError("it holds a single array, not several by name")
+    with file:
+        return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+
+
+def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
+    """What `how` makes of a file that numpy wrote, read without running code."""
     require(path.is_file(), f"no file at {str(path)!r}", FileError)
     try:
-        content: Any = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            raise ValueError("it holds a single array, not several by name")
-        with content as file:
-            return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+        return how(np.load(path, allow_pickle=False))
     except Exception as error:  # whatever a file that is not what it claims to be leads to
-        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+        # numpy advises to allow pickles, which run code: that is no advice for a file of unknown make.
+        plain = "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
+        raise FileError(f"cannot read {str(path)!r}: {plain}") from None
 
 
 def read_mask(path: str | Path) -> NDArray[np.bool_]:
@@ -100,19 +107,10 @@ def read_mask(path: str | Path) -> NDArray[np.bool_]:
     path = Path(path)
     if path.suffix.lower() != ".npy":
         raise FileError(f"cannot read locked pixels from {str(path)!r}: expected an .npy file, as numpy.save writes it")
-    require(path.is_file(), f"no file at {str(path)!r}", FileError)
-    try:
-        mask = np.asarray(np.load(path, allow_pickle=False))
-    except Exception as error:
-        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+    mask = _loaded(path, np.asarray)
     if mask.dtype.kind not in "biu":
         raise FileError(f"locked pixels in {str(path)!r} must be true or false, got {mask.dtype}")
     return mask.astype(np.bool_)
-
-
-def _plain(error: Exception) -> str:
-    """numpy advises to allow pickles, which run code: that is no advice for a file of unknown make."""
-    return "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
 
 
 def write_images(path: str | Path, images: Any, labels: Any = None) -> None:

@@ -164,12 +164,8 @@ Draw = Callable[[Tensor], Tensor]
 
 
 def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
-    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2.
-
-    Args:
-        proto: (m, e) with m >= n; rows beyond n belong to the images that fill up a batch.
-        theta: (m, 1).
-    """
+    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2; rows
+    beyond n of proto (m, e) and theta (m, 1) belong to the images that fill up a batch."""
 
     def draw(v: Tensor) -> Tensor:
         leaf = padded(v).detach().requires_grad_()

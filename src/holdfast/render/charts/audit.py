@@ -83,14 +83,9 @@ def invalidation_bars(table: pd.DataFrame, *, width: int = WIDTH) -> Any:
 
 
 def disagreement(
-    first: "Model",
-    second: "Model",
-    X: pd.DataFrame,
-    y: "pd.Series[Any]",
-    *,
-    steps: pd.DataFrame | None = None,
+    first: "Model", second: "Model", X: pd.DataFrame, y: "pd.Series[Any]", *, steps: pd.DataFrame | None = None,
     width: int = 380,
-) -> Any:
+) -> Any:  # fmt: skip
     """The decision regions of two models of two features, with the region where they disagree shaded.
 
     Args:

@@ -12,12 +12,8 @@ TITLES = {"implausibility": "Implausibility (l1 to data)", "mmd": "Implausibilit
 
 
 def comparison_chart(reductions: pd.DataFrame, curves: pd.DataFrame, *, width: int = WIDTH) -> Any:
-    """Percent reductions with their spread, and below accuracy against the size of an attack.
-
-    Args:
-        reductions: as `Comparison.reductions` returns it.
-        curves: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is the one to compare with.
-    """
+    """Percent reductions (of `Comparison.reductions`) with their spread, and below accuracy against the size of an
+    attack: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is the one to compare with."""
     alt = optional("altair", "plot")
     if not len(reductions) or not np.isfinite(reductions["reduction"]).any():
         raise SettingError("nothing to draw: no round has counterfactuals of two models")

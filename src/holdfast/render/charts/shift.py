@@ -17,12 +17,7 @@ MOST_NUMBERS = 12  # subsets; in more cells there is no room for numbers
 
 
 def validity_heatmap(matrix: Any, names: Sequence[Any], *, width: int = WIDTH) -> Any:
-    """Answers of each subset (down) on the models of each subset (across): the share that holds.
-
-    Args:
-        matrix: (k, k) shares, see `CrossValidity.matrix`.
-        names: the k subsets.
-    """
+    """Answers of each of k subsets (down) on the models of each (across): the shares (k, k) that hold."""
     alt = optional("altair", "plot")
     shares, order = np.asarray(matrix, dtype=np.float64), [str(name) for name in names]
     k = len(order)
@@ -74,10 +69,8 @@ def strength(
 ) -> Any:
     """Validity under attack against the strength of the attack: one line per method, its spread as a band.
 
-    Args:
-        table: columns `method`, `strength` (T or E), `mean` (a share) and `sd`.
-        title: what the strength is.
-        log: a logarithmic axis, for strengths above 0 that differ by powers of ten.
+    The table has the columns `method`, `strength` (T or E), `mean` (a share) and `sd`; a logarithmic axis is for
+    strengths above 0 that differ by powers of ten.
     """
     return _curves(table, "strength", title, "Validity under attack", log=log, width=width)
 
@@ -85,10 +78,7 @@ def strength(
 def data_size(table: pd.DataFrame, *, title: str = "Robust validity", log: bool = False, width: int = WIDTH) -> Any:
     """Validity against the share of the training rows that were used: one line per method, its spread as a band.
 
-    Args:
-        table: columns `method`, `share` (of the rows, up to 1), `mean` (a share) and `sd`.
-        title: which validity it is.
-        log: a logarithmic axis.
+    The table has the columns `method`, `share` (of the rows, up to 1), `mean` (a share) and `sd`.
     """
     return _curves(table, "share", "Training rows used", title, log=log, width=width, form="%")
 

@@ -17,13 +17,8 @@ OF_MODELS = ("accuracy", "attacked accuracy")  # the same whatever the method
 
 
 def tradeoff_chart(table: pd.DataFrame, recommended: float | None, attack: float, *, width: int = WIDTH) -> Any:
-    """Small charts against epsilon, one line per method, and a rule where to stop.
-
-    Args:
-        table: as `Tradeoff.table` returns it.
-        recommended: the epsilon to mark.
-        attack: radius of the attack that the attacked accuracy speaks of.
-    """
+    """Small charts of `Tradeoff.table` against epsilon, one line per method, and a rule where to stop; `attack` is the
+    radius that the attacked accuracy speaks of."""
     alt = optional("altair", "plot")
     require(len(table), "nothing to draw: the table is empty")
     methods = list(dict.fromkeys(table["method"]))
@@ -60,20 +55,13 @@ def _panel(
 
 
 def bounds_chart(rows: pd.DataFrame, *, width: int = WIDTH) -> Any:
-    """Cost differences of single rows, as boxes, beside what bounds them from both sides.
-
-    Args:
-        rows: columns `case` (what is compared, such as an epsilon), `difference`, and `bound`: one line per row; an
-            infinite bound says nothing and is not drawn.
-    """
+    """Cost differences of single rows, as boxes, beside what bounds them from both sides: columns `case` (what is
+    compared, such as an epsilon), `difference`, and `bound`; an infinite bound says nothing and is not drawn."""
     alt = optional("altair", "plot")
     require(len(rows), "nothing to draw: the table is empty")
     known = rows[np.isfinite(rows["bound"])]
-    parts = [
-        rows.assign(kind="difference", value=rows["difference"]),
-        known.assign(kind="upper bound", value=known["bound"]),
-        known.assign(kind="lower bound", value=-known["bound"]),
-    ]
+    parts = [rows.assign(kind="difference", value=rows["difference"])]
+    parts += [known.assign(kind=f"{side} bound", value=s * known["bound"]) for side, s in (("upper", 1), ("lower", -1))]
     tidy = pd.concat(parts)[["case", "kind", "value"]]
     kinds = ["lower bound", "difference", "upper bound"]
     colour = coloured("kind", kinds, [GREY, COLOURS[0], GREY])
@@ -86,11 +74,8 @@ def bounds_chart(rows: pd.DataFrame, *, width: int = WIDTH) -> Any:
 
 
 def neighbourhood_chart(points: pd.DataFrame, *, width: int = WIDTH) -> Any:
-    """Rows in two dimensions, coloured by whether the model of each epsilon grants them what is wanted.
-
-    Args:
-        points: columns `a`, `b` (coordinates), `epsilon`, `granted` (bool) and `asked` (bool: the row in question).
-    """
+    """Rows in two dimensions, coloured by whether the model of each epsilon grants them what is wanted: columns `a`,
+    `b` (coordinates), `epsilon`, `granted` (bool) and `asked` (bool: the row in question)."""
     alt = optional("altair", "plot")
     require(len(points), "nothing to draw: the table is empty")
     blank = alt.Axis(labels=False, ticks=False, domain=False, grid=False, title=None)
@@ -99,8 +84,7 @@ def neighbourhood_chart(points: pd.DataFrame, *, width: int = WIDTH) -> Any:
     place = {"x": alt.X("a:Q", axis=blank), "y": alt.Y("b:Q", axis=blank)}
     dots = alt.Chart(words).transform_filter("!datum.asked").mark_circle(size=14, opacity=0.6)
     star = alt.Chart(words).transform_filter("datum.asked").mark_point(shape="cross", size=90, filled=True, color=INK)
-    layered = (dots.encode(color=colour, **place) + star.encode(**place)).properties(
-        width=width // 3, height=width // 3
-    )
+    layered = dots.encode(color=colour, **place) + star.encode(**place)
+    layered = layered.properties(width=width // 3, height=width // 3)
     about = "Dots: neighbours of one row, coloured by what the model of each epsilon says about them."
     return themed(layered.facet(alt.Facet("epsilon:N", title="epsilon"), columns=3).properties(description=about))

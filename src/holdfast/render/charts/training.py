@@ -51,14 +51,9 @@ SHARES = ("accuracy", "validation", "matured")
 
 
 def decision_paths(
-    models: Mapping[str, "Model"],
-    X: pd.DataFrame,
-    y: "pd.Series[Any]",
-    answers: Mapping[str, Mapping[str, "Counterfactuals"]],
-    target: Any,
-    *,
-    width: int = 260,
-) -> Any:
+    models: Mapping[str, "Model"], X: pd.DataFrame, y: "pd.Series[Any]",
+    answers: Mapping[str, Mapping[str, "Counterfactuals"]], target: Any, *, width: int = 260,
+) -> Any:  # fmt: skip
     """Maps of models of two features: how likely they find the wanted class, data, and arrows to the answers.
 
     Args:
@@ -83,9 +78,8 @@ def decision_paths(
         for name, cfs in by_model.items():
             below = _map(alt, maps[name], names, spans, target), _dots(alt, dots, first.classes, target)
             title = alt.Title(f"{name}, {case}", fontSize=12, fontWeight=500, color=INK, anchor="start")
-            panels.append(
-                alt.layer(*below, *_arrows(alt, cfs, spans)).properties(width=width, height=width, title=title)
-            )
+            panel = alt.layer(*below, *_arrows(alt, cfs, spans))
+            panels.append(panel.properties(width=width, height=width, title=title))
         rows.append(alt.hconcat(*panels, spacing=16))
     about = f"Maps: the probability of {target}, data, and arrows from rows to their counterfactuals."
     return themed(alt.vconcat(*rows, spacing=16).resolve_scale(color="shared").properties(description=about))
@@ -152,9 +146,8 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
     alt = optional("altair", "plot")
     there = [name for name in CURVES if name in history.columns and history[name].notna().any()]
     if "epoch" not in history.columns or not there:
-        raise SettingError(
-            f"the history needs a column 'epoch' and some of {listed(CURVES)}, got {list(history.columns)}"
-        )
+        columns = list(history.columns)
+        raise SettingError(f"the history needs a column 'epoch' and some of {listed(CURVES)}, got {columns}")
     table = history if "variant" in history.columns else history.assign(variant="model")
     table = table.groupby(["variant", "epoch"], sort=False)[there].mean().reset_index()
     table["variant"] = table["variant"].astype(str)
@@ -182,13 +175,9 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
 
 
 def image_grid(
-    images: Mapping[str, Any],
-    *,
-    titles: Sequence[Any] = (),
-    shape: tuple[int, int] = (28, 28),
-    limits: tuple[float, float] = (-1.0, 1.0),
-    size: int = 72,
-) -> Any:
+    images: Mapping[str, Any], *, titles: Sequence[Any] = (), shape: tuple[int, int] = (28, 28),
+    limits: tuple[float, float] = (-1.0, 1.0), size: int = 72,
+) -> Any:  # fmt: skip
     """Grey images, one row of them per name: rows as they are, and the counterfactuals of each model below.
 
     Args:
