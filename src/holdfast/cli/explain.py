@@ -120,10 +120,7 @@ def explain_table(question: Question, schema: Path | None, classes: list[str], t
         model, people, target, seed=q.seed, batch_size=1024 if q.batch_size is None else q.batch_size,
         time_budget=q.time_budget, progress=not q.quiet,
     )  # fmt: skip
-    unanswered = deliver(cfs, q.out, q.report, print_changes)
-    if not q.quiet:
-        say(cfs.summary())
-    return unanswered
+    return deliver(cfs, q, print_changes)
 
 
 def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf.Model") -> None:

@@ -136,13 +136,11 @@ def explain(question: "Question", *, locked: Path | None, first: int | None, gri
         seed=q.seed, batch_size=128 if q.batch_size is None else q.batch_size, time_budget=q.time_budget,
         progress=not q.quiet,
     )  # fmt: skip
-    unanswered = deliver(cfs, q.out, q.report, print_pairs)
+    unanswered = deliver(cfs, q, print_pairs)
     if grid and len(cfs):
         cfs.grid(grid)
     elif grid:
         warnings.warn(f"there are no images, so there is no {str(grid)!r}", stacklevel=2)
-    if not q.quiet:
-        say(cfs.summary())
     return unanswered
 
 

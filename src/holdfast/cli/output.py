@@ -16,6 +16,7 @@ import typer
 from holdfast.errors import FileError, listed, optional, require
 
 if TYPE_CHECKING:
+    from holdfast.cli.explain import Question
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.images.result import ImageCounterfactuals
 
@@ -72,21 +73,22 @@ def print_report(report: dict[str, Any], words: Callable[[dict[str, Any]], str])
 
 
 def deliver(
-    cfs: "Counterfactuals | ImageCounterfactuals", out: Path | None, report: Path | None,
-    show: Callable[[Any, int], None],
-) -> int:  # fmt: skip
+    cfs: "Counterfactuals | ImageCounterfactuals", question: "Question", show: Callable[[Any, int], None]
+) -> int:
     """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have no answer."""
     from holdfast.datasets import records
     from holdfast.target import Status
 
-    if out is not None:
-        cfs.save(out)
+    if question.out is not None:
+        cfs.save(question.out)
     elif sys.stdout.isatty():
         show(cfs, MOST_ROWS)
     else:
         print_json(records(cfs.to_table()))
-    if report:
-        cfs.report(report)
+    if question.report:
+        cfs.report(question.report)
+    if not question.quiet:
+        say(cfs.summary())
     return int((cfs.status_codes == Status.NOT_FOUND).sum())
 
 
@@ -127,7 +129,7 @@ def check_chart(path: Path | None) -> None:
 
 
 def check_writable(*paths: Path | None) -> None:
-    """A file that cannot be written is told before the work, not after it."""
+    """A file that cannot be written is an error before the work, not after it."""
     for path in (path for path in paths if path is not None):
         start, folder = f"cannot write {str(path)!r}", path.parent
         require(folder.is_dir(), f"{start}: there is no directory {str(folder)!r}", FileError)

@@ -38,17 +38,9 @@ DRAWN = 1 << 62  # the draw of the rows
 
 
 def shift_attack(
-    model: Model,
-    cfs: Counterfactuals,
-    X: pd.DataFrame | Tensor,
-    y: ArrayLike,
-    *,
-    epsilon: float = 0.1,
-    models: int = 4,
-    rows: int = 1024,
-    seed: int = 0,
-    **settings: Any,
-) -> ModelBank:
+    model: Model, cfs: Counterfactuals, X: pd.DataFrame | Tensor, y: ArrayLike, *, epsilon: float = 0.1,
+    models: int = 4, rows: int = 1024, seed: int = 0, **settings: Any,
+) -> ModelBank:  # fmt: skip
     """Retrained models that were looked for so that these answers fail.
 
     They are adversaries, no sample: what survives them is a worst case over plausible shifts of the data. Shares and

@@ -49,16 +49,10 @@ FORMS: tuple[Form, Form] = ("corrected", "paper")
 
 
 def tradeoff(
-    hardened: AdversarialModels,
-    X: pd.DataFrame,
-    methods: Sequence[Explainer] | Mapping[str, Explainer],
-    *,
-    target: Label | None = None,
-    test: tuple[pd.DataFrame, ArrayLike] | None = None,
-    attack: float = ATTACK,
-    seed: int = 0,
-    progress: bool = False,
-) -> "Tradeoff":
+    hardened: AdversarialModels, X: pd.DataFrame, methods: Sequence[Explainer] | Mapping[str, Explainer], *,
+    target: Label | None = None, test: tuple[pd.DataFrame, ArrayLike] | None = None, attack: float = ATTACK,
+    seed: int = 0, progress: bool = False,
+) -> "Tradeoff":  # fmt: skip
     """Look for recourse on every model, with every method.
 
     Args:

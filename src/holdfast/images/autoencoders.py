@@ -41,14 +41,9 @@ class Codec(nn.Module, ABC):
     encoder: nn.Sequential
     decoder: nn.Sequential
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, code: tuple[int, ...]) -> None:
         super().__init__()
-        self.size = size
-
-    @property
-    @abstractmethod
-    def code(self) -> tuple[int, ...]:
-        """The shape of an image's code."""
+        self.size, self.code = size, code  # the shapes of an image and of its code
 
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
@@ -63,19 +58,14 @@ class MapAutoencoder(Codec):
     """Convolutions of 3 x 3 around one pooling; the code is a single map of half the height and width."""
 
     def __init__(self, size: Size, width: int) -> None:
-        super().__init__(size)
-        c = size[0]
+        c, h, w = size
+        super().__init__(size, (1, -(-h // 2), -(-w // 2)))
         self.encoder = nn.Sequential(
             _conv(c, width), _relu(), _conv(width, width), _relu(), nn.MaxPool2d(2, ceil_mode=True), _conv(width, 1)
         )
         self.decoder = nn.Sequential(
             _conv(1, width), _relu(), nn.Upsample(scale_factor=2), _conv(width, width), _relu(), _conv(width, c)
         )
-
-    @property
-    def code(self) -> tuple[int, ...]:
-        _, h, w = self.size
-        return 1, -(-h // 2), -(-w // 2)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.encoder(_laid_out(x - MIDDLE))
@@ -93,9 +83,8 @@ class VariationalAutoencoder(Codec):
     """
 
     def __init__(self, size: Size, latent: int) -> None:
-        super().__init__(size)
+        super().__init__(size, (latent,))
         c, h, w = size
-        self.latent = latent
         middle = -(-h // 4), -(-w // 4)
         top, left = (wanted - (4 * s - 1) for wanted, s in zip((h, w), middle, strict=True))
         flat = 64 * math.prod(middle)
@@ -109,10 +98,6 @@ class VariationalAutoencoder(Codec):
             nn.ZeroPad2d((left, 0, top, 0)), nn.ConvTranspose2d(32, c, 3, 1, 1), Sigmoid(),
         )  # fmt: skip
 
-    @property
-    def code(self) -> tuple[int, ...]:
-        return (self.latent,)
-
     def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """m and log s^2 of the codes, both (n, latent)."""
         with RowBlocks():
@@ -123,7 +108,7 @@ class VariationalAutoencoder(Codec):
         return self.distribution(x)[0]
 
     def decode(self, z: Tensor) -> Tensor:
-        first, missing = cast(nn.Linear, self.decoder[0]), -self.latent % COLUMN_BLOCK
+        first, missing = cast(nn.Linear, self.decoder[0]), -self.code[0] % COLUMN_BLOCK
         with RowBlocks():  # columns of zeros change no sum
             h = F.linear(F.pad(z, (0, missing)), F.pad(first.weight, (0, missing)), first.bias)
         return self.decoder[1:](h)

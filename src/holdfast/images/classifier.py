@@ -141,12 +141,8 @@ class PlainResNet(ResNetClassifier):
         width, depth, stages, epochs, batch_size, lr, momentum, weight_decay, drops, seed: see `SpectralResNet`.
 
     >>> import holdfast as hf
-    >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> net.score(images, labels) > 0.9
-    True
+    >>> hf.images.PlainResNet.paper()
+    PlainResNet(width=64, epochs=50)
     """
 
 

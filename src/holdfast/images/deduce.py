@@ -63,7 +63,6 @@ class DeDUCE(GreedyPixels):
     when: ClassVar[str] = "few pixels should change, and the model should find the answer typical of the wanted class"
     cost: ClassVar[str] = "up to max_iter gradient passes"
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 
     momentum: float = 0.6
     mu: float = 1.0

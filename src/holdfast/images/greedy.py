@@ -22,7 +22,7 @@ pixel is taken at once.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -93,6 +93,8 @@ class GreedyPixels(ImageExplainer):
     >>> [method.__name__ for method in (hf.DeDUCE, hf.JSMA) if issubclass(method, hf.images.GreedyPixels)]
     ['DeDUCE', 'JSMA']
     """
+
+    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 
     delta: float = 0.2
     limit: int | None = 5

@@ -32,10 +32,6 @@ class Schedule:
         shares = all(0 < drop < 1 for drop in self.drops)
         require(shares, f"drops are shares of the training between 0 and 1, got {self.drops}")
 
-    def lr_at(self, done: float) -> float:
-        """The step after a share of the training."""
-        return self.lr / 10 ** sum(done >= drop for drop in self.drops)
-
 
 @dataclass(frozen=True)
 class Epoch:
@@ -63,8 +59,9 @@ def fit_images(
             loss, right = 0.0, 0
             order = torch.randperm(len(x), generator=generator)
             for i, rows in enumerate(batched(order, schedule.batch_size)):
+                done = (epoch + i / batches) / schedule.epochs
                 for group in optimizer.param_groups:
-                    group["lr"] = schedule.lr_at((epoch + i / batches) / schedule.epochs)
+                    group["lr"] = schedule.lr / 10 ** sum(done >= drop for drop in schedule.drops)
                 scores = net(x[rows])
                 value = nn.functional.cross_entropy(scores, y[rows])
                 step(optimizer, value)
@@ -86,7 +83,7 @@ def step(optimizer: Any, loss: Any) -> None:
 
 
 def check_converged(weights: Iterable[Tensor], lr: float) -> None:
-    """Raise an error if training has left weights that are no numbers."""
+    """Raise an error if training has left non-finite weights."""
     finite = all(bool(w.isfinite().all()) for w in weights)
     require(finite, f"training diverged: some weights are non-finite; lower lr ({lr:g})")
 

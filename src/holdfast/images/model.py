@@ -119,13 +119,9 @@ class ImageModel:
 
     @staticmethod
     def of(
-        module: Any,
-        size: Size | Sequence[int] | None = None,
-        *,
-        features: str | None = None,
-        classes: Sequence[Any] | None = None,
-        outputs: Outputs = "logits",
-    ) -> "ImageModel":
+        module: Any, size: Size | Sequence[int] | None = None, *, features: str | None = None,
+        classes: Sequence[Any] | None = None, outputs: Outputs = "logits",
+    ) -> "ImageModel":  # fmt: skip
         """Wrap a torch classifier of images.
 
         Args:

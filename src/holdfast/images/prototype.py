@@ -247,7 +247,7 @@ class Cheapest:
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
         self.problem, self.beta, self.passes, self.steps, n = problem, beta, 0, 0, len(problem)
-        self.x, self.last, self.at = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
+        self.x, self.last, self.iterations = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
         self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
@@ -267,11 +267,11 @@ class Cheapest:
         met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
-        self.x[better], self.price[better], self.at[better] = new[better], price[better], self.steps
+        self.x[better], self.price[better], self.iterations[better] = new[better], price[better], self.steps
         return self.hit
 
     def done(self, passes: int) -> Found:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
-        x, at = torch.where(per_row(has, self.last), self.x, self.last), torch.where(has, self.at, self.steps)
-        return Found(x, at, passes + self.passes)
+        x = torch.where(per_row(has, self.last), self.x, self.last)
+        return Found(x, torch.where(has, self.iterations, self.steps), passes + self.passes)

@@ -36,14 +36,9 @@ class Reconstructs(Protocol):
 
 
 def realism(
-    images: Any,
-    *,
-    gan: Gan | None = None,
-    vae: Reconstructs | None = None,
-    density: "FeatureDensity | None" = None,
-    anogan: AnoGAN | None = None,
-    progress: bool = False,
-) -> pd.DataFrame:
+    images: Any, *, gan: Gan | None = None, vae: Reconstructs | None = None, density: "FeatureDensity | None" = None,
+    anogan: AnoGAN | None = None, progress: bool = False,
+) -> pd.DataFrame:  # fmt: skip
     """One line per image, one column per score whose model is given.
 
     With a GAN there is also `anogan_spread`, how far apart the descents of an image ended.

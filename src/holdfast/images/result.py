@@ -130,16 +130,9 @@ class ImageCounterfactuals(Answers):
     # ---- pictures and files
 
     def grid(
-        self,
-        path: "str | Path | None" = None,
-        *,
-        most: int = 12,
-        by: "By" = "pair",
-        columns: int | None = None,
-        order: "Order" = "spread",
-        pairs: Sequence[int] | None = None,
-        zoom: int | None = None,
-    ) -> "Svg":
+        self, path: "str | Path | None" = None, *, most: int = 12, by: "By" = "pair", columns: int | None = None,
+        order: "Order" = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
+    ) -> "Svg":  # fmt: skip
         """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
 
         What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that
