@@ -18,6 +18,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.cli import images as cli_images
+from holdfast.cli import output
 from holdfast.cli.main import main
 from holdfast.cli.options import UNANSWERED
 from holdfast.datasets import held_out, read_table, write_table
@@ -148,7 +149,7 @@ def test_densities_that_do_not_fit_are_refused(place: Place) -> None:
         (good | {"mean": good["mean"][:2]}, "do not fit each other"),
         (good | {"numbers": good["numbers"][:2]}, "do not fit each other"),
         (good | {"constant": good["constant"] * float("nan")}, "do not fit each other"),
-        (good | cut, "of 2 classes and 16 features, the model has 3 and 16"),
+        (good | cut, "2 classes and 16 features, the model 3 and 16"),
         ({"mean": good["mean"]}, "no tensors of a density: 'mean'"),
     ):
         with pytest.raises(hf.HoldfastError, match=told):
@@ -266,7 +267,7 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
 
 def test_a_terminal_gets_a_table(answers: ImageCounterfactuals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(cli_images, "MOST_ROWS", 3)
+    monkeypatch.setattr(output, "MOST_ROWS", 3)
     ran = explain(terminal=True)
     assert f"{answers.label[0]} → {answers.target[0]}" in ran.out
     assert f"The first 3 of {2 * N} pairs." in ran.out

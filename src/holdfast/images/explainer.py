@@ -162,18 +162,14 @@ class ImageExplainer(Settings, ABC):
         check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
         self.check_finite()
-        require(
-            self.confidence is None or 0 < self.confidence < 1,
-            f"confidence must lie between 0 and 1, got {self.confidence}",
-        )
-        if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
+        likely = self.confidence is None or 0 < self.confidence < 1
+        require(likely, f"confidence must lie between 0 and 1, got {self.confidence}")
+        require(not self.needs_data or self.is_fitted, f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
 
     def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[BoundTarget, Tensor]:
         """The goal of every pair, and which image each pair is about."""
-        asked = Target.of(target)
-        n, k = now.shape
+        asked, (n, k) = Target.of(target), now.shape
         source = torch.arange(n)
         if isinstance(asked.label, str) and asked.label == "all" and "all" not in model.classes:
             others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
@@ -190,12 +186,10 @@ class ImageExplainer(Settings, ABC):
         return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else asked.margin, soft, k), source
 
     def _reasons(self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget) -> list[str]:
-        def why(code: int, p: float, late: bool) -> str:
-            if code == Status.FOUND:
-                return ""
-            if code == Status.ALREADY_MET:
-                return "the model gives the wanted class already"
-            if late:
+        def why(code: int, p: float, cut_short: bool) -> str:
+            if code != Status.NOT_FOUND:
+                return "" if code == Status.FOUND else "the model gives the wanted class already"
+            if cut_short:
                 return f"the time budget of {budget.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
@@ -203,8 +197,7 @@ class ImageExplainer(Settings, ABC):
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        about = f"images of {words(model.size)}"
+        now, about = datetime.now(UTC).isoformat(timespec="seconds"), f"images of {words(model.size)}"
         wanted = str(Target.of(target))
         return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, __version__, now)
 
@@ -214,8 +207,7 @@ def _places(model: ImageModel, labels: Any, n: int) -> Tensor:
     if np.ndim(labels) != 1:
         raise TargetError(f"expected one class per image, ({n},) in all, got shape {np.shape(labels)}")
     given = cast(Sequence[Any], labels.tolist() if hasattr(labels, "tolist") else list(labels))
-    if len(given) != n:
-        raise TargetError(f"{len(given)} classes for {n} images; give one class, or one per image")
+    require(len(given) == n, f"{len(given)} classes for {n} images; give one class, or one per image", TargetError)
     place = {label: model.place(label) for label in dict.fromkeys(given)}
     return torch.tensor([place[label] for label in given], dtype=torch.int64)
 
@@ -225,8 +217,7 @@ def _free(locked: Any, x: Tensor) -> Tensor:
     if locked is None:
         return torch.ones_like(x, dtype=torch.bool)
     mask = torch.as_tensor(locked if isinstance(locked, Tensor) else np.asarray(locked))
-    if mask.dtype != torch.bool:
-        raise SettingError(f"locked must be booleans, true where nothing may change, got {mask.dtype}")
+    require(mask.dtype == torch.bool, f"locked must be booleans, true where nothing may change, got {mask.dtype}")
     try:
         free = ~mask.expand_as(x)
     except RuntimeError:

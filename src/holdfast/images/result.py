@@ -98,19 +98,12 @@ class ImageCounterfactuals(Answers):
     def to_table(self) -> pd.DataFrame:
         """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
         status = self.status
-        return pd.DataFrame(
-            {
-                "row": self.source,
-                "label": self.label,
-                "target": self.target,
-                "status": status["status"],
-                "confidence": self.confidence,
-                "pixels": self.pixels.astype("Int64"),
-                "l1": self.cost("l1"),
-                "iterations": self.iterations,
-                "reason": status["reason"],
-            }
-        )
+        columns = {
+            "row": self.source, "label": self.label, "target": self.target, "status": status["status"],
+            "confidence": self.confidence, "pixels": self.pixels.astype("Int64"), "l1": self.cost("l1"),
+            "iterations": self.iterations, "reason": status["reason"],
+        }  # fmt: skip
+        return pd.DataFrame(columns)
 
     def to_json(self) -> str:
         """The table as a JSON list of records."""
@@ -131,24 +124,15 @@ class ImageCounterfactuals(Answers):
         return pairs_table(self)
 
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        names = np.empty(len(self.classes), dtype=object)
-        names[:] = self.classes
         same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make strings of numbers
-        return (np.array(self.classes) if same else names)[places]
+        return np.array(self.classes, dtype=None if same else object)[places]
 
     # ---- pictures and files
 
     def grid(
-        self,
-        path: "str | Path | None" = None,
-        *,
-        most: int = 12,
-        by: "By" = "pair",
-        columns: int | None = None,
-        order: "Order" = "spread",
-        pairs: Sequence[int] | None = None,
-        zoom: int | None = None,
-    ) -> "Svg":
+        self, path: "str | Path | None" = None, *, most: int = 12, by: "By" = "pair", columns: int | None = None,
+        order: "Order" = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
+    ) -> "Svg":  # fmt: skip
         """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
 
         What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that

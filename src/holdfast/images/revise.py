@@ -81,9 +81,8 @@ class REVISE(ImageExplainer):
         require(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
         require(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
         require(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
-        require(
-            self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}"
-        )
+        patient = self.patience is None or self.patience >= 1
+        require(patient, f"patience must be at least 1, or None, got {self.patience}")
         size, own = words(model.size), words(self.vae_.size)
         require(size == own, f"the VAE is for images of {own}, the model takes {size}")
 
@@ -96,8 +95,7 @@ class REVISE(ImageExplainer):
             look = Look(slots, net, problem.model, self.lam, locks)
             over = replace(problem.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
-            out_of_time = problem.budget.over()  # what is open comes back as it is
-            over |= out_of_time
+            over |= (out_of_time := problem.budget.over())  # what is open comes back as it is
             done = over.nonzero().squeeze(1)
             out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
             if len(done) < len(over):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.distances import l2
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.images.model import ImageModel, as_images, padded
 
 
@@ -35,8 +35,7 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
     8
     """
     given = as_images(images[:most], model.size)
-    if not len(given):
-        raise SettingError("norms are measured at images, and there are none")
+    require(len(given), "norms are measured at images, and there are none")
     x = padded(given)
     with model.eval_mode(), torch.enable_grad():
         x = x.requires_grad_()
