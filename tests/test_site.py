@@ -80,7 +80,7 @@ def test_the_added_method_is_lawful(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(EXPLAINERS, name, space["law_line"][name])
 
     assert hf.list_methods()[name] is getattr(hf, cls) is space[cls]
-    assert registry.configured(name, ["length=0.3"]).get_params()["length"] == 0.3
+    assert registry.build_method(name, ["length=0.3"]).get_params()["length"] == 0.3
     (added,) = [m for m in methods.methods() if m.name == name]
     text = methods.page(added)
     for part in ("z_{k+1} = z_k + length", "| `length` (`float`) | `0.1` |", "## When to use it", "## Cost"):

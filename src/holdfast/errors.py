@@ -62,9 +62,8 @@ def optional(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{module.split('.')[0]!r} is not installed; run: pip install 'holdfast[{extra}]'"
-        ) from error
+        name = module.split(".")[0]
+        raise MissingExtraError(f"{name!r} is not installed; run: pip install 'holdfast[{extra}]'") from error
 
 
 def require_integer(name: str, value: object, least: int = 1) -> None:
@@ -73,7 +72,7 @@ def require_integer(name: str, value: object, least: int = 1) -> None:
     require(good, f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def require(holds: bool, message: str) -> None:
-    """Raise a `SettingError` unless it holds."""
+def require(holds: bool, message: str, error: type[HoldfastError] = SettingError) -> None:
+    """Raise a `SettingError`, or another error, unless it holds."""
     if not holds:
-        raise SettingError(message)
+        raise error(message)
