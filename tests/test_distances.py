@@ -375,9 +375,9 @@ def test_a_new_distance_is_a_cost_and_a_metric(model: hf.Model) -> None:
 
 
 def test_distances_in_words_where_methods_are_chosen_in_words() -> None:
-    from holdfast.registry import configured
+    from holdfast.registry import build_method
 
-    assert configured("min-cost", ["norm=linf"]).get_params()["norm"] == "linf"
-    assert configured("min-cost", ["norm=2"]).get_params()["norm"] == 2
+    assert build_method("min-cost", ["norm=linf"]).get_params()["norm"] == "linf"
+    assert build_method("min-cost", ["norm=2"]).get_params()["norm"] == 2
     with pytest.raises(SettingError, match="expected one of 1, 2, l1, l2, linf, mse"):
-        configured("min-cost", ["norm=l7"])
+        build_method("min-cost", ["norm=l7"])

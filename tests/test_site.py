@@ -34,8 +34,7 @@ WITH_CODE = [
 # ---- code
 
 
-# The page about distances comes before `holdfast.distances` itself, which is being merged.
-@pytest.mark.parametrize("name", [name for name in WITH_CODE if name != "docs/add-a-distance.md"])
+@pytest.mark.parametrize("name", WITH_CODE)
 def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(name)
@@ -126,7 +125,7 @@ def test_every_setting_of_every_method_is_explained() -> None:
 def test_every_method_says_when_to_use_it_and_what_it_costs() -> None:
     for m in methods.methods():
         page = (ROOT / "docs" / m.page).read_text(encoding="utf-8")
-        for part in ("## How it works", "## Settings"):
+        for part in ("## How it works", "## When to use it", "## Cost", "## Settings", "## Example"):
             assert part in page, f"{m.name} has no part {part!r}"
 
 

@@ -7,7 +7,15 @@ from typing import Any
 
 
 class HoldfastError(Exception):
-    """Root of every error raised on purpose by this library."""
+    """Root of every error raised on purpose by this library.
+
+    >>> import holdfast as hf
+    >>> try:
+    ...     hf.Schema.box(0)
+    ... except hf.HoldfastError as error:
+    ...     print(type(error).__name__)
+    SchemaError
+    """
 
 
 class SettingError(HoldfastError, ValueError):

@@ -14,6 +14,9 @@ import pytest
 
 from experiments.cells import Cells, Job
 
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}  # `experiments` is not installed
+
 SLOW_CELLS = """
 import sys, time
 from pathlib import Path
@@ -31,12 +34,12 @@ for i in range(6):
 
 def test_kill_9_loses_at_most_the_current_cell(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SLOW_CELLS, str(tmp_path)]
-    first = subprocess.Popen([*command, "slow"])
+    first = subprocess.Popen([*command, "slow"], env=ENVIRONMENT)
     until((tmp_path / "made-3").exists)  # the fourth cell is being made
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert len(list(tmp_path.glob("*.npz"))) == 3
-    subprocess.run([*command, "quick"], check=True)
+    subprocess.run([*command, "quick"], check=True, env=ENVIRONMENT)
     made = {i: (tmp_path / f"made-{i}").read_text() for i in range(6)}
     assert made == {0: "x", 1: "x", 2: "x", 3: "xx", 4: "x", 5: "x"}
     again = Cells(tmp_path, {"a": 1}).arrays("cell 2", lambda: pytest.fail("the cell is there"))
@@ -63,7 +66,7 @@ if __name__ == "__main__":
 def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "slow.py"
     script.write_text(SLOW_WORKERS)
-    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=ENVIRONMENT)
     files = [tmp_path / f"pid-{i}" for i in range(2)]
     until(lambda: all(f.exists() and f.read_text() for f in files))
     os.kill(parent.pid, signal.SIGKILL)

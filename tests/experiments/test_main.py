@@ -11,6 +11,8 @@ import pytest
 from experiments import PAPERS
 from support.terminal import reproduce
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize(
     ("words", "place"),
@@ -58,7 +60,7 @@ def test_help_lists_the_papers_at_once() -> None:
     """Nothing heavy is imported for it."""
     code = "import sys; from experiments.__main__ import app, run_app; run_app(app, 'x', ['--help'])"
     ran = subprocess.run(
-        [sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], capture_output=True, text=True, cwd=ROOT
     )
     assert ran.returncode == 0, ran.stderr
     words = " ".join(ran.stdout.split())

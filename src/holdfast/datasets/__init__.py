@@ -1,4 +1,9 @@
-"""Tables: files by extension, and datasets that come with their schema."""
+"""Tables: files by extension, and datasets that come with their schema.
+
+>>> import holdfast as hf
+>>> len(hf.datasets.german_credit().X)
+1000
+"""
 
 # isort: skip_file
 

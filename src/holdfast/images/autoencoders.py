@@ -295,6 +295,13 @@ class ConvAutoencoder(ImageCoder):
         epochs, batch_size, lr: of Adam.
         width: channels of the hidden layers.
         seed: weights and the order of the images are drawn from it.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> hf.images.ConvAutoencoder(epochs=1).fit(images).reconstruct(images[:2]).shape
+    torch.Size([2, 1, 8, 8])
     """
 
     epochs: int = 4
@@ -324,6 +331,13 @@ class ConvVAE(ImageCoder):
         weight: w, of the divergence.
         warm_up: let w grow from a hundredth of `weight`, by a fiftieth with each epoch.
         seed: weights, the order of the images and e are drawn from it.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> hf.images.ConvVAE(epochs=1).fit(images).reconstruct(images[:2]).shape
+    torch.Size([2, 1, 8, 8])
     """
 
     latent: int = 32

@@ -47,6 +47,15 @@ class DeDUCE(GreedyPixels):
             alone.
         momentum: share of the accumulated gradient that is kept.
         delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see `GreedyPixels`.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32).fit(images, labels)
+    >>> cfs = hf.DeDUCE().fit(net, images, labels).explain(net, images[:2], "all")
+    >>> cfs.found.tolist()
+    [True, True]
     """
 
     title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"

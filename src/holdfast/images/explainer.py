@@ -32,7 +32,12 @@ from holdfast.target import BoundTarget, Status, Target
 
 @dataclass(frozen=True)
 class ImageSearchProblem:
-    """The questions of n pairs of an image and a wanted class to one model."""
+    """The questions of n pairs of an image and a wanted class to one model.
+
+    >>> import holdfast as hf
+    >>> list(hf.images.ImageSearchProblem.__annotations__)
+    ['model', 'x', 'goal', 'free', 'rng', 'budget', 'batch_size']
+    """
 
     model: ImageModel
     x: Tensor  # (n, c, h, w)
@@ -61,7 +66,12 @@ class Found:
 
 
 class ImageExplainer(Settings, ABC):
-    """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings."""
+    """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings.
+
+    >>> import holdfast as hf
+    >>> issubclass(hf.DeDUCE, hf.images.ImageExplainer)
+    True
+    """
 
     title: ClassVar[str] = ""
     paper: ClassVar[str] = ""

@@ -90,6 +90,10 @@ class GreedyPixels(ImageExplainer):
         lock_at_bounds: a pixel that a step leaves at 0 or 1 is not chosen again.
         shortcut: skip the passes whose step cannot move its pixel.
         compact: finished pairs make room for others; off, a batch waits for its slowest pair.
+
+    >>> import holdfast as hf
+    >>> [method.__name__ for method in (hf.DeDUCE, hf.JSMA) if issubclass(method, hf.images.GreedyPixels)]
+    ['DeDUCE', 'JSMA']
     """
 
     delta: float = 0.2

@@ -30,6 +30,14 @@ class GreedyEnsemble(GreedyPixels):
     Args:
         confidence: mean probability of the wanted class over the members.
         delta, limit, pixels, max_iter, momentum, shortcut, compact: see `GreedyPixels`.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> nets = hf.images.Ensemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
+    >>> hf.GreedyEnsemble(confidence=0.9).explain(nets, images[:2], "all").found.tolist()
+    [True, True]
     """
 
     title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"

@@ -36,6 +36,15 @@ class JSMA(GreedyPixels):
         saliency: "gradient" (as DeDUCE compares with it), or "original" (Papernot et al.: only brighter, by saliency;
             `pixels` is 1, or 2 for the best pair). The original paints pixels white at once: `delta=1`.
         delta, limit, pixels, confidence, max_iter, lock_at_bounds, shortcut, compact: see `GreedyPixels`.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
+    >>> cfs = hf.JSMA().explain(net, images[:2], "all")
+    >>> cfs.found.tolist()
+    [True, True]
     """
 
     title: ClassVar[str] = "few pixels, by the gradient of the class loss or by saliency"

@@ -90,7 +90,15 @@ def padded(x: Tensor) -> Tensor:
 
 
 class ImageModel:
-    """A classifier of images with the names of its classes. Build it with `ImageModel.of(...)`."""
+    """A classifier of images with the names of its classes. Build it with `ImageModel.of(...)`.
+
+    >>> import holdfast as hf
+    >>> from torch import nn
+    >>> module = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+    >>> model = hf.images.ImageModel.of(module, (1, 8, 8), features="2", classes=["cat", "dog", "fox"])
+    >>> model.classes, model.feature_count
+    (('cat', 'dog', 'fox'), 16)
+    """
 
     def __init__(
         self,

@@ -60,6 +60,16 @@ class Prototype(ImageExplainer):
         k: training images that a prototype is the mean of.
         autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
         confidence: how likely the wanted class must become; None: likelier than any other.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
+    >>> coder = hf.images.ConvAutoencoder(epochs=2)
+    >>> method = hf.images.Prototype(steps=100, c=10, autoencoder=coder).fit(net, images, labels)
+    >>> method.explain(net, images[:2], "all").found.tolist()
+    [True, True]
     """
 
     title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"

@@ -56,6 +56,14 @@ def realism(
         density: a fitted `FeatureDensity` of the classifier.
         anogan: how to search with the GAN; left out: `AnoGAN.fast()`.
         progress: show a bar on stderr.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> vae = hf.images.ConvVAE(epochs=1).fit(images)
+    >>> hf.images.realism.realism(images[:2], vae=vae).shape
+    (2, 1)
     """
     if gan is None and vae is None and density is None:
         raise SettingError("nothing to score with; give at least one of gan, vae and density")
@@ -86,6 +94,10 @@ def auroc(inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_
     Args:
         inside, outside: scores of images of the data, and of something else.
         higher_means_outside: False for scores that are higher for the data, such as a density.
+
+    >>> import holdfast as hf
+    >>> hf.images.auroc([0.1, 0.2, 0.3], [0.25, 0.9])
+    0.8333333333333334
     """
     parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
     for name, values in zip(("inside", "outside"), parts, strict=True):

@@ -45,6 +45,15 @@ class REVISE(ImageExplainer):
         patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None: never.
         vae: a `ConvVAE`; one that knows images already is taken as it is.
         confidence: the wanted class must become this likely.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
+    >>> method = hf.images.REVISE(optimizer="adam", max_iter=100, vae=hf.images.ConvVAE(epochs=2)).fit(net, images)
+    >>> len(method.explain(net, images[:2], "all"))
+    2
     """
 
     title: ClassVar[str] = "gradient descent over the image's code in a VAE"

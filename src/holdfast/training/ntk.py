@@ -61,6 +61,12 @@ def train_ntk(
             for 5000), time with their cube.
         seed: the rows drawn and the starts of the attacks come from it; your own generators stay as they are.
         classes: the two class names, the one with positive logits last; None sorts what is in `y`.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=60)
+    >>> model = hf.train_ntk(data.X, data.y, data.schema)
+    >>> bool((model.predict(data.X) == data.y).mean() > 0.8)
+    True
     """
     for name, value, least in (("repeats", repeats, 1), ("rows", rows, 2)):
         if value is not None and (not isinstance(value, int) or value < least):

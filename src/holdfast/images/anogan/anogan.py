@@ -64,6 +64,10 @@ class AnoGAN(Settings):
         drop: share of the steps after which the step is divided by 10.
         batch_size: latent points that are moved at once, which bounds the memory; scores do not depend on it.
         seed: starting points are derived from it and the contents of each image, nothing else.
+
+    >>> import holdfast as hf
+    >>> hf.images.AnoGAN().restarts
+    5
     """
 
     steps: int = 4000
@@ -106,6 +110,15 @@ def anogan_score(
         settings: how to search; left out: `AnoGAN.fast()`. The paper's own are `AnoGAN()`.
         progress: show a bar on stderr.
         threads: how many threads torch may use meanwhile; 0 keeps your setting.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> gan = hf.images.WGAN(latent=4, updates=2, width=4).fit(images)
+    >>> found = hf.images.anogan_score(gan, images[:2], hf.images.AnoGAN(steps=5, restarts=2))
+    >>> found.score.shape
+    torch.Size([2])
     """
     how = settings or AnoGAN.fast()
     how.check()

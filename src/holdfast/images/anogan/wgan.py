@@ -59,6 +59,14 @@ class WGAN(StoredSettings):
         width: channels before the last layer of the generator; there are up to 4 times as many in earlier ones.
         average: share of the running mean of the generator's weights that an update keeps; 0 takes the last weights.
         seed: weights, images and latent points are drawn from it.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> gan = hf.images.WGAN(latent=4, updates=2, width=4).fit(images)
+    >>> len(gan.history_) > 0
+    True
     """
 
     latent: int = 64

@@ -24,7 +24,16 @@ class Norms:
 
 
 def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
-    """Norms of the derivative of the features at the first `most` images."""
+    """Norms of the derivative of the features at the first `most` images.
+
+    >>> import holdfast as hf
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=2)
+    >>> images, labels = digits.images / 16, digits.target
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
+    >>> hf.images.lipschitz(net.model_, images, most=8).images
+    8
+    """
     given = as_images(images[:most], model.size)
     if not len(given):
         raise SettingError("norms are measured at images, and there are none")

@@ -20,7 +20,13 @@ EPSILON = 1e-5  # keeps the divisor away from the boundary, as in the released c
 
 
 def operator_norm(weight: Tensor, size: tuple[int, int], stride: int = 1, padding: int = 1, steps: int = 50) -> float:
-    """The norm of a convolution as a linear map of images of `size`, by power iteration in double precision."""
+    """The norm of a convolution as a linear map of images of `size`, by power iteration in double precision.
+
+    >>> import holdfast as hf
+    >>> import torch
+    >>> hf.images.operator_norm(2 * torch.ones(1, 1, 1, 1), (8, 8), padding=0)
+    2.0
+    """
     weight = weight.detach().double()
     u = start(weight, size, stride, padding)
     for _ in range(steps + 1):
