@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Settings)
 Table = dict[str, tuple[str, str]]  # name -> module, class
 
+_IMAGE_CLASSES = {
+    "deduce": "DeDUCE", "jsma": "JSMA", "greedy-ensemble": "GreedyEnsemble", "prototype": "Prototype",
+    "revise": "REVISE",
+}  # fmt: skip
+IMAGE_METHODS: Table = {k: (f"holdfast.images.{k.replace('-', '_')}", cls) for k, cls in _IMAGE_CLASSES.items()}
 METHODS: Table = {
     "descent": ("holdfast.methods.descent", "Descent"),
     "min-cost": ("holdfast.methods.min_cost", "MinCost"),
@@ -46,12 +51,6 @@ METHODS: Table = {
     "vae-cf": ("holdfast.methods.amortized.vae_cf", "VAECF"),
     "learned-recourse": ("holdfast.methods.amortized.learned_recourse", "LearnedRecourse"),
 }
-
-_IMAGE_CLASSES = {
-    "deduce": "DeDUCE", "jsma": "JSMA", "greedy-ensemble": "GreedyEnsemble", "prototype": "Prototype",
-    "revise": "REVISE",
-}  # fmt: skip
-IMAGE_METHODS: Table = {k: (f"holdfast.images.{k.replace('-', '_')}", cls) for k, cls in _IMAGE_CLASSES.items()}
 
 
 def method_class(name: str) -> "type[Explainer]":
