@@ -70,9 +70,8 @@ def optional(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{module.split('.')[0]!r} is not installed; run: pip install 'holdfast[{extra}]'"
-        ) from error
+        name = module.split(".")[0]
+        raise MissingExtraError(f"{name!r} is not installed; run: pip install 'holdfast[{extra}]'") from error
 
 
 def require_integer(name: str, value: object, least: int = 1) -> None:

@@ -22,7 +22,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, whole_blocks
 from holdfast.counterfactuals import Counterfactuals, Run
-from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.errors import ModelError, SchemaError, require
 from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
 from holdfast.schema.schema import Row
@@ -151,17 +151,9 @@ class Explainer(Settings, ABC):
 
     @final
     def explain(
-        self,
-        model: Model,
-        X: Rows | Row,
-        target: TargetLike = None,
-        *,
-        seed: int = 0,
-        batch_size: int = 1024,
-        time_budget: float | None = None,
-        threads: int = 1,
-        progress: bool = False,
-    ) -> Counterfactuals:
+        self, model: Model, X: Rows | Row, target: TargetLike = None, *, seed: int = 0, batch_size: int = 1024,
+        time_budget: float | None = None, threads: int = 1, progress: bool = False,
+    ) -> Counterfactuals:  # fmt: skip
         """Find an answer for every row.
 
         Args:
@@ -210,45 +202,31 @@ class Explainer(Settings, ABC):
             infeasible=attempts.infeasible[source].numpy(),
             out_of_time=attempts.out_of_time[source].numpy(),
         )
+        reasons = verdicts.reasons(goal.describe(scores), self.advice, time_budget)
+        run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
         return Counterfactuals(
-            before,
-            after,
-            x,
-            x_cf,
-            scores,
-            goal,
-            verdicts.status,
-            verdicts.reasons(goal.describe(scores), self.advice, time_budget),
-            source.numpy(),
-            schema,
-            model.classes,
-            Run.of(self, model, wanted, seed, time.perf_counter() - budget.start),
-            scores_before[source] if model.is_regression else None,
-        )
+            before, after, x, x_cf, scores, goal, verdicts.status, reasons, source.numpy(), schema, model.classes, run,
+            estimate_before=scores_before[source] if model.is_regression else None,
+        )  # fmt: skip
 
     def check_call(self, model: Model) -> None:
         """Raise an error if this method, as set and fitted, cannot work on this model."""
         name = type(self).__name__
-        if not isinstance(model, Model):
-            raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
+        fix = "wrap yours with hf.Model.of(model, schema)"
+        require(isinstance(model, Model), f"{name}.explain needs a holdfast Model; {fix}", ModelError)
         self.check_kind(model)
-        if self.needs_grad and not model.has_grad:
-            raise ModelError(
-                f"{name} follows gradients, and this model has none; methods that work on it are listed by "
-                f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
-            )
+        fix = f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
+        why = f"{name} follows gradients, and this model has none; methods that work on it are listed by {fix}"
+        require(model.has_grad or not self.needs_grad, why, ModelError)
         self.check_finite()
-        if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
+        require(self.is_fitted or not self.needs_data, f"{name} looks at data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:
         """Raise an error if this is a regression model and the method is about classes."""
-        if model.is_regression and not self.regression:
-            raise ModelError(
-                f"{type(self).__name__} is about classes, and this is a regression model; methods that work on it are "
-                f"listed by hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
-            )
+        fix = f"hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
+        why = f"is about classes, and this is a regression model; methods that work on it are listed by {fix}"
+        require(self.regression or not model.is_regression, f"{type(self).__name__} {why}", ModelError)
 
     def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> Attempts:
         """Search the open rows in batches; all others stay as they are."""
@@ -272,16 +250,12 @@ class Explainer(Settings, ABC):
 
 def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:
     if isinstance(X, Tensor):
-        if X.ndim != 2:
-            raise SchemaError(f"expected encoded rows of shape (n, {model.schema.width}), got {tuple(X.shape)}")
         return model.schema.decode(X)
     table = model.schema.as_table(X)
     for name, why in model.rejects_missing.items():
         missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
         if missing.any():
             where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {int(missing.argmax())})"
-            raise SchemaError(
-                f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
-                "before the model"
-            )
+            fix = "fill them in, drop those rows, or put an imputer before the model"
+            raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
     return table

@@ -16,6 +16,7 @@ from holdfast.methods.eccco import EnergyWalk, set_size
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
+from support.torch_models import Opaque
 
 D = 5
 WIDE = hf.Schema.box(D, -50, 50)
@@ -223,17 +224,9 @@ def test_one_logit_has_no_energy_for_class_0() -> None:
 
 
 def test_any_module_will_do() -> None:
-    class Wrapped(nn.Module):
-        def __init__(self, net: nn.Module) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x)
-
     net = seeded(mlp(D, (8,), 3), 5)
     x = points(30)
-    by_hand, by_autograd = (hf.ECCCo().explain(hf.Model.of(m, WIDE), x, 0) for m in (net, Wrapped(net)))
+    by_hand, by_autograd = (hf.ECCCo().explain(hf.Model.of(m, WIDE), x, 0) for m in (net, Opaque(net)))
     assert torch.allclose(by_hand.x_cf, by_autograd.x_cf, atol=1e-5)
 
 

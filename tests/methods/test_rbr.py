@@ -2,15 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import holdfast as hf
 from holdfast.methods.rbr import around, f_op, f_pe, kernels, odds, optimistic, pessimistic
 from holdfast.nn.architecture import mlp
 from support import tables
+from support.refused import refuses
 from support.tables import N, mixed_schema, mixed_table, problem_of, seeded
 
 D = 4
@@ -222,15 +222,6 @@ def test_a_class_that_no_data_row_has_is_not_found(model: hf.Model) -> None:
 
 
 def test_wrong_settings_are_named(model: hf.Model) -> None:
-    x = points(4)
-    for wrong in (
-        {"e_op": -1.0}, {"e_pe": -1.0}, {"delta_plus": -1.0}, {"sigma": 0.0}, {"radius": 0.0}, {"samples": 0},
-        {"neighbors": 0}, {"scan": 0}, {"steps": 0},
-    ):  # fmt: skip
-        with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.RBR(**wrong).fit(model, x).explain(model, x, 1)
-    with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.RBR().fit(model, x[:0])
-    other = hf.Model.of(nn.Linear(3, 1), hf.Schema.box(3))
-    with pytest.raises(hf.HoldfastError, match=r"4 columns, the model takes 3"):
-        hf.RBR().fit(model, x).explain(other, x[:, :3], np.int64(1))
+    wrong = {"e_op": -1.0, "e_pe": -1.0, "delta_plus": -1.0, "sigma": 0.0, "radius": 0.0}
+    wrong |= dict.fromkeys(("samples", "neighbors", "scan", "steps"), 0)
+    refuses(hf.RBR, model, points(4), wrong)

@@ -29,8 +29,6 @@ def public_names(package: str, file: str) -> tuple[Callable[[str], Any], list[st
         if module == package:  # a module of its own, which asking the package for would ask here again
             return importlib.import_module(f"{module}.{attribute}")
         found = importlib.import_module(module)
-        return (
-            getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(f"{module}.{attribute}")
-        )
+        return getattr(found, attribute, None) or importlib.import_module(f"{module}.{attribute}")
 
     return get, sorted(table)

@@ -10,9 +10,14 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 
-from holdfast.datasets.codes import COLUMNS, SOUTH_GERMAN, STATLOG
+from holdfast.datasets.fetch import shipped_toml
 
 Convert = Callable[[Sequence[bytes]], bytes]
+
+_CODES = shipped_toml("codes.toml")
+COLUMNS: list[str] = _CODES["columns"]  # of German Credit
+STATLOG: dict[str, str] = _CODES["statlog"]  # a code names its column too
+SOUTH_GERMAN: dict[str, dict[str, str]] = _CODES["south_german"]  # column -> code -> meaning
 
 
 def unpacked(parts: Sequence[bytes]) -> bytes:

@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from torch import Tensor
 
 from holdfast import datasets
-from holdfast.counterfactuals import Answers, RowSelection, Run, positions
+from holdfast.counterfactuals import Answers, Run
 from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget
 
@@ -48,14 +47,6 @@ class ImageCounterfactuals(Answers):
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
     run: Run
-
-    def __getitem__(self, pairs: RowSelection) -> "ImageCounterfactuals":
-        """Some of the pairs: one by its number, several by a slice, by numbers or by a mask such as `cfs.found`."""
-        rows = positions(pairs, len(self))
-        places = torch.as_tensor(rows)
-        fields = {name: getattr(self, name)[places] for name in ("x", "x_cf", "scores", "goal")}
-        fields |= {name: getattr(self, name)[rows] for name in ("status_codes", "source", "own", "iterations")}
-        return replace(self, **fields, reasons=[self.reasons[i] for i in rows.tolist()])
 
     @property
     def label(self) -> npt.NDArray[Any]:
