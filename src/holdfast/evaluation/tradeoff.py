@@ -5,7 +5,7 @@ of growing size epsilon:
 
     validity      of the rows that the model of epsilon refuses, the share with an answer
     cost          mean |x' - x|_2 over these answers; `cost of attempts` over all that was tried
-    dearer        mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the least epsilon) and
+    extra cost    mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the least epsilon) and
                   that of epsilon refuse and answer
     accuracy      on the test rows, as they are and attacked by PGD: all models with the same radius
     survives      share of the answers that networks of the same epsilon but another seed accept as well
@@ -178,7 +178,7 @@ class Tradeoff:
                 more = (both["cost"] - both["cost_0"]).dropna()
                 line = {"method": name, "epsilon": e, "asked": len(here), "validity": here["found"].mean()}
                 line |= {what: here[what].mean() for what in ("cost", "cost of attempts")}
-                line |= {"dearer": more.mean(), "dearer sd": more.std(ddof=0), "pairs": len(more)}
+                line |= {"extra cost": more.mean(), "extra cost sd": more.std(ddof=0), "pairs": len(more)}
                 line |= {"survives": survival[i], "accuracy": self.accuracy[i].mean()}
                 lines.append(line | {"attacked accuracy": self.attacked[i].mean()})
         return pd.DataFrame(lines)
@@ -263,10 +263,10 @@ class Tradeoff:
             cost: by how much the cost of a row that is answered by both models may grow, as a share of what it was.
             accuracy: by how much accuracy may fall.
         """
-        table = self.table().groupby("epsilon", sort=True)[["validity", "cost", "dearer", "accuracy"]].mean()
+        table = self.table().groupby("epsilon", sort=True)[["validity", "cost", "extra cost", "accuracy"]].mean()
         plain = table.iloc[0]
         ok = (table["validity"] >= plain["validity"] - validity) & (table["accuracy"] >= plain["accuracy"] - accuracy)
-        ok &= table["dearer"].fillna(np.inf) <= cost * plain["cost"]
+        ok &= table["extra cost"].fillna(np.inf) <= cost * plain["cost"]
         ok.iloc[0] = True
         return float(pd.Series(self.attacked.mean(1), index=table.index)[ok].idxmax())
 
@@ -283,8 +283,8 @@ class Tradeoff:
         return (
             f"Stop at epsilon {e:g}: under attack of {self.attack:g} accuracy rises from "
             f"{plain['attacked accuracy']:.1%} to {here['attacked accuracy']:.1%}, while validity goes from "
-            f"{plain['validity']:.1%} to {here['validity']:.1%} and an answer costs {here['dearer']:+.3f} "
-            f"({here['dearer'] / plain['cost']:+.0%})."
+            f"{plain['validity']:.1%} to {here['validity']:.1%} and an answer costs {here['extra cost']:+.3f} "
+            f"({here['extra cost'] / plain['cost']:+.0%})."
         )
 
     def plot(self) -> Any:

@@ -10,7 +10,8 @@ from holdfast.render.charts.theme import COLOURS, GREY, INK, WIDTH, coloured, th
 
 PANELS = {
     "validity": ("Rows with an answer", "%"), "cost": ("Cost of an answer (l2)", ".2f"),
-    "dearer": ("More expensive than at the least epsilon", ".2f"), "survives": ("Answers that survive retraining", "%"),
+    "extra cost": ("More expensive than at the least epsilon", ".2f"),
+    "survives": ("Answers that survive retraining", "%"),
     "accuracy": ("Accuracy", "%"), "attacked accuracy": ("Accuracy under attack", "%"),
 }  # fmt: skip
 OF_MODELS = ("accuracy", "attacked accuracy")  # the same whatever the method
