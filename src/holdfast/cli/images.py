@@ -67,7 +67,7 @@ def train(
     report: dict[str, Any] = {"kind": "images", "network": kind, "model": str(out), "images": len(learn)}
     report |= {"test_images": len(held), "classes": len(net.classes_), "seconds": round(seconds, 3)}
     report |= {"densities": density is not None}
-    report |= {"accuracy": net.score(rest.images, rest.labels)} if held else {}
+    report |= {"accuracy": net.score(rest.images, data.labels[held])} if held else {}
     print_report(report, words)
     if not quiet:
         say(f"next: {explain_command(Path('images.npz'), out)}")

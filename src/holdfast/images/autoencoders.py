@@ -28,7 +28,7 @@ from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
 from holdfast.errors import require
 from holdfast.images._stored import StoredSettings, filled, laid_out
 from holdfast.images.loop import check_converged, step
-from holdfast.images.model import BATCH, Size, as_images, padded
+from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
@@ -176,7 +176,7 @@ class ImageCoder(StoredSettings):
         self.check_integers("epochs", "batch_size")
         self.check_training()
 
-    def fit(self, images: Any, progress: bool = False) -> Self:
+    def fit(self, images: ImagesLike, progress: bool = False) -> Self:
         """Train on images; the same seed gives the same weights.
 
         Args:
@@ -235,7 +235,7 @@ class ImageCoder(StoredSettings):
         require(tuple(z.shape[1:]) == net.code, f"expected codes of shape (n, {shape}), got {tuple(z.shape)}")
         return in_parts(net.decode, z.detach().float())
 
-    def reconstruct(self, images: Any) -> Tensor:
+    def reconstruct(self, images: ImagesLike) -> Tensor:
         """What becomes of images on the way to their codes and back."""
         return self.decode(self.encode(images))
 
@@ -253,7 +253,7 @@ class ImageCoder(StoredSettings):
 Coder = TypeVar("Coder", bound=ImageCoder)
 
 
-def ready_for(coder: Coder, images: Any) -> Coder:
+def ready_for(coder: Coder, images: ImagesLike) -> Coder:
     """The coder, if it has learnt from images; else a copy of it that has learnt from these."""
     return coder if hasattr(coder, "net_") else copy.copy(coder).fit(images)
 

@@ -20,9 +20,10 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
 from holdfast.errors import SettingError, did_you_mean, listed, require
 from holdfast.images.loop import Epoch, Schedule, fit_images
-from holdfast.images.model import ImageModel, as_images
+from holdfast.images.model import ImageModel, ImagesLike, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
+from holdfast.problem import Outcomes
 from holdfast.registry import parse_settings
 
 Labelled = tuple[Any, Any]  # images and their labels
@@ -33,11 +34,11 @@ class ImageClassifier(Settings):
 
     model_: ImageModel
 
-    def predict(self, images: Any) -> NDArray[Any]:
+    def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
         return self.fitted().predict(images)
 
-    def score(self, images: Any, labels: Any) -> float:
+    def score(self, images: ImagesLike, labels: Outcomes) -> float:
         """Share of images that get their class."""
         return self.fitted().accuracy(images, labels)
 
@@ -74,8 +75,9 @@ class ResNetClassifier(ImageClassifier):
         return cls(width=64, epochs=50)
 
     def fit(
-        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: Shown = False, threads: int = 0
-    ) -> Self:
+        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: Shown = False,
+        threads: int = 0,
+    ) -> Self:  # fmt: skip
         """Train on images and their labels; the same seed gives the same network.
 
         Afterwards `model_` is the network with all normalisation written into its weights, and `history_` tells of the
@@ -161,7 +163,7 @@ Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classe
 
 
 def training_images(
-    images: Any, labels: Any, held_out: Labelled | None
+    images: ImagesLike, labels: Outcomes, held_out: Labelled | None
 ) -> tuple[Tensor, Tensor, list[Any], Held | None]:
     """Images, the numbers of their classes, the names of the classes, and the same of what is held out."""
     x = as_images(images)
@@ -172,7 +174,7 @@ def training_images(
     return x, y, classes, (more, places(held_out[1], classes, len(more)))
 
 
-def encoded(labels: Any, n: int) -> tuple[list[Any], Tensor]:
+def encoded(labels: Outcomes, n: int) -> tuple[list[Any], Tensor]:
     """The sorted names of the classes, and the number of each label (n,)."""
     given = _one_each(labels, n)
     require(n >= 2, f"a classifier needs at least 2 images, got {n}")
@@ -185,7 +187,7 @@ def encoded(labels: Any, n: int) -> tuple[list[Any], Tensor]:
     return names.tolist(), torch.as_tensor(numbers)
 
 
-def places(labels: Any, classes: list[Any], n: int) -> Tensor:
+def places(labels: Outcomes, classes: list[Any], n: int) -> Tensor:
     """The number (n,) of each label among classes that are known."""
     known = {name: i for i, name in enumerate(classes)}
     given = _one_each(labels, n).tolist()
@@ -195,7 +197,7 @@ def places(labels: Any, classes: list[Any], n: int) -> Tensor:
     return torch.tensor([known[label] for label in given], dtype=torch.int64)
 
 
-def _one_each(labels: Any, n: int) -> NDArray[Any]:
+def _one_each(labels: Outcomes, n: int) -> NDArray[Any]:
     """(n,) labels, none missing."""
     given = np.asarray(labels)
     require(given.shape == (n,), f"expected one label per image, ({n},) in all, got shape {given.shape}")

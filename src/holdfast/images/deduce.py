@@ -15,16 +15,17 @@ convolutions have bounded norms, so that distances between features say somethin
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SettingError, require
 from holdfast.images.greedy import GreedyPixels, Slopes
-from holdfast.images.model import ImageModel
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
 from holdfast.models.density import FeatureDensity, Gaussians
+from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 UNBOUNDED = "this network has no spectral normalisation"
@@ -68,7 +69,7 @@ class DeDUCE(GreedyPixels):
     mu: float = 1.0
     lam: float | None = None
 
-    def fit(self, model: Any, images: Any = None, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike | None = None, labels: Outcomes | None = None) -> Self:
         """Fit the densities of the classes to training images, or take those that came with the model's file.
 
         A network without spectral normalisation is warned about, with its accuracy and how much features can change
@@ -82,7 +83,8 @@ class DeDUCE(GreedyPixels):
             if not spectrally_normalised(net):
                 warnings.warn(warning, stacklevel=2)
             return self
-        require(labels is not None, "DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
+        if labels is None:
+            raise SettingError("DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
         self.density_ = FeatureDensity(net).fit(images, labels)
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)

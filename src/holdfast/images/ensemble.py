@@ -28,9 +28,10 @@ from holdfast._core.rows import limited_threads
 from holdfast.errors import ModelError, require, require_integer
 from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
 from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
-from holdfast.images.model import ImageModel
+from holdfast.images.model import ImageModel, ImagesLike
 from holdfast.models.base import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
+from holdfast.problem import Outcomes
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
 EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
@@ -188,8 +189,9 @@ class Ensemble(ImageClassifier):
         return ImageModel.of(Several(models), first.size, classes=first.classes)
 
     def fit(
-        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: bool = False, threads: int = 0
-    ) -> Self:
+        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: bool = False,
+        threads: int = 0,
+    ) -> Self:  # fmt: skip
         """Train all members on images and their labels.
 
         Afterwards `model_` is the ensemble with all normalisation written into its weights, and `history_` tells of the

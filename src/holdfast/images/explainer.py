@@ -8,12 +8,12 @@ back.
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,10 +24,10 @@ from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError, require
-from holdfast.images.model import ImageModel, as_images, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import TimeBudget, check_limits
-from holdfast.target import BoundTarget, Status, Target
+from holdfast.problem import Outcomes, TimeBudget, check_limits
+from holdfast.target import BoundTarget, Status, Target, TargetLike
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ImageExplainer(Settings, ABC):
     def search(self, problem: ImageSearchProblem) -> Found:
         """Images with the wanted class, where some were found; only values that are free may differ."""
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
         return self
 
@@ -98,12 +98,12 @@ class ImageExplainer(Settings, ABC):
     @final
     def explain(
         self,
-        model: Any,
-        images: Any,
-        target: Any = None,
+        model: ImageModelLike,
+        images: ImagesLike,
+        target: TargetLike = None,
         *,
-        labels: Any = None,
-        locked: Any = None,
+        labels: Outcomes | None = None,
+        locked: npt.ArrayLike | Tensor | None = None,
         seed: int = 0,
         batch_size: int = 128,
         time_budget: float | None = None,
@@ -178,7 +178,7 @@ class ImageExplainer(Settings, ABC):
             wanted = now.scatter(1, now.argmax(1, keepdim=True), -torch.inf).argmax(1)
         else:
             one = isinstance(asked.label, str) or np.ndim(cast(Any, asked.label)) == 0
-            wanted = _places(model, [asked.label] * n if one else asked.label, n)
+            wanted = _places(model, cast(Outcomes, [asked.label] * n if one else asked.label), n)
         if asked.probability is None and not asked.margin and self.confidence is not None:
             asked = replace(asked, probability=self.confidence)
         soft = asked.probability is not None
@@ -202,11 +202,11 @@ class ImageExplainer(Settings, ABC):
         return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, __version__, now)
 
 
-def _places(model: ImageModel, labels: Any, n: int) -> Tensor:
+def _places(model: ImageModel, labels: Outcomes, n: int) -> Tensor:
     """(n,) numbers of classes."""
-    if np.ndim(labels) != 1:
-        raise TargetError(f"expected one class per image, ({n},) in all, got shape {np.shape(labels)}")
-    given = cast(Sequence[Any], labels.tolist() if hasattr(labels, "tolist") else list(labels))
+    shape = np.shape(cast(Any, labels))
+    require(len(shape) == 1, f"expected one class per image, ({n},) in all, got shape {shape}", TargetError)
+    given: list[Any] = cast(Any, labels).tolist() if hasattr(labels, "tolist") else list(labels)
     require(len(given) == n, f"{len(given)} classes for {n} images; give one class, or one per image", TargetError)
     place = {label: model.place(label) for label in dict.fromkeys(given)}
     return torch.tensor([place[label] for label in given], dtype=torch.int64)

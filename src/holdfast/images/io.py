@@ -14,7 +14,8 @@ from torch import Tensor
 from holdfast import datasets
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError, did_you_mean, require, untyped
-from holdfast.images.model import Size, as_images
+from holdfast.images.model import ImagesLike, Size, as_images
+from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def read_mask(path: str | Path) -> NDArray[np.bool_]:
     return mask.astype(np.bool_)
 
 
-def write_images(path: str | Path, images: Any, labels: Any = None) -> None:
+def write_images(path: str | Path, images: ImagesLike, labels: Outcomes | None = None) -> None:
     """An .npz file that `read_images` reads."""
     named = {"images": np.asarray(images)} | ({} if labels is None else {"labels": np.asarray(labels)})
     path = Path(path)

@@ -8,9 +8,10 @@ import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Union, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -22,13 +23,16 @@ from holdfast.images._stored import filled, laid_out, part_of, read_network, wri
 from holdfast.images._stored import holds_images as holds_images
 from holdfast.images.resnet import ResNet, Shape
 from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
-from holdfast.models.density import FeatureDensity
+from holdfast.models.density import FeatureDensity, HasImageModel
+from holdfast.problem import Outcomes
 
+ImagesLike = npt.ArrayLike | Tensor  # bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)
+ImageModelLike = Union["ImageModel", nn.Module, HasImageModel]  # what `ImageModel.of` takes
 Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
 BATCH = 500  # images that are only scored at once
 
 
-def as_images(images: Any, size: Size | None = None) -> Tensor:
+def as_images(images: ImagesLike, size: Size | None = None) -> Tensor:
     """Images (n, c, h, w) with values from 0 to 1 in single precision, copied.
 
     Args:
@@ -39,7 +43,7 @@ def as_images(images: Any, size: Size | None = None) -> Tensor:
         return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
 
 
-def _from_array(images: Any) -> Tensor:
+def _from_array(images: ImagesLike) -> Tensor:
     """Any array as a tensor: read-only, flipped, or with bytes in another order."""
     try:
         array: NDArray[Any] = np.asarray(images)
@@ -254,28 +258,28 @@ class ImageModel:
 
     # ---- for everybody
 
-    def scores(self, images: Any) -> Tensor:
+    def scores(self, images: ImagesLike) -> Tensor:
         """Scores (n, k) of any number of images."""
         return self._in_parts(images, self)
 
-    def features(self, images: Any) -> Tensor:
+    def features(self, images: ImagesLike) -> Tensor:
         """Features (n, f) of any number of images."""
         return self._in_parts(images, lambda x: self.both(x)[0])
 
-    def _in_parts(self, images: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
+    def _in_parts(self, images: ImagesLike, of: Callable[[Tensor], Tensor]) -> Tensor:
         x = as_images(images, self.size)
         with self.eval_mode():
             if not len(x):  # not every module takes none
                 return of(x.new_zeros(1, *self.size))[:0]
             return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])
 
-    def predict(self, images: Any) -> NDArray[Any]:
+    def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
         mixed = len({isinstance(c, str) for c in self.classes}) > 1  # numpy would make strings of numbers
         names: NDArray[Any] = np.array(self.classes, dtype=object if mixed else None)
         return names[self.scores(images).argmax(1).numpy()]
 
-    def accuracy(self, images: Any, labels: Any) -> float:
+    def accuracy(self, images: ImagesLike, labels: Outcomes) -> float:
         """Share of images that get their class."""
         predicted, given = self.predict(images), np.asarray(labels)
         if predicted.shape != given.shape or not len(predicted):

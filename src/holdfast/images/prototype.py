@@ -28,7 +28,7 @@ image that goes through the model, with or without the way back.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -39,8 +39,9 @@ from holdfast.distances import l1, squared_l2
 from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
-from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.methods._fista import bisected
+from holdfast.problem import Outcomes
 
 CLIP = 1000.0  # gradients are cut off here, per pixel
 
@@ -91,7 +92,7 @@ class Prototype(ImageExplainer):
     autoencoder: ConvAutoencoder | None = None
     confidence: float | None = None
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Train the autoencoder, unless it is ready, and remember the codes and predicted classes of the images."""
         net = ImageModel.of(model)
         x = as_images(images, net.size)

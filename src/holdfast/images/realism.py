@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.errors import SettingError, require
 from holdfast.images.anogan.anogan import AnoGAN, Gan, anogan_score
-from holdfast.images.model import as_images
+from holdfast.images.model import ImagesLike, as_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.target import Status
 
@@ -32,12 +32,12 @@ LOWER_IS_BETTER = {"anogan": True, "reconstruction": True, "log_density": False}
 class Reconstructs(Protocol):
     """What is asked of an autoencoder; `ConvVAE` is one."""
 
-    def reconstruct(self, images: Any) -> Tensor: ...
+    def reconstruct(self, images: ImagesLike) -> Tensor: ...
 
 
 def realism(
-    images: Any, *, gan: Gan | None = None, vae: Reconstructs | None = None, density: "FeatureDensity | None" = None,
-    anogan: AnoGAN | None = None, progress: bool = False,
+    images: ImagesLike, *, gan: Gan | None = None, vae: Reconstructs | None = None,
+    density: "FeatureDensity | None" = None, anogan: AnoGAN | None = None, progress: bool = False,
 ) -> pd.DataFrame:  # fmt: skip
     """One line per image, one column per score whose model is given.
 

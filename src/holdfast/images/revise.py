@@ -16,7 +16,7 @@ Pairs are worked on in slots, as in the greedy engine: one that is finished leav
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -25,7 +25,8 @@ from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
-from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
+from holdfast.problem import Outcomes
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
@@ -71,7 +72,7 @@ class REVISE(ImageExplainer):
     vae: ConvVAE | None = None
     confidence: float | None = 0.5
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Train the VAE on images, unless it is ready."""
         self.vae_ = ready_for(self.vae or ConvVAE(), as_images(images, ImageModel.of(model).size))
         return self

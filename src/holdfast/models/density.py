@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.images.result import ImageCounterfactuals
     from holdfast.problem import Outcomes
 
-Examples = pd.DataFrame | Tensor | npt.NDArray[Any]  # rows of a table, their encoding, or images
+Examples = pd.DataFrame | Tensor | npt.ArrayLike  # rows of a table, their encoding, or images
 JITTER = 1e-6
 MOST_DOUBLINGS = 40
 CELLS = 1 << 25  # numbers held at once

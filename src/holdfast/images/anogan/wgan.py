@@ -23,7 +23,7 @@ from holdfast.errors import require
 from holdfast.images._stored import StoredSettings, filled, part_of
 from holdfast.images.anogan.networks import Critic, Features, Generator, folded, kept_features
 from holdfast.images.loop import check_converged, step
-from holdfast.images.model import BATCH, Size, as_images, padded, words
+from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded, words
 from holdfast.nn.stack import lent_generator
 
 BETAS = (0.0, 0.9)
@@ -71,8 +71,9 @@ class WGAN(StoredSettings):
     seed: int = 0
 
     def fit(
-        self, images: Any, progress: bool = False, *, threads: int = 0, watch: Callable[[Self], None] | None = None
-    ) -> Self:
+        self, images: ImagesLike, progress: bool = False, *, threads: int = 0,
+        watch: Callable[[Self], None] | None = None,
+    ) -> Self:  # fmt: skip
         """Train on images (n, h, w) or (n, c, h, w); the same seed gives the same networks.
 
         Args:

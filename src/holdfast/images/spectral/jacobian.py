@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from holdfast.distances import l2
 from holdfast.errors import require
-from holdfast.images.model import ImageModel, as_images, padded
+from holdfast.images.model import ImageModel, ImagesLike, as_images, padded
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Norms:
     images: int
 
 
-def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
+def lipschitz(model: ImageModel, images: ImagesLike, *, most: int = 64, steps: int = 15) -> Norms:
     """Norms of the derivative of the features at the first `most` images.
 
     >>> import holdfast as hf
@@ -34,7 +34,7 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
     >>> hf.images.lipschitz(net.model_, images, most=8).images
     8
     """
-    given = as_images(images[:most], model.size)
+    given = as_images(images, model.size)[:most]
     require(len(given), "norms are measured at images, and there are none")
     x = padded(given)
     with model.eval_mode(), torch.enable_grad():
