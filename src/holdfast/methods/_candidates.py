@@ -46,13 +46,8 @@ class Nearest(NamedTuple):
 
 
 class Candidates:
-    """The people of a problem, who may each be given many candidates.
-
-    Args:
-        problem: the people.
-        distance: what the nearest is nearest by.
-        weight: (d,) of the columns in that distance; None for 1.
-    """
+    """The people of a problem, who may each be given many candidates; the nearest is nearest by `distance`, in which
+    columns have the weights (d,), or 1."""
 
     def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
         self.problem, self.distance, self.weight = problem, distance, weight

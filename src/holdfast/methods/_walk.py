@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """Where all rows are, and the memory of the optimiser, one row each.
-
-    Args:
-        how: loss, distance, optimiser and step size.
-        problem: the rows.
-        lam: weight of the distance.
-    """
+    """Where all rows are, and the memory of the optimiser, one row each; `how` has loss, distance and step size."""
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
         self.how, self.lam, self.z = how, lam, problem.feasible.clamp(problem.x)

@@ -55,13 +55,12 @@ class CCHVAE(LatentMethod):
         norm: 1, 2, a name such as "linf", or a `Distance`: what the nearest is nearest by.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic Counterfactual Explanations for Tabular Data".

@@ -13,7 +13,6 @@ from torch import Tensor
 from holdfast.errors import require
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -26,12 +25,11 @@ class ClaPROAR(GuidedMethod):
         external: weight of that loss.
         lam, tau, lr, steps: see `GuidedMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> len(hf.ClaPROAR().explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> len(hf.ClaPROAR().explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
@@ -50,16 +48,5 @@ class ClaPROAR(GuidedMethod):
         super().check(model)
         require(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
 
-    def walk(self, problem: SearchProblem) -> "LossWalk":
-        return LossWalk(self, problem)
-
-
-class LossWalk(GuidedWalk):
-    """The walk with a second, weighted cross-entropy."""
-
-    def __init__(self, how: ClaPROAR, problem: SearchProblem) -> None:
-        super().__init__(how, problem)
-        self.weight = 1 + how.external
-
-    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
-        return self.weight * (s - self.own)
+    def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
+        return (1 + self.external) * (s - walk.own)

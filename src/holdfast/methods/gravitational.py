@@ -37,13 +37,12 @@ class Gravitational(GuidedMethod):
         seed: which 1,000 rows of a class with more are looked at.
         lam, tau, lr, steps: see `GuidedMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.Gravitational(external=0.05).fit(model, data.X, data.y)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.Gravitational(external=0.05).fit(model, data.X, data.y)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
@@ -85,8 +84,7 @@ class GravityWalk(GuidedWalk):
 
     def __init__(self, how: Gravitational, problem: SearchProblem) -> None:
         super().__init__(how, problem)
-        self.weight = how.external
-        data, labels = how.data_.to(self.z.dtype), how.labels_
+        self.weight, data, labels = how.external, how.data_.to(self.z.dtype), how.labels_
         most = min(how.neighbors, len(data))
         self.near = self.z.new_full((most, *self.z.shape), math.inf)  # (K, n, d), inf where there are fewer
         self.count = torch.zeros_like(self.z[:, :1])

@@ -35,13 +35,12 @@ class LatentSearch(LatentMethod):
         repeats: how often to draw at most, for rows without a hit.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for Deep Models".

@@ -50,13 +50,12 @@ class MinCost(Explainer):
         legacy: the elastic net alone, as the authors of the paper ran it.
         beta: threshold of the legacy shrinkage.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> cfs = hf.MinCost().explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> cfs = hf.MinCost().explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022, "Consistent
@@ -84,10 +83,8 @@ class MinCost(Explainer):
     beta: float = 1.0
 
     def check(self, model: Model) -> None:
-        require(
-            not (self.legacy and model.is_regression),
-            "legacy=True is about classes; leave it out for a regression model",
-        )
+        classes = not (self.legacy and model.is_regression)
+        require(classes, "legacy=True is about classes; leave it out for a regression model")
         penalty_of(self.norm)
         if self.legacy:
             distance_of(self.norm, (l1, l2))

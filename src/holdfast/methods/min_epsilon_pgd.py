@@ -28,12 +28,11 @@ class MinEpsilonPGD(Explainer):
         steps: steps per ball.
         start: from the row itself, or from a random point of the ball.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> bool(hf.MinEpsilonPGD(steps=20).explain(model, data.X.head(20), "yes").found.any())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> bool(hf.MinEpsilonPGD(steps=20).explain(model, data.X.head(20), "yes").found.any())
+    True
 
     Reference:
         Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et al. 2022,

@@ -36,13 +36,12 @@ class REVISE(LatentMethod):
         lr, steps: step size and number of steps.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.REVISE(steps=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.REVISE(steps=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in Black-Box Decision

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast._core.params import preset
 from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -54,14 +55,13 @@ class ROAR(Explainer):
         samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
             range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
-        >>> method = hf.ROAR(delta=0.02, steps=100, samples=500).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+    >>> method = hf.ROAR(delta=0.02, steps=100, samples=500).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
@@ -95,9 +95,8 @@ class ROAR(Explainer):
     @classmethod
     def lime(cls, **settings: Any) -> "ROAR":
         """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of RMSprop."""
-        base: dict[str, Any] = {"linear": "lime", "intercept": False, "relax": "softmax", "distance": "mse"}
-        base |= {"lam": 0.5, "optimizer": "rmsprop", "lr": 0.1, "steps": 50, "tolerance": 0.0, "restarts": 1}
-        return cls(**(base | settings))
+        how = preset(settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5)
+        return cls(**preset(how, optimizer="rmsprop", lr=0.1, steps=50, tolerance=0.0, restarts=1))
 
     def check(self, model: Model) -> None:
         require(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")

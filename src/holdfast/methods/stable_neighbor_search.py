@@ -56,14 +56,13 @@ class StableNeighborSearch(Explainer):
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
         endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.StableNeighborSearch(steps=20).fit(model, data.X)
-        >>> cfs = method.explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.StableNeighborSearch(steps=20).fit(model, data.X)
+    >>> cfs = method.explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
@@ -201,13 +200,9 @@ class StableNeighborSearch(Explainer):
     def _refine(self, problem: SearchProblem, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
-        path = Path.of(
-            torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype),
-            self.path_points,
-            self.endpoint_weight,
-        )
-        y, out = problem.model(x0).argmax(1), x0.clone()
-        z = x0
+        baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
+        path = Path.of(baseline, self.path_points, self.endpoint_weight)
+        y, z, out = problem.model(x0).argmax(1), x0, x0.clone()
         rows, value = torch.arange(len(x0)), self._value(problem, y, path)
         best, highest = x0, x0.new_full((len(x0),), -torch.inf)
         done = torch.zeros(len(x0), dtype=torch.bool)

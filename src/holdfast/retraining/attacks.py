@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import BallNorm, Distance, distance_of, l2, linf
-from holdfast.errors import SettingError
+from holdfast.errors import require
 
 Rise = Callable[[Tensor], Tensor]  # rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
 
@@ -39,11 +39,9 @@ class Adversary:
     start: bool = True
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise SettingError(f"steps must be at least 1, got {self.steps}")
+        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
         distance_of(self.norm, (linf, l2))
-        if self.size is not None and not self.size > 0:
-            raise SettingError(f"size must be positive, got {self.size}")
+        require(self.size is None or self.size > 0, f"size must be positive, got {self.size}")
 
     @classmethod
     def fgsm(cls, norm: BallNorm | Distance = "linf") -> "Adversary":
@@ -51,15 +49,9 @@ class Adversary:
         return cls(1, norm, 1.0, start=False)
 
     def attack(
-        self,
-        rise: Rise,
-        x: Tensor,
-        epsilon: Tensor | float,
-        *,
-        noise: Tensor | None = None,
-        box: tuple[Tensor, Tensor] | None = None,
-        free: Tensor | None = None,
-    ) -> Tensor:
+        self, rise: Rise, x: Tensor, epsilon: Tensor | float, *, noise: Tensor | None = None,
+        box: tuple[Tensor, Tensor] | None = None, free: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Rows like x (.., n, d), each in its ball.
 
         Args:

@@ -29,17 +29,11 @@ from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 @dataclass(frozen=True, eq=False)
 class TrainedGenerator:
-    """A trained generator.
+    """A trained generator."""
 
-    Args:
-        layers: its networks.
-        target_columns: how many columns tell them the class to reach.
-        model: the fingerprint of the model it answers for.
-    """
-
-    layers: tuple[nn.Sequential, ...]
-    target_columns: int
-    model: str
+    layers: tuple[nn.Sequential, ...]  # its networks
+    target_columns: int  # how many columns tell them the class to reach
+    model: str  # the fingerprint of the model it answers for
 
     @classmethod
     def of(cls, stack: GeneratorStack, i: int, model: str) -> "TrainedGenerator":
@@ -75,11 +69,8 @@ class ParametricMethod(Explainer):
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
-        require(
-            self.shift is None,
-            f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(model, X, y), or "
-            "hf.robustify(...)",
-        )
+        needs = f"{type(self).__name__} with a shift also needs the rows' outcomes"
+        require(self.shift is None, f"{needs}; call .fit_against(model, X, y), or hf.robustify(...)")
         self.fit_against(model, X)
 
     def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self:
@@ -105,10 +96,8 @@ class ParametricMethod(Explainer):
         return self
 
     def check(self, model: Model) -> None:
-        require(
-            model.fingerprint() == self.generator_.model,
-            f"this {type(self).__name__} was trained for another model; fit one for this model",
-        )
+        own = model.fingerprint() == self.generator_.model
+        require(own, f"this {type(self).__name__} was trained for another model; fit one for this model")
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer = problem.x

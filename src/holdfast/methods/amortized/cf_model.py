@@ -14,13 +14,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from holdfast.errors import SettingError
-from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
-    GeneratorRun,
-    GeneratorStack,
-    GeneratorTraining,
-)
+from holdfast.errors import require, require_number
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
 from holdfast.methods.amortized._parallel import Batches, dropout_masks
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights, slope_and_curve
@@ -42,13 +37,12 @@ class CFModel(ParametricMethod):
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
         shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X[:3], "yes"))
-        3
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X[:3], "yes"))
+    3
     """
 
     title: ClassVar[str] = "one pass of a network trained to answer for the model"
@@ -86,9 +80,9 @@ class Direct(GeneratorKind):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        self._not_negative("l2", "l3")
+        require(0 <= self.dropout < 1, f"dropout must be at least 0 and below 1, got {self.dropout}")
+        require_number("l2", self.l2)
+        require_number("l3", self.l3)
 
     def target_columns(self, classes: int) -> int:
         return classes if classes > 2 else int(self.condition_on_target)
@@ -96,9 +90,7 @@ class Direct(GeneratorKind):
     def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
         return [(columns + self.target_columns(classes), *self.hidden, columns)]
 
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:  # fmt: skip
+    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
         return encoding.softmax(stack.nets[0].scores(stack.thetas[0], stack.with_target(x, t)))
 
     def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:

@@ -36,15 +36,14 @@ class CounterNet(JointClassifier):
 
     Learnt: `model_` (a `Model`), `recourse_` (an explainer), `schema_`, `classes_`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.german_credit().take(range(200))
-        >>> net = hf.CounterNet(encoder=(20,), epochs=3, seed=1).fit(data.X, data.y, data.schema)
-        >>> net.predict(data.X).shape
-        (200,)
-        >>> cfs = net.recourse(data.X[:5], "approved")
-        >>> len(cfs)
-        5
+    >>> import holdfast as hf
+    >>> data = hf.datasets.german_credit().take(range(200))
+    >>> net = hf.CounterNet(encoder=(20,), epochs=3, seed=1).fit(data.X, data.y, data.schema)
+    >>> net.predict(data.X).shape
+    (200,)
+    >>> cfs = net.recourse(data.X[:5], "approved")
+    >>> len(cfs)
+    5
     """
 
     encoder: tuple[int, ...] = (200, 10)

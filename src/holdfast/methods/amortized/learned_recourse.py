@@ -31,13 +31,12 @@ class LearnedRecourse(Explainer):
         path: the file that `CounterNet.save` wrote, read at first use. Not needed for `net.recourse_`, which has
             its network already.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> net = hf.CounterNet(encoder=(10,), epochs=3).fit(data.X, data.y, data.schema)
-        >>> method = net.recourse_
-        >>> len(method.explain(net.model_, data.X[:3], "yes"))
-        3
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> net = hf.CounterNet(encoder=(10,), epochs=3).fit(data.X, data.y, data.schema)
+    >>> method = net.recourse_
+    >>> len(method.explain(net.model_, data.X[:3], "yes"))
+    3
     """
 
     title: ClassVar[str] = "one pass of the recourse network that was trained with the model"

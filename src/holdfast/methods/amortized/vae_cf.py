@@ -20,13 +20,8 @@ from torch import Tensor, nn
 
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import rows_per_chunk
-from holdfast.errors import SettingError
-from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
-    GeneratorRun,
-    GeneratorStack,
-    GeneratorTraining,
-)
+from holdfast.errors import require, require_number
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
 from holdfast.methods.amortized._parallel import Batches
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights
@@ -49,13 +44,12 @@ class VAECF(ParametricMethod):
         seed: weights, order and noise of the training come from it; the noise of answers from the seed of `explain`.
         shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X[:3], "yes"))
-        3
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X[:3], "yes"))
+    3
     """
 
     title: ClassVar[str] = "one draw from a variational autoencoder trained to answer for the model"
@@ -97,9 +91,9 @@ class Variational(GeneratorKind):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("latent", "samples"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        self._not_negative("reg", "margin")
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+        require_number("reg", self.reg)
+        require_number("margin", self.margin)
 
     def target_columns(self, classes: int) -> int:
         return 1 if classes == 2 else classes
@@ -109,9 +103,7 @@ class Variational(GeneratorKind):
         encoder = (columns + target, *self.hidden, self.latent)
         return [encoder, encoder, (self.latent + target, *self.hidden[::-1], columns)]
 
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:  # fmt: skip
+    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
         (mean, variance, decoder), thetas, seen = stack.nets, stack.thetas, stack.with_target(x, t)
         m, raw = mean.scores(thetas[0], seen), variance.scores(thetas[1], seen)
         z = m if noise is None else m + (0.5 + torch.sigmoid(raw)).sqrt() * noise
