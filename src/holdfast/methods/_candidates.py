@@ -74,12 +74,8 @@ class Candidates:
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
         """The cheapest success among the `samples` candidates that `place` gives each person; people it does not come
-        to in time have none.
-
-        Args:
-            ordered: the candidates come nearest first, up to what making them reachable does: the first success is
-                taken, which saves measuring all.
-        """
+        to in time have none. Of candidates that are `ordered`, nearest first up to what making them reachable does, the
+        first success is taken, which saves measuring all."""
         best, everyone = Nearest.start(self.problem.x.clone()), torch.arange(len(self))
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)

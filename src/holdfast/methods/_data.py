@@ -19,7 +19,8 @@ from holdfast.target import Target
 class DataMethod(Explainer):
     """A method that remembers data rows, encoded as `data_` (m, d), and the model's `scores_` (m, k) of them."""
 
-    needs_data: ClassVar[bool] = True
+    needs_grad = False
+    needs_data = True
     keeps_repeats: ClassVar[bool] = True
 
     def check(self, model: Model) -> None:

@@ -14,7 +14,6 @@ the model gives it the wanted outcome.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,7 +36,8 @@ class GuidedMethod(Explainer):
         lr, steps: step size and number of steps at most.
     """
 
-    advice: ClassVar[str] = "raise steps or lr, or try NearestNeighbor"
+    cost = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
+    advice = "raise steps or lr, or try NearestNeighbor"
 
     lam: float = 0.001
     tau: float = 0.75

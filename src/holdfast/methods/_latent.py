@@ -1,4 +1,4 @@
-"""What methods that search in the latent space of an autoencoder have in common: its settings, and its training."""
+"""What methods that search in the latent space of an autoencoder have in common."""
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -25,7 +25,9 @@ class LatentMethod(Explainer):
         autoencoder: a ready `TableAutoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
     """
 
-    needs_data: ClassVar[bool] = True
+    regression = True
+    needs_grad = False
+    needs_data = True
     conditioned: ClassVar[bool] = True  # is the autoencoder given the columns that cannot change?
 
     kind: Kind = "vae"

@@ -1,9 +1,4 @@
-"""Walks of many rows at once by steps against a gradient: where each row is, and the memory of its optimiser.
-
-Gradients are taken at the nearest reachable row of z and applied to z (straight through), so that integers and
-categories change as soon as enough has been gathered. `SoftWalk` takes them at a softmax over the levels instead.
-Either way every row that is judged or kept is one a person can hand in.
-"""
+"""Walks of many rows at once by steps against a gradient, see `descent.py`."""
 
 import math
 from functools import cache

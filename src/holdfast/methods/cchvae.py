@@ -13,7 +13,7 @@ before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; rad
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,13 +66,11 @@ class CCHVAE(LatentMethod):
         Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic Counterfactual Explanations for Tabular Data".
     """
 
-    title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"
-    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE)"
-    when: ClassVar[str] = "answers should look like data, for any model; two models are tried with the same candidates"
-    cost: ClassVar[str] = "up to rings x samples forward passes for each row, after training a VAE once"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise rings, step or samples, or try NearestNeighbor"
+    title = "random search in growing rings around the row's code in a conditional VAE, any model"
+    paper = "Pawelczyk et al. 2020 (C-CHVAE)"
+    when = "answers should look like data, for any model; two models are tried with the same candidates"
+    cost = "up to rings x samples forward passes for each row, after training a VAE once"
+    advice = "raise rings, step or samples, or try NearestNeighbor"
 
     step: float = 0.1
     rings: int = 100

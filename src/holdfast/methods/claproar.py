@@ -6,7 +6,6 @@ methods, such as when a row stops, is in `_guided.py`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -36,10 +35,9 @@ class ClaPROAR(GuidedMethod):
         Recourse".
     """
 
-    title: ClassVar[str] = "gradient descent that also pays the loss of the model's next training"
-    paper: ClassVar[str] = "Altmeyer et al. 2023 (ClaPROAR)"
-    when: ClassVar[str] = "many people will follow the advice, the model will be trained on them, and there are no data"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
+    title = "gradient descent that also pays the loss of the model's next training"
+    paper = "Altmeyer et al. 2023 (ClaPROAR)"
+    when = "many people will follow the advice, the model will be trained on them, and there are no data"
 
     lam: float = 0.1
     external: float = 0.5

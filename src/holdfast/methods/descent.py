@@ -22,7 +22,7 @@ Either way every row that is judged or kept is one a person can hand in.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -69,14 +69,12 @@ class Descent(Explainer):
         et al. 2022 (SCFE).
     """
 
-    title: ClassVar[str] = "gradient descent on a loss plus a distance"
-    paper: ClassVar[str] = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
-    when: ClassVar[str] = (
-        "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss of your own"
-    )
-    cost: ClassVar[str] = "steps gradient passes, up to restarts times for rows without an answer"
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or restarts, lower lam, or try NearestNeighbor"
+    title = "gradient descent on a loss plus a distance"
+    paper = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
+    when = "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss of your own"
+    cost = "steps gradient passes, up to restarts times for rows without an answer"
+    regression = True
+    advice = "raise steps or restarts, lower lam, or try NearestNeighbor"
 
     loss: Loss = "cross_entropy"
     norm: Norm | Distance = 1

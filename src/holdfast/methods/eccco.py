@@ -12,7 +12,6 @@ in the authors' code: before that a small set would be one without t.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -53,11 +52,10 @@ class ECCCo(GuidedMethod):
         Conformal Counterfactuals".
     """
 
-    title: ClassVar[str] = "gradient descent towards low energy of the wanted class"
-    paper: ClassVar[str] = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
-    when: ClassVar[str] = "answers should be rows that the model itself finds typical of the wanted class"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
-    uses_data: ClassVar[bool] = True
+    title = "gradient descent towards low energy of the wanted class"
+    paper = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
+    when = "answers should be rows that the model itself finds typical of the wanted class"
+    uses_data = True
 
     energy: float = 5.0
     conformal: float = 0.0

@@ -8,7 +8,6 @@ shared with other methods, such as when a row stops, is in `_guided.py`.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,12 +48,11 @@ class Gravitational(GuidedMethod):
         Recourse".
     """
 
-    title: ClassVar[str] = "gradient descent drawn to the nearest data rows of the wanted class"
-    paper: ClassVar[str] = "Altmeyer et al. 2023 (Gravitational)"
-    when: ClassVar[str] = "many people will follow the advice, and the model will be trained on them"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "lower external, raise steps or lr, or try NearestNeighbor"
+    title = "gradient descent drawn to the nearest data rows of the wanted class"
+    paper = "Altmeyer et al. 2023 (Gravitational)"
+    when = "many people will follow the advice, and the model will be trained on them"
+    needs_data = True
+    advice = "lower external, raise steps or lr, or try NearestNeighbor"
 
     lam: float = 0.1
     external: float = 0.5

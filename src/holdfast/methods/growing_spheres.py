@@ -8,7 +8,7 @@ and shared by all rows: which directions a row is tried in depends on the seed a
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -53,13 +53,13 @@ class GrowingSpheres(Explainer):
         Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in Machine Learning".
     """
 
-    title: ClassVar[str] = "random search in growing rings, any model"
-    paper: ClassVar[str] = "Laugel et al. 2018"
-    when: ClassVar[str] = "the model is a black box and there are no data at hand"
-    cost: ClassVar[str] = "samples forward passes per ball (at most 30) and ring, then one per changed feature"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise samples or rings, or try NearestNeighbor"
+    title = "random search in growing rings, any model"
+    paper = "Laugel et al. 2018"
+    when = "the model is a black box and there are no data at hand"
+    cost = "samples forward passes per ball (at most 30) and ring, then one per changed feature"
+    regression = True
+    needs_grad = False
+    advice = "raise samples or rings, or try NearestNeighbor"
 
     samples: int = 200
     radius: float | None = None

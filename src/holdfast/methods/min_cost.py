@@ -17,7 +17,6 @@ place of logits with kappa = 0.5, and no distance gradient once the margin excee
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -62,15 +61,15 @@ class MinCost(Explainer):
         Counterfactuals for Deep Models" (Min-cost l1 and l2).
     """
 
-    title: ClassVar[str] = "smallest change: elastic net, tightened by linear programs"
-    paper: ClassVar[str] = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
-    when: ClassVar[str] = "the model has gradients and the change should be as small as can be: the method to try first"
-    cost: ClassVar[str] = (
+    title = "smallest change: elastic net, tightened by linear programs"
+    paper = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
+    when = "the model has gradients and the change should be as small as can be: the method to try first"
+    cost = (
         "bisections x steps + polish gradient passes, and linearise more for the row itself and each category; about "
         "as many forward passes as features change"
     )
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
+    regression = True
+    advice = "raise steps or bisections, or try NearestNeighbor"
 
     norm: Norm | Distance = 1
     steps: int = 60

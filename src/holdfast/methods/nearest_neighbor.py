@@ -7,7 +7,6 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -46,14 +45,13 @@ class NearestNeighbor(DataMethod):
         Explanations".
     """
 
-    title: ClassVar[str] = "nearest data row of the wanted class, any model"
-    paper: ClassVar[str] = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
-    when: ClassVar[str] = "any model, and an answer wherever the data have one; a row much like real ones"
-    cost: ClassVar[str] = "one forward pass per data row when fitted, then blocks of 64 per row until one succeeds"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    keeps_repeats: ClassVar[bool] = False
-    advice: ClassVar[str] = "no data row leads to one from here: give more data, or free more columns"
+    title = "nearest data row of the wanted class, any model"
+    paper = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
+    when = "any model, and an answer wherever the data have one; a row much like real ones"
+    cost = "one forward pass per data row when fitted, then blocks of 64 per row until one succeeds"
+    regression = True
+    keeps_repeats = False
+    advice = "no data row leads to one from here: give more data, or free more columns"
 
     norm: Norm | Distance = 1
     n_counterfactuals: int = 1

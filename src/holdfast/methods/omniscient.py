@@ -6,7 +6,6 @@ the outcome is up to the model. With more `draws`, rows that lost it try again. 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,13 +36,12 @@ class Omniscient(DataMethod):
         Altmeyer et al. 2025, "Counterfactual Training".
     """
 
-    title: ClassVar[str] = "a random data row of the wanted class: a control, any model"
-    paper: ClassVar[str] = "Altmeyer et al. 2025 (Omniscient)"
-    when: ClassVar[str] = "a comparison needs a control: plausible rows, found without any thought for cost"
-    cost: ClassVar[str] = "up to draws forward passes"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise draws, or try NearestNeighbor"
+    title = "a random data row of the wanted class: a control, any model"
+    paper = "Altmeyer et al. 2025 (Omniscient)"
+    when = "a comparison needs a control: plausible rows, found without any thought for cost"
+    cost = "up to draws forward passes"
+    regression = True
+    advice = "raise draws, or try NearestNeighbor"
 
     draws: int = 1
 

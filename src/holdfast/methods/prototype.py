@@ -11,7 +11,6 @@ left is the elastic net.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -57,11 +56,12 @@ class Prototype(DataMethod):
         Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by Prototypes".
     """
 
-    title: ClassVar[str] = "elastic net drawn towards a typical row of the wanted class"
-    paper: ClassVar[str] = "Van Looveren & Klaise 2021; Black et al. 2022"
-    when: ClassVar[str] = "answers should be near typical rows of the wanted class, and change few columns"
-    cost: ClassVar[str] = "bisections x steps gradient passes, and as many forward passes"
-    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
+    title = "elastic net drawn towards a typical row of the wanted class"
+    paper = "Van Looveren & Klaise 2021; Black et al. 2022"
+    when = "answers should be near typical rows of the wanted class, and change few columns"
+    cost = "bisections x steps gradient passes, and as many forward passes"
+    needs_grad = True
+    advice = "raise steps or bisections, or try NearestNeighbor"
 
     k: int = 20
     theta: float = 100.0

@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -73,13 +72,12 @@ class RBR(DataMethod):
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
     """
 
-    title: ClassVar[str] = "worst-case posterior odds of samples around the boundary, any model"
-    paper: ClassVar[str] = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
-    when: ClassVar[str] = "the model is a black box and its answers should outlast a change of the data"
-    cost: ClassVar[str] = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
-    needs_grad: ClassVar[bool] = False
-    keeps_repeats: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise delta_plus, give more data, or try NearestNeighbor"
+    title = "worst-case posterior odds of samples around the boundary, any model"
+    paper = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
+    when = "the model is a black box and its answers should outlast a change of the data"
+    cost = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
+    keeps_repeats = False
+    advice = "raise delta_plus, give more data, or try NearestNeighbor"
 
     e_op: float = 0.5
     e_pe: float = 0.5
@@ -232,6 +230,18 @@ def f_pe(c: Tensor, u1: Tensor, u2: Tensor, s: float, p: int, e: float) -> Tenso
     return -torch.log(u2 + s) - (c + math.sqrt(p) * u1).square() / (2 * (u2 + s).square()) - others
 
 
+def minimised(f: Callable[[Tensor], Tensor], n: int, most: Tensor, first: int) -> Tensor:
+    """(n, k) where f, of points (n, m, k) of the box from 0 to `most` (k,), is least: by grids that zoom in."""
+    low, high, best = most.new_zeros(n, len(most)), most.expand(n, -1), most
+    for size in (first, *[FINE] * (ZOOMS - 1)):
+        line = torch.linspace(0, 1, size, dtype=most.dtype)
+        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(*[line] * len(most)).view(-1, len(most))
+        best = grid[torch.arange(n), f(grid).argmin(1)]
+        step = (high - low) / (size - 1)
+        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
+    return best
+
+
 def optimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
     """F_op at c and its slope: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a search over v_2."""
 
@@ -239,34 +249,22 @@ def optimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
         v1 = torch.minimum(c[:, None], (e * e - v2.square()).clamp_min(0).sqrt())
         return f_op(c[:, None], v1, v2, s, p), v1
 
-    low, high = torch.zeros_like(c), torch.full_like(c, e)
-    v2 = low
-    for zoom in range(ZOOMS):
-        grid = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, FINE if zoom else 8 * COARSE, dtype=c.dtype)
-        v2 = grid.gather(1, at(grid)[0].argmin(1, keepdim=True)).squeeze(1)
-        step = (high - low) / (grid.shape[1] - 1)
-        low, high = (v2 - step).clamp(0, e), (v2 + step).clamp(0, e)
+    v2 = minimised(lambda v: at(v[..., 0])[0], len(c), c.new_tensor([e]), 8 * COARSE).squeeze(1)
     value, v1 = at(v2[:, None])
     return value.squeeze(1), (c - v1.squeeze(1)) / (v2 + s).square()
 
 
 def pessimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
     """F_pe at c and its slope: a search over the length r and the angle t of u = r (cos t, sin t)."""
-    low = c.new_zeros(len(c), 2)
+
+    def at(c: Tensor, r: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u1, u2 = r * t.cos(), r * t.sin()
+        return f_pe(c, u1, u2, s, p, e), u1, u2
+
     most = c.new_tensor([e / math.sqrt(p), math.pi / 2])
-    high = most.expand_as(low)
-    best = low
-    for zoom in range(ZOOMS):
-        size = FINE if zoom else COARSE
-        line = torch.linspace(0, 1, size, dtype=c.dtype)
-        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(line, line)  # (n, size^2, 2)
-        r, t = grid.unbind(2)
-        at = f_pe(c[:, None], r * t.cos(), r * t.sin(), s, p, e).argmin(1)
-        best = grid[torch.arange(len(c)), at]
-        step = (high - low) / (size - 1)
-        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
-    u1, u2 = best[:, 0] * best[:, 1].cos(), best[:, 0] * best[:, 1].sin()
-    return f_pe(c, u1, u2, s, p, e), -(c + math.sqrt(p) * u1) / (u2 + s).square()
+    best = minimised(lambda u: at(c[:, None], *u.unbind(2))[0], len(c), most, COARSE)
+    value, u1, u2 = at(c, *best.unbind(1))
+    return value, -(c + math.sqrt(p) * u1) / (u2 + s).square()
 
 
 @dataclass(frozen=True)

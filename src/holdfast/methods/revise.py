@@ -6,7 +6,6 @@ nearest one that a person can hand in.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -48,12 +47,12 @@ class REVISE(LatentMethod):
         Making Systems".
     """
 
-    title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"
-    paper: ClassVar[str] = "Joshi et al. 2019 (REVISE)"
-    when: ClassVar[str] = "answers should look like data, and both model and data can be differentiated through"
-    cost: ClassVar[str] = "steps gradient passes through model and decoder, after training a VAE once"
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps, lower lam, or try NearestNeighbor"
+    title = "gradient descent over the row's code in a conditional VAE"
+    paper = "Joshi et al. 2019 (REVISE)"
+    when = "answers should look like data, and both model and data can be differentiated through"
+    cost = "steps gradient passes through model and decoder, after training a VAE once"
+    needs_grad = True
+    advice = "raise steps, lower lam, or try NearestNeighbor"
 
     lam: float = 0.1
     norm: Norm | Distance = 1

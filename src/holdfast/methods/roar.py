@@ -15,7 +15,7 @@ random sign step, and without letting the shifts of all steps add up.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -67,13 +67,13 @@ class ROAR(Explainer):
         Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
     """
 
-    title: ClassVar[str] = "descent against the worst shift of a linear score's weights, any model"
-    paper: ClassVar[str] = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
-    when: ClassVar[str] = "the weights of a linear model, or of its local likeness, may shift by a known amount"
-    cost: ClassVar[str] = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
-    needs_grad: ClassVar[bool] = False
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
+    title = "descent against the worst shift of a linear score's weights, any model"
+    paper = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
+    when = "the weights of a linear model, or of its local likeness, may shift by a known amount"
+    cost = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
+    needs_grad = False
+    needs_data = True
+    advice = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
 
     delta: float = 0.1
     lam: float = 0.1

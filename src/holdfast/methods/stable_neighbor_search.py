@@ -9,7 +9,7 @@ found with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -68,12 +68,12 @@ class StableNeighborSearch(Explainer):
         Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
     """
 
-    title: ClassVar[str] = "another method's answers, moved to where retrained models agree"
-    paper: ClassVar[str] = "Black et al. 2022"
-    when: ClassVar[str] = "a network will be trained again and its answers should still hold"
-    cost: ClassVar[str] = "what start takes, and steps x path_points gradient passes through the model and the bank"
-    advice: ClassVar[str] = "the method it starts from found none: try another start"
-    uses_data: ClassVar[bool] = True
+    title = "another method's answers, moved to where retrained models agree"
+    paper = "Black et al. 2022"
+    when = "a network will be trained again and its answers should still hold"
+    cost = "what start takes, and steps x path_points gradient passes through the model and the bank"
+    advice = "the method it starts from found none: try another start"
+    uses_data = True
 
     start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
@@ -181,19 +181,16 @@ class StableNeighborSearch(Explainer):
         base = path_value(problem.model, y, path)
         if self.bank is None:
             return base
-        others = [
-            (group.dtype, stack_value(group.networks, y, Path(*[v.to(group.dtype) for v in path])))
-            for group in self.bank.groups
-            if group.networks is not None
-        ]
+        stacks = [(group.dtype, group.networks) for group in self.bank.groups if group.networks is not None]
+        others = [(dtype, stack_value(nets, y, Path(*[v.to(dtype) for v in path]))) for dtype, nets in stacks]
 
         def value(z: Tensor) -> Value:
-            total, least, slope, scores = base(z)
+            out = base(z)
             for dtype, other in others:
                 more = Value(*[v.to(z.dtype) for v in other(z.to(dtype))])
-                total, slope = total + more.total, slope + more.slope
-                least = torch.minimum(least, more.least)
-            return Value(total, least, slope, scores)
+                least = torch.minimum(out.least, more.least)
+                out = Value(out.total + more.total, least, out.slope + more.slope, out.scores)
+            return out
 
         return value
 

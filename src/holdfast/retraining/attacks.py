@@ -24,19 +24,12 @@ Rise = Callable[[Tensor], Tensor]  # rows (.., n, d) -> a positive multiple, for
 
 @dataclass(frozen=True)
 class Adversary:
-    """How an attack moves.
-
-    Args:
-        steps: how many steps.
-        norm: the ball: "linf" or "l2".
-        size: length of a step as a share of epsilon; None takes 2.5 / steps.
-        start: from a random point of the ball, or from the row itself.
-    """
+    """How an attack moves."""
 
     steps: int = 10
-    norm: BallNorm | Distance = "linf"
-    size: float | None = None
-    start: bool = True
+    norm: BallNorm | Distance = "linf"  # the ball
+    size: float | None = None  # length of a step as a share of epsilon; None takes 2.5 / steps
+    start: bool = True  # from a random point of the ball, or from the row itself
 
     def __post_init__(self) -> None:
         require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")

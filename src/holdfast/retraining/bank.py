@@ -1,7 +1,5 @@
 """A bank: many retrained models, trained together and kept stacked.
 
-    bank = ModelBank.retrain(recipe, X, y, schema, families={"seed": 100, "leave_one_out": 100}, seed=0)
-
 Every network of a family is trained in the same tensor program; estimators are cloned and fitted in a pool of
 processes. Model i of a family is the same, up to rounding, whatever else is in the bank.
 """
@@ -66,6 +64,13 @@ class ModelGroup:
             raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
+
+    def origin(self, i: int) -> str:
+        """A short hash of what model i was made from; where that is not known, of the model itself."""
+        if self.origins or self.networks is None:
+            return self.origins[i] if self.origins else self.estimators[i].fingerprint()
+        parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
     def part(self, models: slice, family: str | None = None) -> "ModelGroup":
         """Some of the networks, on request as another family."""
@@ -249,17 +254,7 @@ class ModelBank:
     def origins(self) -> list[str]:
         """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
         last bits."""
-        out = list[str]()
-        for group in self.groups:
-            for i in range(len(group)):
-                if group.origins:
-                    out.append(group.origins[i])
-                elif group.networks is None:
-                    out.append(group.estimators[i].fingerprint())
-                else:
-                    parts = [v[i].contiguous().numpy().tobytes() for v in group.networks.state().values()]
-                    out.append(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
-        return out
+        return [group.origin(i) for group in self.groups for i in range(len(group))]
 
     def members(self) -> frozenset[str]:
         """The origins: two banks overlap when they share one."""

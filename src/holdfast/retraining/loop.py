@@ -196,7 +196,8 @@ def _fit(
     epochs = torch.tensor(variation.epochs or (loop.epochs,) * len(variation))
     finished = {name: value.clone() for name, value in models.state().items()}
     optimizer = loop.optimizer_for(models.theta)
-    orders, attacked = Orders(variation, len(x)), AttackedBatches.of(models, x, variation, loop)
+    orders, radius = Orders(variation, len(x)), variation.epsilon or (loop.epsilon,) * len(variation)
+    attacked = AttackedBatches(models, x, variation, loop, radius) if any(radius) else None
     for epoch in range(int(epochs.max())):
         order = orders.next()  # (M, n) or (1, n)
         for rows in torch.split(order, loop.batch_size, 1):
@@ -246,12 +247,6 @@ class AttackedBatches:
         self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None
         # Models that differ in epsilon alone start at the same points of their balls.
         self.draws = SharedDraws(variation.weights, 2)
-
-    @classmethod
-    def of(cls, models: ModelStack, x: Tensor, variation: Variation, loop: RobustLoop) -> "AttackedBatches | None":
-        """None where no model is attacked."""
-        radius = variation.epsilon or (loop.epsilon,) * len(variation)
-        return cls(models, x, variation, loop, radius) if any(radius) else None
 
     def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M, b, d) for batches (M, b, d) or (1, b, d) and their labels."""

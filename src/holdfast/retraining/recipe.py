@@ -1,8 +1,5 @@
-"""A recipe: how a model is made, so that it can be made again.
-
-A network's recipe is its layers and the settings of the training loop; an estimator's recipe is the estimator
-itself, unfitted. `recipe.fit(X, y, schema)` makes the model, `ModelBank.retrain(recipe, ...)` makes many.
-"""
+"""A recipe: how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes the model,
+`ModelBank.retrain(recipe, ...)` makes many."""
 
 import copy
 import tomllib
@@ -134,8 +131,7 @@ class Recipe(RobustLoop):
         """Make the model.
 
         Args:
-            X, y: n rows and their n classes.
-            schema: how the rows become numbers.
+            X, y, schema: n rows and their n classes, and how the rows become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
             progress: show a bar on stderr.

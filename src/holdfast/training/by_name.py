@@ -80,23 +80,19 @@ class RecourseTrainer:
 
 
 @dataclass(frozen=True)
-class CounterfactualTrainer:
+class CounterfactualTrainer(NetworkTrainer):
     """A network that learns from its own counterfactuals, and the settings of `hf.train_counterfactual`."""
 
-    recipe: "hf.Recipe"
     objective: "hf.CounterfactualObjective"
     search: "hf.CounterfactualSearch"
-    seed: int
 
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
         import holdfast as hf
 
         learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
         validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
-        out = hf.train_counterfactual(
-            self.recipe, *rows, schema, objective=self.objective, search=self.search, validation=validation,
-            seed=self.seed, progress=progress,
-        )  # fmt: skip
+        how: dict[str, Any] = {"objective": self.objective, "search": self.search, "validation": validation}
+        out = hf.train_counterfactual(self.recipe, *rows, schema, **how, seed=self.seed, progress=progress)
         return Trained(out.model, out.history)
 
     def audit_recipe(self) -> "hf.Recipe":
@@ -104,7 +100,7 @@ class CounterfactualTrainer:
         return self.recipe
 
 
-Trainer = NetworkTrainer | RecourseTrainer | CounterfactualTrainer
+Trainer = NetworkTrainer | RecourseTrainer
 
 
 def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
@@ -145,7 +141,7 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
     objective = hf.CounterfactualObjective(**settings(hf.CounterfactualObjective, OF_OBJECTIVE))
     _check_idle(objective.objective, name, list(given))
     search = hf.CounterfactualSearch(method, **settings(hf.CounterfactualSearch, OF_SEARCH))
-    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), objective, search, seed)
+    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), seed, objective, search)
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":

@@ -1,12 +1,11 @@
 """Infinitely wide two-layer ReLU networks, fitted in closed form (`holdfast.nn.ntk`).
 
-    model = hf.train_ntk(X, y, schema, beta=0.1);    robust = hf.train_ntk(X, y, schema, beta=0.1, epsilon=0.1)
-
     w = (K(X, X) + beta I)^-1 y,    f(x) = K(x, X) w,    y in {-1, +1}
 
-The second has attacked rows in place of X: each moved by at most epsilon in every column, to where the model before
-gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
-Explanations", 2023. It calls beta a bias (it is a ridge) and the second model robust; it does not say how to attack X.
+With epsilon > 0 a second model has attacked rows in place of X: each moved by at most epsilon in every column, to where
+the first gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and
+Actionable Explanations", 2023. It calls beta a bias (it is a ridge) and the second model robust; it does not say how to
+attack X.
 
 Do not rely on the word. A model that fits all attacked rows in one go fits the attack: on German credit data (min-max,
 beta = 0.1, epsilon = 0.1, mean of 5 splits) the second model is right on all attacked training rows, but on 37 % of the

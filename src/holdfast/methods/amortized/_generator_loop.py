@@ -3,9 +3,8 @@
 f is frozen; t is the class to reach: the other one of two, else one drawn among the others. What the generators are and
 what they minimise is in `cf_model` and `vae_cf`.
 
-A generator that has to hold is trained against theta', what Virtual Data Shift makes of f for the batch and its answers
-(the first sample of each row): f(x_cf; theta') takes the place of f(x_cf) in the validity term, and nowhere else.
-Guo et al., "RoCourseNet", CIKM 2023.
+A generator that has to hold (`robustify`) is trained against theta', what Virtual Data Shift makes of f for the batch
+and its answers (the first sample of each row): f(x_cf; theta') takes the place of f(x_cf) in the validity term.
 
 All of it by hand: a network's gradient is `Leaky.backward`, what reaches it from f is `Net.vjp`.
 """

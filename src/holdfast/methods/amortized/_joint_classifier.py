@@ -1,10 +1,4 @@
-"""Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save.
-
-    net = RoCourseNet(seed=0).fit(X, y, schema=schema)
-    net.predict(X);  net.recourse(X_denied);  net.save("net.safetensors")
-
-`counternet` and `rocoursenet` have the two there are, `_joint_loop` how they are trained.
-"""
+"""Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -143,11 +137,9 @@ class JointClassifier(Settings):
     def save(self, path: str | Path) -> None:
         """Model and recourse network in one safetensors file that runs no code; `Model.load` reads the model."""
         untyped("sklearn.utils.validation").check_is_fitted(self)
-        about = {
-            "kind": type(self).__name__,
-            "settings": {name: _written(value) for name, value in self.get_params().items()},
-            "named": list(getattr(self, "feature_names_in_", ())),  # none: learnt from an array
-        }
+        settings = {name: _written(value) for name, value in self.get_params().items()}
+        named = list(getattr(self, "feature_names_in_", ()))  # none: learnt from an array
+        about = {"kind": type(self).__name__, "settings": settings, "named": named}
         _recourse_network.save(path, cast(TorchModel, self.model_), self.recourse_.generator_, about)
 
     @classmethod

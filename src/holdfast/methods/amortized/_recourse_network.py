@@ -1,7 +1,5 @@
 """The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it lies in a file.
 
-    z, p = what two hidden layers of the model make of x,     c = generator(z, p)
-
 It may also be told the class to reach; with more than two classes it always is. A file has the model, as `Model.save`
 writes it, and beside it the tensors of this network and a text about it.
 """

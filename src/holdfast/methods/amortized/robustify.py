@@ -1,7 +1,5 @@
 """Generators that have to hold: any parametric generator, trained against the worst small shift of the data.
 
-    robust = hf.robustify(hf.CFModel(), model, X, y, shift=Shift(epsilon=0.1))
-
 In each batch Virtual Data Shift (`amortized.virtual_shift`) makes of the model the one that a shift of the batch would
 lead to, chosen so that the generator's present answers fail; only the validity of answers is then judged by that one.
 Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.

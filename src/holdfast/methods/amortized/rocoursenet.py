@@ -1,13 +1,5 @@
-"""RoCourseNet: prediction and recourse learnt together, under an attack on the data.
-
-    max over generators of   min_{|delta| <= epsilon}   the validity of their answers on the model theta'(delta)
-
-that training on the shifted rows x + delta would lead to: CounterNet's training, but that each batch's answers are
-judged by the model that the worst small shift of the batch makes of the present one (`virtual_shift`).
-
-Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet: Distributionally Robust Training of a Prediction Aware Recourse Model",
-CIKM 2023.
-"""
+"""RoCourseNet: CounterNet's training, but that each batch's answers are judged by the model that the worst small shift
+of the batch makes of the present one (`virtual_shift`)."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -21,6 +13,11 @@ from holdfast.methods.amortized.virtual_shift import Shift
 @dataclass(eq=False, repr=False)
 class RoCourseNet(CounterNet):
     """Prediction and recourse trained together, the recourse against the worst small shift of the data.
+
+        max over generators of   min_{|delta| <= epsilon}   the validity of their answers on the model theta'(delta)
+
+    that training on the shifted rows x + delta would lead to. Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet:
+    Distributionally Robust Training of a Prediction Aware Recourse Model", CIKM 2023.
 
     Args:
         epsilon: the largest shift of a number column, in encoded units.

@@ -16,7 +16,7 @@ range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -69,14 +69,14 @@ class TreeSearch(Explainer):
         Tweaking"; Parmentier and Vidal 2021, "Optimal Counterfactual Explanations in Tree Ensembles" (OCEAN).
     """
 
-    title: ClassVar[str] = "fewest or smallest changes, along the thresholds of trees; any model"
-    paper: ClassVar[str] = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
-    when: ClassVar[str] = "trees: random forests, XGBoost, LightGBM; it also proves that a row has no answer"
-    cost: ClassVar[str] = "beam x depth looks at all single changes, each like a few forward passes of a tree model"
-    needs_grad: ClassVar[bool] = False
-    uses_data: ClassVar[bool] = True
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or max_nodes, or fit it on data"
+    title = "fewest or smallest changes, along the thresholds of trees; any model"
+    paper = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
+    when = "trees: random forests, XGBoost, LightGBM; it also proves that a row has no answer"
+    cost = "beam x depth looks at all single changes, each like a few forward passes of a tree model"
+    needs_grad = False
+    uses_data = True
+    regression = True
+    advice = "not ruled out within the budget: raise beam, depth or max_nodes, or fit it on data"
 
     norm: Literal[0, 1, "l0", "l1"] = 0
     beam: int = 16

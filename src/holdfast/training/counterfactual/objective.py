@@ -89,11 +89,10 @@ def fit_contrast(
     """Train networks.
 
     Args:
-        module, start, variation, loop: as for `fit_stack`; of a variation only the seeds count.
-        x, labels, classes: all rows (n, ...), their classes (n,), and how many classes there are.
-        variants: for each network.
+        module, start, x, labels, variation, loop: as for `fit_stack`; of a variation only the seeds count.
+        classes, variants: how many classes there are, and the variant of each network.
         validation: rows and classes to measure the accuracy on after every epoch.
-        names: what to call each network in the line of an epoch, which tells of the first of those that train together.
+        names: what to call each network in the line of an epoch, which is about the first of those that train together.
 
     Returns:
         The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs, M, 7), and the

@@ -1,14 +1,9 @@
 """Counterfactual Training: networks that learn from their own counterfactuals while they are trained.
 
-    fit = hf.train_counterfactual(hf.Recipe(hidden=(32,)), X, y, schema)
-    fit.model, fit.history
-
 In every epoch counterfactuals are searched for with the network as it is. Mature ones are set against real rows of the
 class they were to reach, so that explanations of the finished network look like data and lean less on what nobody can
-change; nascent ones serve as adversarial examples. The objective is in `counterfactual.objective`, the search in
-`holdfast.training.counterfactual.search`. Variants of the objective and several seeds are one stack.
-
-Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations", 2025.
+change; nascent ones serve as adversarial examples. The objective and its paper are in `objective.py`, the search in
+`search.py`. Variants of the objective and several seeds are one stack.
 """
 
 import hashlib
