@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import rows_per_chunk
 from holdfast.distances import l2, linf
 from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
@@ -194,7 +195,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     monkeypatch: pytest.MonkeyPatch, intercept: bool, tail: int, cells: int
 ) -> None:
     monkeypatch.setattr(lime, "TAIL", tail)
-    monkeypatch.setattr(lime, "CELLS", cells)
+    monkeypatch.setattr(lime, "rows_per_chunk", lambda row, most=cells, **how: rows_per_chunk(row, most, **how))
     monkeypatch.setattr(lime, "SCORED", cells)
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)

@@ -29,6 +29,11 @@ class Trait(Generic[Value]):
         return self.default if instance is None else self.getter(instance)
 
 
+def preset(settings: dict[str, Any], /, **usual: Any) -> dict[str, Any]:
+    """The settings under which the literature knows a method, but for those that are given."""
+    return usual | settings
+
+
 class Settings:
     """For dataclasses whose fields are their settings, and nothing else."""
 

@@ -19,12 +19,11 @@ from torch import Tensor
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, Distance
-from holdfast.errors import ModelError, SettingError, require
+from holdfast.errors import ModelError, SettingError, require, require_number
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.outcomes import class_numbers
 
 Immutable = Literal["fixed", "categories"]
@@ -63,7 +62,7 @@ def pgd_attack(
     >>> bool((z - data.schema.encode(data.X)).abs().max() <= 0.2 + 1e-6)
     True
     """
-    check_epsilon(epsilon)
+    require_number("epsilon", epsilon)
     wrong = [word for word in immutable if word not in ("fixed", "categories")]
     if wrong or isinstance(immutable, str):
         raise SettingError(f"immutable is a list of 'fixed' and 'categories', got {immutable!r}")

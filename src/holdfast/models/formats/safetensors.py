@@ -8,7 +8,8 @@ file exactly, each with as many bytes as its shape says, so no more memory is ta
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, untyped
+from holdfast.errors import FileError, HoldfastError, untyped
 from holdfast.models.formats.limits import parse_json, refuse
 
 MOST_HEADER = 100_000_000  # bytes
@@ -90,6 +91,31 @@ def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tens
     if dtype == torch.bool:  # any other byte than 0 and 1 would be neither
         return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
     return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()  # at an aligned address, as other tensors are
+
+
+def read_marked(
+    path: str | Path, mark: str, what: str, writer: str, keep: Callable[[str], bool] = lambda name: True
+) -> tuple[Any, dict[str, Tensor]]:
+    """What the JSON string named `mark` says, and tensors, of a file that holds `what`, as `writer` has written it."""
+    try:
+        metadata, tensors = read(path, keep)
+    except FileError as error:
+        raise FileError(f"cannot read {what} from {str(path)!r}: {error}") from None
+    if mark not in metadata:
+        raise FileError(f"{str(path)!r} holds no {what.partition(' ')[2]}; write one with `{writer}`")
+    with damage_reported(path):
+        return json.loads(metadata[mark]), tensors
+
+
+@contextmanager
+def damage_reported(path: str | Path) -> Generator[None]:
+    """Whatever goes wrong with what a file says, which may be anything, is an error that names the file."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
 
 
 def metadata_of(path: str | Path) -> dict[str, str]:
