@@ -303,11 +303,10 @@ def weighted(distance: Distance, weights: Tensor, name: str = "") -> Distance:
         weights: (d,), none of them negative.
         name: what it is called in settings and reports.
 
-    Example:
-        >>> import torch, holdfast as hf
-        >>> price = hf.distances.weighted(hf.distances.l1, torch.tensor([1.0, 10.0]))
-        >>> price.value(torch.tensor([[2.0, 1.0]])).tolist()
-        [12.0]
+    >>> import torch, holdfast as hf
+    >>> price = hf.distances.weighted(hf.distances.l1, torch.tensor([1.0, 10.0]))
+    >>> price.value(torch.tensor([[2.0, 1.0]])).tolist()
+    [12.0]
     """
     good = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all())
     require(good, "weights must be finite numbers of at least 0, one for each encoded column (d,)")
@@ -322,10 +321,9 @@ def mad(data: Tensor) -> Distance:
     Args:
         data: (n, d) encoded rows, `schema.encode(X)`.
 
-    Example:
-        >>> import torch, holdfast as hf
-        >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
-        [0.5]
+    >>> import torch, holdfast as hf
+    >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
+    [0.5]
     """
     spread = (data - data.median(0).values).abs().median(0).values
     return weighted(l1, torch.where(spread > 0, 1 / spread, 1.0), "mad")
@@ -339,10 +337,9 @@ def distance_of(norm: object, among: tuple[Distance, ...] = DISTANCES, setting: 
         among: those that it may name; a `Distance` is taken as it is.
         setting: its name, for the error.
 
-    Example:
-        >>> import holdfast as hf
-        >>> hf.distances.distance_of(2) is hf.distances.l2
-        True
+    >>> import holdfast as hf
+    >>> hf.distances.distance_of(2) is hf.distances.l2
+    True
     """
     if isinstance(norm, Distance):
         return norm

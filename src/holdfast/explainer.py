@@ -34,15 +34,6 @@ Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """What a search came to, for n rows with k answers each."""
-
-    rows: Tensor  # (n, k, d) the best that was found; as it was where nothing was searched
-    infeasible: Tensor  # (n,) bool: proved to have no answer
-    out_of_time: Tensor  # (n,) bool: the time budget was used up before or while they were searched
-
-
 @dataclass(frozen=True, eq=False)
 class Verdicts:
     """What became of n answers, each about one row."""
@@ -183,13 +174,13 @@ class Explainer(Settings, ABC):
             already_met, why_blocked = goal.met(scores_before), blocked(schema, numbers_before)
             open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
             problem = SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(seed, x), budget)
-            attempts = self._search(problem, open_rows, batch_size)
+            rows, infeasible, out_of_time = self._search(problem, open_rows, batch_size)
             # From here on one row per answer.
             source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
             if self.n_counterfactuals > 1:
                 before, numbers_before = before.iloc[source.numpy()], numbers_before[source]
                 x, goal = x[source], goal[source]
-            numbers, changed = settle(schema, attempts.rows.flatten(0, 1), numbers_before)
+            numbers, changed = settle(schema, rows.flatten(0, 1), numbers_before)
             after = schema.write(numbers, before, changed)
             numbers_after = schema.read(after)  # what the table really holds, not what was meant to be written
             x_cf = schema.encode_numbers(numbers_after, model.dtype)
@@ -199,8 +190,8 @@ class Explainer(Settings, ABC):
             met=goal.met(scores).numpy(),
             blocked=why_blocked[source.numpy()],
             broken=violations(schema, numbers_before, numbers_after),
-            infeasible=attempts.infeasible[source].numpy(),
-            out_of_time=attempts.out_of_time[source].numpy(),
+            infeasible=infeasible[source].numpy(),
+            out_of_time=out_of_time[source].numpy(),
         )
         reasons = verdicts.reasons(goal.describe(scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
@@ -228,8 +219,12 @@ class Explainer(Settings, ABC):
         why = f"is about classes, and this is a regression model; methods that work on it are listed by {fix}"
         require(self.regression or not model.is_regression, f"{type(self).__name__} {why}", ModelError)
 
-    def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> Attempts:
-        """Search the open rows in batches; all others stay as they are."""
+    def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Search the open rows in batches; all others stay as they are.
+
+        Returns the best rows that were found (n, k, d), (n,) which are proved to have no answer, and (n,) for which the
+        time budget was used up before or while they were searched.
+        """
         n, k, budget = len(problem), self.n_counterfactuals, problem.budget
         budget.bar.total(max(1, -(-len(open_rows) // batch_size)))
         infeasible, out_of_time = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
@@ -245,7 +240,7 @@ class Explainer(Settings, ABC):
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
-        return Attempts(rows, infeasible, out_of_time)
+        return rows, infeasible, out_of_time
 
 
 def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:

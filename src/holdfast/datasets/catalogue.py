@@ -51,15 +51,9 @@ class About:
         return stored_table(self.files[0], **settings)
 
     def dataset(
-        self,
-        X: pd.DataFrame,
-        y: "pd.Series[Any]",
-        *,
-        groups: "pd.Series[Any] | None" = None,
-        parts: "pd.Series[Any] | None" = None,
-        inferred_from: pd.DataFrame | None = None,
-        **settings: Unpack[Settings],
-    ) -> Dataset:
+        self, X: pd.DataFrame, y: "pd.Series[Any]", *, groups: "pd.Series[Any] | None" = None,
+        parts: "pd.Series[Any] | None" = None, inferred_from: pd.DataFrame | None = None, **settings: Unpack[Settings],
+    ) -> Dataset:  # fmt: skip
         """The table with its outcome; its schema is inferred from it, or from another table of the same columns."""
         schema = Schema.infer(X if inferred_from is None else inferred_from, **settings)
         known = self.licence, self.citation, self.source, self.favourable

@@ -21,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.errors import FileError
+from holdfast.errors import FileError, require
 
 Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
 SECONDS = 30  # without a byte from the source
@@ -64,8 +64,8 @@ def data_directory() -> tuple[Path, str] | None:
     data = settings.get("data")
     if data is None:
         return None
-    if not isinstance(data, str) or not data:
-        raise FileError(f"{str(config)!r}: data must be the name of a directory, got {data!r}")
+    named = isinstance(data, str) and bool(data)
+    require(named, f"{str(config)!r}: data must be the name of a directory, got {data!r}", FileError)
     return Path(data).expanduser(), str(config)
 
 
@@ -84,9 +84,8 @@ def data_file(relative: str) -> Path:
     root = data_directory()
     if root is None:
         raise FileError(f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it")
-    path = root[0] / relative
-    if not path.is_file():
-        raise FileError(f"no file {relative!r} in the data directory {str(root[0])!r} ({root[1]})")
+    path, where = root[0] / relative, f"the data directory {str(root[0])!r} ({root[1]})"
+    require(path.is_file(), f"no file {relative!r} in {where}", FileError)
     return path
 
 
@@ -126,9 +125,9 @@ def _read(file: File, path: Path) -> bytes:
     if known not in _checked:
         # Compressed again by somebody else, the same content has other bytes outside.
         if _sha256(stored) != file.packed and _sha256(data) != file.content:
+            what = f"SHA-256 of the content is {_sha256(data)}, expected {file.content}"
             raise FileError(
-                f"{str(path)!r} is not the file that is known: SHA-256 of the content is {_sha256(data)}, "
-                f"expected {file.content}; remove it, or put the original there"
+                f"{str(path)!r} is not the file that is known: {what}; remove it, or put the original there"
             )
         _checked.add(known)
     return data
@@ -151,11 +150,9 @@ def download(file: File) -> bytes:
         data = file.convert(parts)
     except Exception as error:  # an archive that is none, a table with other columns
         raise FileError(f"what {source} sent is not the file that is known: {error}") from None
-    if _sha256(data) != file.content:
-        raise FileError(
-            f"wrong checksum: what {source} sent has SHA-256 {_sha256(data)}, expected {file.content}; "
-            f"nothing was kept. The source may have changed. {_where_to_put(file)}"
-        )
+    got, fix = _sha256(data), f"nothing was kept. The source may have changed. {_where_to_put(file)}"
+    why = f"wrong checksum: what {source} sent has SHA-256 {got}, expected {file.content}; {fix}"
+    require(got == file.content, why, FileError)
     _keep(data, cache_directory() / file.path.removesuffix(".gz"))
     return data
 

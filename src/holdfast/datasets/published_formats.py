@@ -79,11 +79,7 @@ def compas(parts: Sequence[bytes]) -> bytes:
     """ProPublica's table without names, dates of birth and case numbers."""
     header, *rows = csv.reader(io.StringIO(parts[0].decode(), newline=""))
     kept = [i for i, name in enumerate(header) if name not in IDENTIFIERS]
-    seen: set[str] = set()
-    names: list[str] = []
-    for name in (header[i] for i in kept):
-        names.append(f"{name}.1" if name in seen else name)
-        seen.add(name)
+    names = [f"{header[i]}.1" if header[i] in header[:i] else header[i] for i in kept]
     return _written([names, *([row[i] for i in kept] for row in rows)])
 
 

@@ -112,20 +112,16 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
     raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or strings")
 
 
-def _distinct(column: "pd.Series[Any]", name: str) -> list[Any]:
+def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return list(dtype.categories)
+    ranked = isinstance(dtype, pd.CategoricalDtype)
     try:
-        return list(column.dropna().unique())
+        found = list(dtype.categories) if ranked else list(column.dropna().unique())
     except TypeError:  # lists and the like have no hash to tell them apart by
         odd = next(type(v).__name__ for v in column if not isinstance(v, Hashable))
         fix = "give each of their parts a column of its own, or drop it"
         raise SchemaError(f"column {name!r} holds {odd} values; {fix}") from None
-
-
-def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
-    levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in _distinct(column, name)]
+    levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:
         fix = "with pd.to_datetime" if isinstance(strange[0], date) else "to strings or numbers"
@@ -134,5 +130,4 @@ def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     fix = "drop it: what the schema does not know is carried through"
     require(len(levels) <= MOST_LEVELS, f"column {name!r} has {what}; {fix}", SchemaError)
     require(bool(levels), f"column {name!r} has no values at all; drop it", SchemaError)
-    ranked = isinstance(column.dtype, pd.CategoricalDtype)
     return levels if ranked else sorted(levels, key=lambda v: (isinstance(v, str), v))
