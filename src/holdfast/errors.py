@@ -73,7 +73,7 @@ def require_integer(name: str, value: object, least: int = 1) -> None:
     require(good, f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def require(holds: bool, message: str) -> None:
-    """Raise a `SettingError` unless it holds."""
+def require(holds: object, message: str, error: type[HoldfastError] = SettingError) -> None:
+    """Raise an error, of a setting if nothing else is said, unless it holds."""
     if not holds:
-        raise SettingError(message)
+        raise error(message)

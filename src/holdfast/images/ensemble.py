@@ -29,7 +29,7 @@ from holdfast.errors import ModelError, SettingError, require, require_integer
 from holdfast.images.classifier import ImageClassifier, Labelled, encoded, places
 from holdfast.images.loop import Epoch, accuracy, batched, line
 from holdfast.images.model import ImageModel, as_images
-from holdfast.models.base import Outputs, to_scores
+from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 

@@ -21,8 +21,8 @@ from holdfast.images._stored import Size as Size
 from holdfast.images._stored import holds_images as holds_images
 from holdfast.images._stored import part_of, read_network, write_network
 from holdfast.images.resnet import ResNet, Shape, empty, ready
-from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
 from holdfast.models.density import FeatureDensity
+from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
 
 Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
 BATCH = 500  # images that are only scored at once
