@@ -29,7 +29,7 @@ from holdfast.errors import ModelError, require, require_integer
 from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
 from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
 from holdfast.images.model import ImageModel, ImagesLike
-from holdfast.models.base import Outputs, to_scores
+from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.problem import Outcomes
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn

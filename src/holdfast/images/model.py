@@ -22,8 +22,8 @@ from holdfast.images._stored import Size as Size
 from holdfast.images._stored import filled, laid_out, part_of, read_network, write_network
 from holdfast.images._stored import holds_images as holds_images
 from holdfast.images.resnet import ResNet, Shape
-from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
 from holdfast.models.density import FeatureDensity, HasImageModel
+from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
 from holdfast.problem import Outcomes
 
 ImagesLike = npt.ArrayLike | Tensor  # bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)

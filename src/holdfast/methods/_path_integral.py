@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import COLUMN_BLOCK
-from holdfast.models.base import Model, to_scores
+from holdfast.models.base import Model
+from holdfast.models.scores import to_scores
 from holdfast.nn.stack import ModelStack, Stack
 
 

@@ -22,8 +22,9 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError, ModelError, SchemaError, listed, require
-from holdfast.models.base import Model, to_scores
+from holdfast.models.base import Model
 from holdfast.models.formats import safetensors
+from holdfast.models.scores import to_scores
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows

@@ -10,7 +10,6 @@ import math
 import struct
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,25 +26,19 @@ DTYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a file says it holds: its strings, and each tensor's dtype, shape and first byte in the file."""
-
-    metadata: dict[str, str]
-    tensors: dict[str, tuple[torch.dtype, list[int], int]]
+Places = dict[str, tuple[torch.dtype, list[int], int]]  # each tensor's dtype, shape and first byte in the file
 
 
-def read_header(path: Path) -> Header:
-    """The checked header; no tensor is looked at."""
+def read_header(path: Path) -> tuple[dict[str, str], Places]:
+    """The checked header: the strings of the file, and where its tensors are; none of them is looked at."""
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
-        if length > min(size - 8, MOST_HEADER):
-            raise FileError(f"the file is cut off: its header has {length:,} bytes, the file {size:,}")
+        what = f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
+        refuse(length > min(size - 8, MOST_HEADER), what)
         header = parse_json(file.read(length), "the header")
-    if not isinstance(header, dict):
-        raise FileError("the header is no object")
+    refuse(not isinstance(header, dict), "the header is no object")
     entries = cast(dict[str, Any], header)
     metadata: Any = entries.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in cast(dict[str, Any], metadata).values()):
@@ -55,12 +48,12 @@ def read_header(path: Path) -> Header:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"the header is damaged: {type(error).__name__}: {error}") from None
     refuse(end != size, f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
-    return Header(cast(dict[str, str], metadata), tensors)
+    return cast(dict[str, str], metadata), tensors
 
 
-def _placed(entries: dict[str, Any], start: int) -> tuple[dict[str, tuple[torch.dtype, list[int], int]], int]:
+def _placed(entries: dict[str, Any], start: int) -> tuple[Places, int]:
     """The tensors, which follow each other from the byte `start` on, and where the last one ends."""
-    out, at = dict[str, tuple[torch.dtype, list[int], int]](), start
+    out, at = Places(), start
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         dtype, shape = DTYPES[entry["dtype"]], [*entry["shape"]]
         begin, end = entry["data_offsets"]
@@ -75,12 +68,11 @@ def _placed(entries: dict[str, Any], start: int) -> tuple[dict[str, tuple[torch.
 def read(path: str | Path, keep: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The strings of a file, and those of its tensors whose names are to be kept."""
     try:
-        header = read_header(Path(path))
+        metadata, places = read_header(Path(path))
         with Path(path).open("rb") as file:
-            tensors = {name: _tensor(file, *entry) for name, entry in header.tensors.items() if keep(name)}
+            return metadata, {name: _tensor(file, *place) for name, place in places.items() if keep(name)}
     except OSError as error:
         raise FileError(str(error)) from None
-    return header.metadata, tensors
 
 
 def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tensor:
@@ -121,7 +113,7 @@ def damage_reported(path: str | Path) -> Generator[None]:
 def metadata_of(path: str | Path) -> dict[str, str]:
     """The strings of a file; none if there is no such file, or it is something else."""
     try:
-        return read_header(Path(path)).metadata
+        return read_header(Path(path))[0]
     except (OSError, FileError):
         return {}
 
