@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -14,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError, require, untyped
 from holdfast.schema.feature import differ
@@ -45,7 +45,7 @@ class Run:
     def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
         prints, guides = (model.fingerprint(), model.schema.fingerprint), tuple(sorted(explainer.guided_by))
-        facts = str(target), seed, seconds, *prints, version("holdfast"), now, guides, explainer.signatures
+        facts = str(target), seed, seconds, *prints, version(), now, guides, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 

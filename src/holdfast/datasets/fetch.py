@@ -16,11 +16,11 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from holdfast._core.version import version
 from holdfast.errors import FileError, require
 
 Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
@@ -158,7 +158,7 @@ def download(file: File) -> bytes:
 
 
 def _fetched(url: str, file: File) -> bytes:
-    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{version('holdfast')}"})
+    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{version()}"})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             length = answer.headers.get("Content-Length")

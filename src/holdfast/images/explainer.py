@@ -17,11 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from holdfast import __version__
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
+from holdfast._core.version import version
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError, require
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
@@ -199,7 +199,7 @@ class ImageExplainer(Settings, ABC):
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
         now, about = datetime.now(UTC).isoformat(timespec="seconds"), f"images of {words(model.size)}"
         wanted = str(Target.of(target))
-        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, __version__, now)
+        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, version(), now)
 
 
 def _places(model: ImageModel, labels: Outcomes, n: int) -> Tensor:

@@ -92,9 +92,11 @@ class TorchModel(Model):
         # Two classes and the same target for all: the shortfall is itself a network with one output.
         if (way, level) not in now.shortfalls:
             now.shortfalls[way, level] = now.engine.against(way, level)
-        n, (v, pull) = len(x), now.shortfalls[way, level].vjp(pad_rows(x))
+        n, line = x.shape[0], now.shortfalls[way, level]
         if n % ROW_BLOCK == 0:
+            v, pull = line.vjp(x)
             return v, v, pull
+        v, pull = line.vjp(pad_rows(x))
         return v[:n], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
