@@ -192,8 +192,9 @@ class Schema:
         """The table as numbers (n, features): values, 0/1, ranks, level positions, NaN for a missing number. Anything
         that does not fit is an error that names the column and the fix."""
         self.check_columns(frame)
-        if self._all_floats(frame[self.names]):
-            values = frame[self.names].to_numpy()
+        known = frame if frame.columns.tolist() == self.names else frame[self.names]
+        if self._all_floats(known):
+            values = known.to_numpy()
             if np.isfinite(values).all():  # else the way below says which column is wrong
                 return values
         columns = [f.numbers(frame[f.name]) for f in self.features]
