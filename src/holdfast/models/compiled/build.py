@@ -286,7 +286,8 @@ def difference(compiled: Tensor, original: Tensor, outputs: Outputs, scale: floa
     if outputs == "probabilities":
         far = (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs()
     else:
-        far = (compiled - original).abs() / original.abs().clamp_min(scale if outputs == "value" else 1.0)
+        # Pipelines in single precision err by the digits of the largest scores, also where little is left of a sum.
+        far = (compiled - original).abs() / original.abs().amax().clamp_min(scale if outputs == "value" else 1.0)
     worst = float(far.max())
     if not worst <= CLOSE:
         return f"the compiled scores differ by {worst:.1e}"
