@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import holdfast as hf
 from holdfast.errors import ModelError, SchemaError
-from holdfast.methods._candidate_projection import Space
+from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import mlp
 from holdfast.schema.feature import Feature, differ
@@ -152,7 +152,7 @@ def test_the_nearest_of_staying_and_filling_in(data: st.DataObject) -> None:
     best = np.linalg.norm(open_ - z.numpy(), axis=1).min()
     assert float((got - z).norm()) <= best + 1e-3
     assert np.linalg.norm(open_ - got.numpy(), axis=1).min() < 1e-3  # it is one of them
-    space = Space(schema.feasible(x)).project(z.T[:, :, None].clone(), slice(0, 1))
+    space = CandidateProjection(schema.feasible(x)).project(z.T[:, :, None].clone(), slice(0, 1))
     # Of two equally near, any: and what differs by 1e-5 of a step counts as that.
     assert float((space[:, 0].T - z).norm()) == pytest.approx(float((got - z).norm()), abs=2e-5)
 

@@ -127,7 +127,7 @@ def test_a_class_of_a_regressor_and_a_range_of_a_classifier_are_errors() -> None
         hf.MinCost().explain(number, x, "yes")
     with pytest.raises(TargetError, match="any other class"):
         hf.MinCost().explain(number, x)
-    with pytest.raises(TargetError, match="ask for a class and no range: 'no', 'yes'"):
+    with pytest.raises(TargetError, match="ask for one of them and for no range: 'no', 'yes'"):
         hf.MinCost().explain(classes, x.float(), hf.Target.between(1, 2))
 
 
@@ -471,8 +471,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cli.main([*common, "--target", "..2", "--out", str(out)]) == 0
     assert (pd.read_csv(out)["estimate"] <= 2).all()
     for words, message in {
-        ("--target", "yes"): "say which range is wanted, such as --target 200..250, got 'yes'",
-        ("--target", ".."): "say which range is wanted",
+        ("--target", "yes"): "a range is wanted, such as 200..250, got 'yes'",
+        ("--target", ".."): "a range is wanted",
         (): "say which range is wanted",
         ("--any-other",): "--any-other is for models with classes",
         ("--target", "3..2"): "the range from 3 to 2 is empty",

@@ -79,18 +79,8 @@ def main(task_path, out_dir, *methods):
             "others": "library defaults",
             "model": "float32 torch",
         }
-        record(
-            out_dir,
-            f"dice_{method}",
-            task,
-            answers,
-            cpu,
-            wall,
-            library="dice-ml",
-            version=version("dice-ml"),
-            settings=settings,
-            setup_seconds=setup,
-        )
+        about = {"library": "dice-ml", "version": version("dice-ml"), "settings": settings, "setup_seconds": setup}
+        record(out_dir, f"dice_{method}", task, answers, cpu, wall, **about)
 
 
 if __name__ == "__main__":

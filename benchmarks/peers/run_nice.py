@@ -55,18 +55,8 @@ def main(task_path, out_dir):
             "target_class": [1],
             "model": "float64 numpy",
         }
-        record(
-            out_dir,
-            f"nice_{optimization}",
-            task,
-            answers,
-            cpu,
-            wall,
-            library="NICEx",
-            version=version("NICEx"),
-            settings=settings,
-            setup_seconds=setup,
-        )
+        about = {"library": "NICEx", "version": version("NICEx"), "settings": settings, "setup_seconds": setup}
+        record(out_dir, f"nice_{optimization}", task, answers, cpu, wall, **about)
 
 
 if __name__ == "__main__":

@@ -143,11 +143,5 @@ EXPERIMENT = Experiment(
     title="Counterfactual Training (Altmeyer et al. 2025)",
     settings=setup.SETTINGS,
     models=5,  # seeds
-    quick="moons",
-    quick_models=1,
-    prepare=setup.prepare,
-    measure=measure,
-    page=page,
-    pictures=pictures,
-    workers=2,
-)
+    quick="moons", quick_models=1, prepare=setup.prepare, measure=measure, page=page, pictures=pictures, workers=2,
+)  # fmt: skip

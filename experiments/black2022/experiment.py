@@ -194,10 +194,5 @@ EXPERIMENT = Experiment(
     title="Consistent Counterfactuals for Deep Models (Black et al., ICLR 2022)",
     settings=setup.SETTINGS,
     models=setup.POOL,
-    quick="german_credit",
-    quick_models=20,
-    prepare=setup.prepare,
-    measure=measure,
-    page=page,
-    pictures=pictures,
-)
+    quick="german_credit", quick_models=20, prepare=setup.prepare, measure=measure, page=page, pictures=pictures,
+)  # fmt: skip

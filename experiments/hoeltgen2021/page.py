@@ -140,24 +140,18 @@ def _table_3(r: Figures) -> list[str]:
 def _table_4(r: Figures) -> list[str]:
     many = r["table 4"]["conditioned"]["mu = 1"]["pairs"]
     rows = [_against(r["table 4"], label, reported.TABLE_4[label]) for label in ABLATION]
-    return section(
-        f"### {r['title']}: Table 4",
-        f"DeDUCE on {r['settings']['ablation']} validation images, without momentum where none is named; means over "
-        f"the {many} pairs that all settings solve.",
-        table(AGAINST, rows),
-    )
+    images = f"{r['settings']['ablation']} validation images, without momentum where none is named"
+    words = f"DeDUCE on {images}; means over the {many} pairs that all settings solve."
+    return section(f"### {r['title']}: Table 4", words, table(AGAINST, rows))
 
 
 def _table_5(r: Figures) -> list[str]:
     limits = zip(reported.STEP_LIMITS.items(), r["settings"]["limits"], strict=True)
     budgets = ", ".join(f"{limit} for step {step:g} (there {paper})" for (step, paper), limit in limits)
     rows = [_against(r["table 5"], tuned(*key), paper, "unconditioned") for key, paper in reported.TABLE_5.items()]
-    return section(
-        f"### {r['title']}: Table 5",
-        f"REVISE by plain descent on the plain network, {r['settings']['tuning']} validation images; iterations at "
-        f"most {budgets}. Means over the pairs that each setting solves.",
-        table(AGAINST, rows),
-    )
+    how = f"plain descent on the plain network, {r['settings']['tuning']} validation images"
+    words = f"REVISE by {how}; iterations at most {budgets}. Means over the pairs that each setting solves."
+    return section(f"### {r['title']}: Table 5", words, table(AGAINST, rows))
 
 
 def _realism(r: Figures) -> list[str]:

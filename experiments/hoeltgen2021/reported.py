@@ -63,30 +63,18 @@ TABLE_3: dict[str, tuple[tuple[float, float, float] | None, ...]] = {
 
 # L0, L1 and failure % of DeDUCE on validation images, without momentum where none is named.
 TABLE_4: dict[str, tuple[float, float, float]] = {
-    "lambda = 0": (27.36, 13.47, 0.1),
-    "lambda = 1": (27.29, 13.45, 0.1),
-    "lambda = 10": (27.16, 13.40, 0.1),
-    "lambda = 1e2": (25.88, 12.92, 0),
-    "lambda = 1e3": (24.58, 12.38, 0),
-    "lambda = 1e4": (25.10, 12.53, 0),
-    "lambda = 1e5": (25.38, 12.65, 0),
-    "mu = 1/5": (25.45, 12.75, 0),
-    "mu = 1": (24.47, 12.32, 0),
-    "mu = 5": (24.92, 12.46, 0.1),
-    "momentum 0.6": (24.43, 12.31, 0),
-    "2 pixels": (26.27, 12.62, 0),
+    "lambda = 0": (27.36, 13.47, 0.1), "lambda = 1": (27.29, 13.45, 0.1), "lambda = 10": (27.16, 13.40, 0.1),
+    "lambda = 1e2": (25.88, 12.92, 0), "lambda = 1e3": (24.58, 12.38, 0), "lambda = 1e4": (25.10, 12.53, 0),
+    "lambda = 1e5": (25.38, 12.65, 0), "mu = 1/5": (25.45, 12.75, 0), "mu = 1": (24.47, 12.32, 0),
+    "mu = 5": (24.92, 12.46, 0.1), "momentum 0.6": (24.43, 12.31, 0), "2 pixels": (26.27, 12.62, 0),
     "3 pixels": (27.94, 12.91, 0),
-}
+}  # fmt: skip
 
 # L0, L1 and failure % of REVISE by (lambda, step), on validation images.
 TABLE_5: dict[tuple[float, float], tuple[float, float, float]] = {
-    (0.1, 1e-3): (754.34, 88.79, 16.1),
-    (0.1, 1e-4): (758.12, 91.43, 12),
-    (0.1, 1e-5): (764.93, 84.92, 11.8),
-    (1, 1e-3): (767.75, 58.66, 23),
-    (1, 1e-4): (771.78, 54.72, 26.3),
-    (1, 1e-5): (771.89, 54.11, 22.2),
-}
+    (0.1, 1e-3): (754.34, 88.79, 16.1), (0.1, 1e-4): (758.12, 91.43, 12), (0.1, 1e-5): (764.93, 84.92, 11.8),
+    (1, 1e-3): (767.75, 58.66, 23), (1, 1e-4): (771.78, 54.72, 26.3), (1, 1e-5): (771.89, 54.11, 22.2),
+}  # fmt: skip
 STEP_LIMITS = {1e-3: 5_000, 1e-4: 10_000, 1e-5: 50_000}  # iterations of REVISE by step
 
 AUROC = {"letters": 0.913, "garments": 0.998}  # of AnoGAN scores, digits against EMNIST letters and Fashion-MNIST

@@ -87,7 +87,7 @@ def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
 def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
     words, good = list[str](), list[bool]()
     spread = dict[str, float]()
-    for name, rise, sd in zip(result["methods"], curve["dearer"], curve["dearer sd"], strict=True):
+    for name, rise, sd in zip(result["methods"], curve["extra cost"], curve["extra cost sd"], strict=True):
         good.append(rises(rise))
         more = rise[1:][np.isfinite(rise[1:])]
         words.append(

@@ -17,7 +17,7 @@ NOISE, DRAWS = 0.1, 1000  # standard deviation: a variance of 0.01
 NEAR, NEIGHBOURS = 0.5, 150  # radius of a neighbourhood; rows in its picture
 DEPTHS, WIDTHS = (1, 2, 3, 4), (1, 2, 4, 8)
 SWEPT = ("SCFE", "Growing Spheres", "SCFE, lambda 1")
-FIGURES = ("validity", "dearer", "cost")
+FIGURES = ("validity", "extra cost", "cost")
 Array = np.ndarray[Any, Any]
 
 
@@ -31,10 +31,10 @@ def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: 
     table, bounds = study.table(), study.bounds()
     twice = hf.tradeoff(models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
     by_seed = study.rows().groupby(["method", "epsilon", "seed"], sort=False)["found"].mean().groupby(level=[0, 1])
-    out = {
-        name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS))
-        for name in ("asked", "validity", "cost", "cost of attempts", "dearer", "dearer sd", "pairs", "survives")
-    }
+    of_methods = [
+        "asked", "validity", "cost", "cost of attempts", "extra cost", "extra cost sd", "pairs", "survives",
+    ]  # fmt: skip
+    out = {name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS)) for name in of_methods}
     out |= {"accuracy": study.accuracy.mean(1), "attacked": study.attacked.mean(1)}
     out |= {"accuracy sd": study.accuracy.std(1), "attacked sd": study.attacked.std(1)}
     out["validity sd"] = np.array([[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known])

@@ -28,7 +28,7 @@ OF_METHODS = {
     "validity, twice the budget": "validity, twice the budget",
     "cost": "cost (l2)",
     "cost of attempts": "cost with attempts that fail",
-    "dearer": "more expensive by",
+    "extra cost": "more expensive by",
     "survives": "survives retraining",
     "noise": "invalidated by noise",
 }
@@ -86,7 +86,7 @@ def _tradeoff(r: Figures, *, kind: str) -> Any:
     curve, parts = r["curves"][kind], list[pd.DataFrame]()
     models = {"accuracy": numbers(curve["accuracy"]), "attacked accuracy": numbers(curve["attacked"])}
     for i, name in enumerate(r["methods"]):
-        columns = {key: numbers(curve[key])[i] for key in ("validity", "cost", "dearer", "survives")}
+        columns = {key: numbers(curve[key])[i] for key in ("validity", "cost", "extra cost", "survives")}
         parts.append(pd.DataFrame({"method": name, "epsilon": r["epsilon"], **columns, **models}))
     return tradeoff_chart(pd.concat(parts, ignore_index=True), curve["recommended"], ATTACK)
 

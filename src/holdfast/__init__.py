@@ -13,9 +13,9 @@ __all__ = [*_names, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from holdfast._core.version import version
 
-        return version("holdfast")
+        return version()
     if name not in _names:  # methods are known by their line in the registry
         from holdfast.registry import METHODS, method_class
 

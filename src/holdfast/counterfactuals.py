@@ -1,12 +1,11 @@
 """The answers: one row per question and answer, with its status, and enough to get them again."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
-from holdfast.errors import FileError, SettingError, untyped
+from holdfast.errors import FileError, SettingError, require, untyped
 from holdfast.schema.feature import differ
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget, IntervalTarget, Status, Target
@@ -44,9 +44,8 @@ class Run:
     @classmethod
     def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        prints = model.fingerprint(), model.schema.fingerprint
-        searched = tuple(sorted(explainer.guided_by))
-        facts = str(target), seed, seconds, *prints, version("holdfast"), now, searched, explainer.signatures
+        prints, guides = (model.fingerprint(), model.schema.fingerprint), tuple(sorted(explainer.guided_by))
+        facts = str(target), seed, seconds, *prints, version(), now, guides, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
@@ -62,6 +61,11 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.status_codes)
+
+    def __getitem__(self, rows: "RowSelection") -> Self:
+        """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
+        chosen, facts = positions(rows, len(self)), fields(cast(Any, self))
+        return replace(cast(Any, self), **{fact.name: _some(getattr(self, fact.name), chosen) for fact in facts})
 
     @property
     def index(self) -> pd.Index:
@@ -122,24 +126,6 @@ class Counterfactuals(Answers):
     run: Run
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
-    def __getitem__(self, rows: "RowSelection") -> "Counterfactuals":
-        """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
-        chosen = positions(rows, len(self))
-        places = torch.as_tensor(chosen)
-        return replace(
-            self,
-            before=self.before.iloc[chosen],
-            after=self.after.iloc[chosen],
-            x=self.x[places],
-            x_cf=self.x_cf[places],
-            scores=self.scores[places],
-            goal=self.goal[places],
-            status_codes=self.status_codes[chosen],
-            reasons=[self.reasons[i] for i in chosen],
-            source=self.source[chosen],
-            estimate_before=None if self.estimate_before is None else self.estimate_before[places],
-        )
-
     def __iter__(self) -> Iterator["Counterfactuals"]:
         return (self[i] for i in range(len(self)))
 
@@ -156,15 +142,13 @@ class Counterfactuals(Answers):
     @property
     def confidence(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
-        if self.is_regression:
-            raise SettingError("a regression model has no probabilities; see .estimate")
+        require(not self.is_regression, "a regression model has no probabilities; see .estimate")
         return self._series(self.goal.confidence(self.scores))
 
     @property
     def estimate(self) -> "pd.Series[float]":
         """The number that the model estimates for each answer."""
-        if not self.is_regression:
-            raise SettingError("a model with classes has no estimates; see .confidence")
+        require(self.is_regression, "a model with classes has no estimates; see .confidence")
         return self._series(self.goal.confidence(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
@@ -176,16 +160,16 @@ class Counterfactuals(Answers):
         parts: list[pd.DataFrame] = []
         different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.found[:, None]
         for place, feature in enumerate(self.schema.features):
-            was, now, moved = self.before[feature.name], self.after[feature.name], different[:, place]
+            moved = different[:, place]
             if moved.any():
-                values = {"row": self.after.index[moved], "feature": feature.name}
-                old, new = was[moved].astype(object), now[moved].astype(object)
-                part = pd.DataFrame(values | {"before": old.to_numpy(), "after": new.to_numpy()})
-                parts.append(part.assign(_at=np.flatnonzero(moved), _place=place))
+                cells = {"row": self.after.index[moved], "feature": feature.name}
+                for name, table in (("before", self.before), ("after", self.after)):
+                    cells[name] = table[feature.name][moved].astype(object).to_numpy()
+                parts.append(pd.DataFrame(cells).assign(_row=np.flatnonzero(moved), _place=place))
         if not parts:
             return pd.DataFrame({name: pd.Series(dtype=object) for name in ("row", "feature", "before", "after")})
-        tidy = pd.concat(parts, ignore_index=True).sort_values(["_at", "_place"], kind="stable")
-        return tidy.drop(columns=["_at", "_place"]).reset_index(drop=True)
+        tidy = pd.concat(parts, ignore_index=True).sort_values(["_row", "_place"], kind="stable")
+        return tidy.drop(columns=["_row", "_place"]).reset_index(drop=True)
 
     def cost(self, norm: str | Distance = "l1", *, units: str = "encoded") -> "pd.Series[float]":
         """How far each answer is from its question; missing where there is none.
@@ -196,8 +180,7 @@ class Counterfactuals(Answers):
                 what stands for it while it is missing, the center of the feature.
             units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
         """
-        if units not in ("encoded", "raw"):
-            raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
+        require(units in ("encoded", "raw"), f"units must be 'encoded' or 'raw', got {units!r}")
         encoding = self.schema.encoding(torch.float64)
         x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
@@ -267,14 +250,9 @@ class Counterfactuals(Answers):
             raise FileError(f"cannot write {str(path)!r}: {error}; try a .json file") from None
 
     def _write_parquet(self, path: Path) -> None:
-        table = pd.concat(
-            [
-                self.after.add_prefix("after:"),
-                self.before.add_prefix("before:"),
-                pd.DataFrame(self.scores.double().numpy(), index=self.after.index).add_prefix("score:"),
-            ],
-            axis=1,
-        )
+        scores = pd.DataFrame(self.scores.double().numpy(), index=self.after.index)
+        parts = {"after:": self.after, "before:": self.before, "score:": scores}
+        table = pd.concat([part.add_prefix(prefix) for prefix, part in parts.items()], axis=1)
         known: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
         known["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
@@ -295,11 +273,9 @@ class Counterfactuals(Answers):
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
         """Read a .parquet file written by `save`."""
-        if Path(path).suffix.lower() in (".json", ".csv"):
-            raise FileError(
-                f"{str(path)!r} has the answers and nothing else; read it with hf.datasets.read_table, and save to a "
-                ".parquet file to load all of it again"
-            )
+        fix = "read it with hf.datasets.read_table, and save to a .parquet file to load all of it again"
+        partial = Path(path).suffix.lower() in (".json", ".csv")
+        require(not partial, f"{str(path)!r} has the answers and nothing else; {fix}", FileError)
         try:
             arrow: Any = untyped("pyarrow.parquet").read_table(path)
             content = json.loads(arrow.schema.metadata[b"holdfast"])
@@ -320,23 +296,15 @@ class Counterfactuals(Answers):
         dtype: torch.dtype = getattr(torch, content["dtype"])
         scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
         label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
+        goal_type = IntervalTarget if "unit" in content["goal"] else BoundTarget
+        goal = goal_type(label, k=scores.shape[1], **content["goal"])
+        codes, source = (table[f"holdfast:{name}"].to_numpy(np.int64) for name in ("status", "source"))
+        estimates = table.get(["holdfast:estimate_before"])
         return cls(
-            before,
-            after,
-            schema.encode(before, dtype),
-            schema.encode(after, dtype),
-            scores,
-            (IntervalTarget if "unit" in content["goal"] else BoundTarget)(label, k=scores.shape[1], **content["goal"]),
-            table["holdfast:status"].to_numpy(np.int64),
-            list(table["holdfast:reason"]),
-            table["holdfast:source"].to_numpy(np.int64),
-            schema,
-            tuple(content["classes"]),
-            run_of(content["run"]),
-            torch.tensor(table[["holdfast:estimate_before"]].to_numpy(np.float64), dtype=dtype)
-            if "holdfast:estimate_before" in table
-            else None,
-        )
+            before, after, schema.encode(before, dtype), schema.encode(after, dtype), scores, goal, codes,
+            list(table["holdfast:reason"]), source, schema, tuple(content["classes"]), run_of(content["run"]),
+            None if estimates is None else torch.tensor(estimates.to_numpy(np.float64), dtype=dtype),
+        )  # fmt: skip
 
 
 def run_of(content: dict[str, Any]) -> Run:
@@ -350,6 +318,15 @@ def _plain_value(value: Any) -> Any:
 
 
 RowSelection = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
+
+
+def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
+    """Some rows of a table, a tensor, an array or a list; anything else is about all of them."""
+    if isinstance(values, pd.DataFrame):
+        return values.iloc[rows]
+    if isinstance(values, list):
+        return [values[i] for i in rows.tolist()]
+    return cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
 
 
 def positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
@@ -367,6 +344,3 @@ def positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
     if len(outside):
         raise IndexError(f"there is no answer {outside[0]}: there are {n}, numbered from 0")
     return chosen.astype(np.int64) % max(n, 1)
-
-
-Metric = Callable[[Counterfactuals], "pd.Series[float]"]  # one value per row: means and groups come later

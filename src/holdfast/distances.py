@@ -21,15 +21,19 @@ makes searches better, not different.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 
 Norm = Literal[1, 2, "l1", "l2", "linf", "mse"]  # of a search
 BallNorm = Literal["linf", "l2"]  # of an attack
+
+
+def _times(values: Tensor | float, weight: Tensor | None) -> Any:
+    return values if weight is None else values * weight
 
 
 class Distance(ABC):
@@ -95,9 +99,6 @@ class Separable(Distance):
     """A sum over columns: sum_j w_j terms(u)_j."""
 
     @abstractmethod
-    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor: ...
-
-    @abstractmethod
     def slopes(self, delta: Tensor) -> Tensor:
         """(.., d) of the terms, each by its own column."""
 
@@ -108,7 +109,7 @@ class Separable(Distance):
         return terms @ weight if weight.ndim == 1 else (terms * weight).sum(-1)
 
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
-        return self.slopes(delta) if weight is None else self.slopes(delta) * weight
+        return _times(self.slopes(delta), weight)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,8 +130,7 @@ class L0(Separable):
         return torch.zeros_like(delta)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
-        price = step if weight is None else step * weight
-        return torch.where(delta.square() > 2 * price, delta, 0.0)
+        return torch.where(delta.square() > 2 * _times(step, weight), delta, 0.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,16 +139,12 @@ class L1(Separable):
     number = 1.0
     is_sparse = True
 
-    def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
-        return torch.abs(delta, out=out)
-
     def slopes(self, delta: Tensor) -> Tensor:
         return torch.sign(delta)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
         """Changes made smaller by step * weight, and none where they are below it."""
-        price = step if weight is None else step * weight
-        return torch.sign(delta) * (delta.abs() - price).clamp_min(0)
+        return torch.sign(delta) * (delta.abs() - _times(step, weight)).clamp_min(0)
 
     def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
         """A continuous knapsack: columns are filled in the order of gain per cost until the need is met."""
@@ -182,8 +178,7 @@ class SquaredL2(Separable):
         return 2 * delta
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
-        price = step if weight is None else step * weight
-        return delta / (1 + 2 * price)
+        return delta / (1 + 2 * _times(step, weight))
 
     def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
         return weight * (2 * lam)
@@ -202,7 +197,7 @@ class MeanSquare(SquaredL2):
 
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
         d = delta.shape[-1]
-        return 2 * delta / d if weight is None else 2 * delta * (weight / d)
+        return super().gradient(delta) / d if weight is None else super().gradient(delta, weight / d)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
         return super().prox(delta, step / delta.shape[-1], weight)
@@ -225,14 +220,14 @@ class L2(Distance):
 
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
         length = self.value(delta, weight)[..., None].clamp_min(torch.finfo(delta.dtype).tiny)
-        return (delta if weight is None else delta * weight) / length
+        return _times(delta, weight) / length
 
     def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
         length = self.value(delta)[..., None].clamp_min(torch.finfo(delta.dtype).tiny)
         return delta * (radius / length).clamp_max(1.0)
 
     def ascent(self, grad: Tensor) -> Tensor:
-        return grad / self.value(grad)[..., None].clamp_min(torch.finfo(grad.dtype).tiny)
+        return self.gradient(grad)
 
 
 @dataclass(frozen=True, repr=False)
@@ -242,13 +237,13 @@ class LInf(Distance):
     ball_is_box = True
 
     def value(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
-        return (delta.abs() if weight is None else delta.abs() * weight).amax(-1)
+        return _times(delta.abs(), weight).amax(-1)
 
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
-        size = delta.abs() if weight is None else delta.abs() * weight
+        size = _times(delta.abs(), weight)
         top = (size == size.amax(-1, keepdim=True)).to(delta.dtype)
         slope = delta.sign() * top / top.sum(-1, keepdim=True)  # shared by the columns that are equally far
-        return slope if weight is None else slope * weight
+        return _times(slope, weight)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
         """All columns cut off at one level t of w_j |u_j|, with sum_j (|u_j| - t / w_j)_+ / (step_j w_j) = 1."""
@@ -291,12 +286,9 @@ class Weighted(Distance):
         return self.distance.least_step(need, gain, self._times(gain, weight), room)
 
     def _times(self, delta: Tensor, weight: Tensor | None) -> Tensor:
-        if len(self.weights) != delta.shape[-1]:
-            raise SettingError(
-                f"{self.name!r} has {len(self.weights)} weights, one per column, for changes of {delta.shape[-1]}"
-            )
-        own = self.weights.to(delta.dtype).expand_as(delta)
-        return own if weight is None else own * weight
+        n, d = len(self.weights), delta.shape[-1]
+        require(n == d, f"{self.name!r} has {n} weights, one per column, for changes of {d}")
+        return _times(self.weights.to(delta.dtype).expand_as(delta), weight)
 
 
 l0, l1, l2, linf, squared_l2, mse = L0(), L1(), L2(), LInf(), SquaredL2(), MeanSquare()
@@ -311,14 +303,13 @@ def weighted(distance: Distance, weights: Tensor, name: str = "") -> Distance:
         weights: (d,), none of them negative.
         name: what it is called in settings and reports.
 
-    Example:
-        >>> import torch, holdfast as hf
-        >>> price = hf.distances.weighted(hf.distances.l1, torch.tensor([1.0, 10.0]))
-        >>> price.value(torch.tensor([[2.0, 1.0]])).tolist()
-        [12.0]
+    >>> import torch, holdfast as hf
+    >>> price = hf.distances.weighted(hf.distances.l1, torch.tensor([1.0, 10.0]))
+    >>> price.value(torch.tensor([[2.0, 1.0]])).tolist()
+    [12.0]
     """
-    if weights.ndim != 1 or not bool((weights.isfinite() & (weights >= 0)).all()):
-        raise SettingError("weights must be finite numbers of at least 0, one for each encoded column (d,)")
+    good = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all())
+    require(good, "weights must be finite numbers of at least 0, one for each encoded column (d,)")
     return Weighted(distance, weights.detach().clone(), name or f"weighted {distance.name}")
 
 
@@ -330,10 +321,9 @@ def mad(data: Tensor) -> Distance:
     Args:
         data: (n, d) encoded rows, `schema.encode(X)`.
 
-    Example:
-        >>> import torch, holdfast as hf
-        >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
-        [0.5]
+    >>> import torch, holdfast as hf
+    >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
+    [0.5]
     """
     spread = (data - data.median(0).values).abs().median(0).values
     return weighted(l1, torch.where(spread > 0, 1 / spread, 1.0), "mad")
@@ -347,10 +337,9 @@ def distance_of(norm: object, among: tuple[Distance, ...] = DISTANCES, setting: 
         among: those that it may name; a `Distance` is taken as it is.
         setting: its name, for the error.
 
-    Example:
-        >>> import holdfast as hf
-        >>> hf.distances.distance_of(2) is hf.distances.l2
-        True
+    >>> import holdfast as hf
+    >>> hf.distances.distance_of(2) is hf.distances.l2
+    True
     """
     if isinstance(norm, Distance):
         return norm

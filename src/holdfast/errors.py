@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -70,18 +72,24 @@ def optional(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{module.split('.')[0]!r} is not installed; run: pip install 'holdfast[{extra}]'"
-        ) from error
+        name = module.split(".")[0]
+        raise MissingExtraError(f"{name!r} is not installed; run: pip install 'holdfast[{extra}]'") from error
 
 
 def require_integer(name: str, value: object, least: int = 1) -> None:
     """Raise a `SettingError` unless a setting is an integer of at least `least`."""
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
     require(good, f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-def require(holds: bool, message: str) -> None:
-    """Raise a `SettingError` unless it holds."""
+def require_number(name: str, value: object, *, positive: bool = False) -> None:
+    """Raise a `SettingError` unless a setting is a finite number of at least 0, or above it."""
+    good = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+    least = "positive" if positive else "at least 0"
+    require(good and not (positive and value == 0), f"{name} must be a number and {least}, got {value!r}")
+
+
+def require(holds: object, message: str, error: type[HoldfastError] = SettingError) -> None:
+    """Raise an error, of a setting if nothing else is said, unless it holds."""
     if not holds:
-        raise SettingError(message)
+        raise error(message)

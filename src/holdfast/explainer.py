@@ -22,7 +22,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, whole_blocks
 from holdfast.counterfactuals import Counterfactuals, Run
-from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.errors import ModelError, SchemaError, require
 from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
 from holdfast.schema.schema import Row
@@ -32,15 +32,6 @@ from holdfast.target import Status, Target, TargetLike
 
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
-
-
-@dataclass(frozen=True)
-class Attempts:
-    """What a search came to, for n rows with k answers each."""
-
-    rows: Tensor  # (n, k, d) the best that was found; as it was where nothing was searched
-    infeasible: Tensor  # (n,) bool: proved to have no answer
-    out_of_time: Tensor  # (n,) bool: the time budget was used up before or while they were searched
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,17 +142,9 @@ class Explainer(Settings, ABC):
 
     @final
     def explain(
-        self,
-        model: Model,
-        X: Rows | Row,
-        target: TargetLike = None,
-        *,
-        seed: int = 0,
-        batch_size: int = 1024,
-        time_budget: float | None = None,
-        threads: int = 1,
-        progress: bool = False,
-    ) -> Counterfactuals:
+        self, model: Model, X: Rows | Row, target: TargetLike = None, *, seed: int = 0, batch_size: int = 1024,
+        time_budget: float | None = None, threads: int = 1, progress: bool = False,
+    ) -> Counterfactuals:  # fmt: skip
         """Find an answer for every row.
 
         Args:
@@ -191,13 +174,13 @@ class Explainer(Settings, ABC):
             already_met, why_blocked = goal.met(scores_before), blocked(schema, numbers_before)
             open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
             problem = SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(seed, x), budget)
-            attempts = self._search(problem, open_rows, batch_size)
+            rows, infeasible, out_of_time = self._search(problem, open_rows, batch_size)
             # From here on one row per answer.
             source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
             if self.n_counterfactuals > 1:
                 before, numbers_before = before.iloc[source.numpy()], numbers_before[source]
                 x, goal = x[source], goal[source]
-            numbers, changed = settle(schema, attempts.rows.flatten(0, 1), numbers_before)
+            numbers, changed = settle(schema, rows.flatten(0, 1), numbers_before)
             after = schema.write(numbers, before, changed)
             numbers_after = schema.read(after)  # what the table really holds, not what was meant to be written
             x_cf = schema.encode_numbers(numbers_after, model.dtype)
@@ -207,51 +190,41 @@ class Explainer(Settings, ABC):
             met=goal.met(scores).numpy(),
             blocked=why_blocked[source.numpy()],
             broken=violations(schema, numbers_before, numbers_after),
-            infeasible=attempts.infeasible[source].numpy(),
-            out_of_time=attempts.out_of_time[source].numpy(),
+            infeasible=infeasible[source].numpy(),
+            out_of_time=out_of_time[source].numpy(),
         )
+        reasons = verdicts.reasons(goal.describe(scores), self.advice, time_budget)
+        run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
         return Counterfactuals(
-            before,
-            after,
-            x,
-            x_cf,
-            scores,
-            goal,
-            verdicts.status,
-            verdicts.reasons(goal.describe(scores), self.advice, time_budget),
-            source.numpy(),
-            schema,
-            model.classes,
-            Run.of(self, model, wanted, seed, time.perf_counter() - budget.start),
-            scores_before[source] if model.is_regression else None,
-        )
+            before, after, x, x_cf, scores, goal, verdicts.status, reasons, source.numpy(), schema, model.classes, run,
+            estimate_before=scores_before[source] if model.is_regression else None,
+        )  # fmt: skip
 
     def check_call(self, model: Model) -> None:
         """Raise an error if this method, as set and fitted, cannot work on this model."""
         name = type(self).__name__
-        if not isinstance(model, Model):
-            raise ModelError(f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)")
+        fix = "wrap yours with hf.Model.of(model, schema)"
+        require(isinstance(model, Model), f"{name}.explain needs a holdfast Model; {fix}", ModelError)
         self.check_kind(model)
-        if self.needs_grad and not model.has_grad:
-            raise ModelError(
-                f"{name} follows gradients, and this model has none; methods that work on it are listed by "
-                f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
-            )
+        fix = f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
+        why = f"{name} follows gradients, and this model has none; methods that work on it are listed by {fix}"
+        require(model.has_grad or not self.needs_grad, why, ModelError)
         self.check_finite()
-        if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
+        require(self.is_fitted or not self.needs_data, f"{name} looks at data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:
         """Raise an error if this is a regression model and the method is about classes."""
-        if model.is_regression and not self.regression:
-            raise ModelError(
-                f"{type(self).__name__} is about classes, and this is a regression model; methods that work on it are "
-                f"listed by hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
-            )
+        fix = f"hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
+        why = f"is about classes, and this is a regression model; methods that work on it are listed by {fix}"
+        require(self.regression or not model.is_regression, f"{type(self).__name__} {why}", ModelError)
 
-    def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> Attempts:
-        """Search the open rows in batches; all others stay as they are."""
+    def _search(self, problem: SearchProblem, open_rows: Tensor, batch_size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Search the open rows in batches; all others stay as they are.
+
+        Returns the best rows that were found (n, k, d), (n,) which are proved to have no answer, and (n,) for which the
+        time budget was used up before or while they were searched.
+        """
         n, k, budget = len(problem), self.n_counterfactuals, problem.budget
         budget.bar.total(max(1, -(-len(open_rows) // batch_size)))
         infeasible, out_of_time = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
@@ -267,21 +240,17 @@ class Explainer(Settings, ABC):
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
-        return Attempts(rows, infeasible, out_of_time)
+        return rows, infeasible, out_of_time
 
 
 def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:
     if isinstance(X, Tensor):
-        if X.ndim != 2:
-            raise SchemaError(f"expected encoded rows of shape (n, {model.schema.width}), got {tuple(X.shape)}")
         return model.schema.decode(X)
     table = model.schema.as_table(X)
     for name, why in model.rejects_missing.items():
         missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
         if missing.any():
             where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {int(missing.argmax())})"
-            raise SchemaError(
-                f"{where}, and the model takes none there: {why}; fill them in, drop those rows, or put an imputer "
-                "before the model"
-            )
+            fix = "fill them in, drop those rows, or put an imputer before the model"
+            raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
     return table

@@ -94,9 +94,8 @@ class SearchProblem:
 
     def __getitem__(self, rows: Tensor) -> "SearchProblem":
         """The questions of some of the people: how finished rows leave the working batch."""
-        return SearchProblem(
-            self.model, self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows], self.budget
-        )
+        some = self.x[rows], self.goal[rows], self.feasible[rows], self.rng[rows]
+        return SearchProblem(self.model, *some, self.budget)
 
     def steps(self, count: int) -> Iterator[int]:
         """0 .. count - 1, cut short when the time is used up."""

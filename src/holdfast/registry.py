@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from holdfast._core.params import Settings
-from holdfast.errors import HoldfastError, SettingError, did_you_mean
+from holdfast.errors import HoldfastError, SettingError, did_you_mean, require
 
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Settings)
 Table = dict[str, tuple[str, str]]  # name -> module, class
 
+_IMAGE_CLASSES = {
+    "deduce": "DeDUCE", "jsma": "JSMA", "greedy-ensemble": "GreedyEnsemble", "prototype": "Prototype",
+    "revise": "REVISE",
+}  # fmt: skip
+IMAGE_METHODS: Table = {k: (f"holdfast.images.{k.replace('-', '_')}", cls) for k, cls in _IMAGE_CLASSES.items()}
 METHODS: Table = {
     "descent": ("holdfast.methods.descent", "Descent"),
     "min-cost": ("holdfast.methods.min_cost", "MinCost"),
@@ -45,14 +50,6 @@ METHODS: Table = {
     "cf-model": ("holdfast.methods.amortized.cf_model", "CFModel"),
     "vae-cf": ("holdfast.methods.amortized.vae_cf", "VAECF"),
     "learned-recourse": ("holdfast.methods.amortized.learned_recourse", "LearnedRecourse"),
-}
-
-IMAGE_METHODS: Table = {
-    "deduce": ("holdfast.images.deduce", "DeDUCE"),
-    "jsma": ("holdfast.images.jsma", "JSMA"),
-    "greedy-ensemble": ("holdfast.images.greedy_ensemble", "GreedyEnsemble"),
-    "prototype": ("holdfast.images.prototype", "Prototype"),
-    "revise": ("holdfast.images.revise", "REVISE"),
 }
 
 
@@ -99,13 +96,9 @@ def list_methods(
     >>> sorted(hf.list_methods(gradients=False, data=False))
     ['growing-spheres', 'tree-search']
     """
-    return {
-        name: cls
-        for name, cls in ((name, method_class(name)) for name in METHODS)
-        if gradients in (None, cls.needs_grad)
-        and data in (None, cls.needs_data)
-        and regression in (None, cls.regression)
-    }
+    wanted = {"needs_grad": gradients, "needs_data": data, "regression": regression}
+    methods = {name: method_class(name) for name in METHODS}
+    return {k: c for k, c in methods.items() if all(v in (None, getattr(c, fact)) for fact, v in wanted.items())}
 
 
 def list_image_methods() -> "dict[str, type[ImageExplainer]]":
@@ -116,16 +109,9 @@ def list_image_methods() -> "dict[str, type[ImageExplainer]]":
 def describe(name: str, cls: "type[Explainer | ImageExplainer]", kind: str = "tables") -> dict[str, Any]:
     """What there is to know about a method, as plain values."""
     defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, cls))}
-    return {
-        "name": name,
-        "class": cls.__name__,
-        "for": kind,
-        "title": cls.title,
-        "needs_gradients": cls.needs_grad,
-        "needs_data": cls.needs_data,
-        "paper": cls.paper,
-        "settings": defaults,
-    }
+    needs = {"needs_gradients": cls.needs_grad, "needs_data": cls.needs_data}
+    words = {"name": name, "class": cls.__name__, "for": kind, "title": cls.title}
+    return words | needs | {"paper": cls.paper, "settings": defaults}
 
 
 def describe_all() -> list[dict[str, Any]]:
@@ -157,8 +143,7 @@ def _with_settings(method: S, name: str, settings: Sequence[str]) -> S:
 def split_setting(setting: str) -> tuple[str, str]:
     """'steps=200' -> 'steps', '200'"""
     name, equals, value = setting.partition("=")
-    if not equals:
-        raise SettingError(f"a setting is written KEY=VALUE, got {setting!r}")
+    require(bool(equals), f"a setting is written KEY=VALUE, got {setting!r}")
     return name, value
 
 
@@ -178,8 +163,7 @@ def parse_settings(kind: Any, what: str, known: Sequence[str], settings: Sequenc
     """
     hints, out = get_type_hints(kind), dict[str, Any]()
     for name, value in map(split_setting, settings):
-        if name not in known:
-            raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+        require(name in known, f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
         out[name] = parse_setting(name, value, hints[name])
     return out
 
@@ -191,23 +175,22 @@ def _set(method: "Settings", what: str, name: str, value: str) -> None:
     kind = get_type_hints(type(method)).get(field)
     helper = _helper(kind)
     nests = helper is not None or any(part in _by_name() for part in _parts(kind))
-    if field not in known or (inner and not nests):
-        raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+    exists = field in known and (nests or not inner)
+    require(exists, f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
     if not inner:
         method.set_params(**{field: parse_setting(field, value, kind)})
         return
     if known[field] is None and helper is not None:
         method.set_params(**{field: helper()})
         known = method.get_params(deep=False)
-    if not hasattr(known[field], "get_params"):
-        raise SettingError(f"{name}={value}: give {field}=METHOD first")
+    require(hasattr(known[field], "get_params"), f"{name}={value}: give {field}=METHOD first")
     _set(known[field], f"{what} {field}", inner, value)
 
 
 def _helper(kind: Any) -> "type[Settings] | None":
     """The class with settings of its own, such as an autoencoder, that a field is an instance of; not a method."""
-    found = [p for p in _parts(kind) if isinstance(p, type) and issubclass(p, Settings) and p not in _by_name()]
-    return found[0] if found else None
+    classes = (part for part in _parts(kind) if isinstance(part, type) and part not in _by_name())
+    return next((cls for cls in classes if issubclass(cls, Settings)), None)
 
 
 def parse_setting(name: str, value: str, kind: Any) -> Any:
@@ -264,21 +247,15 @@ def type_in_words(kind: Any) -> str:
     import holdfast as hf
 
     words: dict[Any, str] = {
-        int: "an integer",
-        float: "a number",
-        bool: "true or false",
-        str: "a string",
-        NoneType: "none",
-        hf.Explainer: "a method",
-        hf.ModelBank: "the file of a bank",
-        hf.distances.Distance: "a Distance",
-    }
-    parts = [
-        f"one of {', '.join(map(str, get_args(part)))}"
-        if get_origin(part) is Literal
-        else "values with commas between them"
-        if get_origin(part) is tuple
-        else words.get(part, "a value that only Python code can give")
-        for part in _parts(kind)
-    ]
-    return " or ".join(parts)
+        int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "none",
+        hf.Explainer: "a method", hf.ModelBank: "the file of a bank", hf.distances.Distance: "a Distance",
+    }  # fmt: skip
+
+    def in_words(part: Any) -> str:
+        if get_origin(part) is Literal:
+            return f"one of {', '.join(map(str, get_args(part)))}"
+        if get_origin(part) is tuple:
+            return "values with commas between them"
+        return words.get(part, "a value that only Python code can give")
+
+    return " or ".join(map(in_words, _parts(kind)))

@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import TargetError, did_you_mean, listed
+from holdfast.errors import TargetError, did_you_mean, listed, require
 from holdfast.models.base import Model
 from holdfast.models.scores import probabilities, undecided
 
@@ -82,16 +82,14 @@ class Target:
     interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.interval is not None and (self.label is not None or self.probability is not None or self.margin):
-            raise TargetError("ask for a class or for a range of numbers, not both")
-        if self.interval is not None and not self.interval[0] < self.interval[1]:
-            raise TargetError(f"the range {self.interval} is empty; its lower end comes first")
-        if self.probability is not None and not 0 < self.probability < 1:
-            raise TargetError(f"probability must lie between 0 and 1, got {self.probability}")
-        if self.probability is not None and self.margin:
-            raise TargetError("ask for a probability or a margin, not both")
-        if not math.isfinite(self.margin):
-            raise TargetError(f"margin must be a number, got {self.margin}")
+        p, ends, margin = self.probability, self.interval, self.margin
+        one_kind = ends is None or (self.label is None and p is None and not margin)
+        require(one_kind, "ask for a class or for a range of numbers, not both", TargetError)
+        filled = ends is None or ends[0] < ends[1]
+        require(filled, f"the range {ends} is empty; its lower end comes first", TargetError)
+        require(p is None or 0 < p < 1, f"probability must lie between 0 and 1, got {p}", TargetError)
+        require(p is None or not margin, "ask for a probability or a margin, not both", TargetError)
+        require(math.isfinite(margin), f"margin must be a number, got {margin}", TargetError)
 
     @classmethod
     def of(cls, value: TargetLike) -> "Target":
@@ -103,12 +101,10 @@ class Target:
         """An estimate of a regression model from `low` to `high`, both included; None leaves that side open."""
         if low is None and high is None:
             raise TargetError("a range needs an end: between(low, high), between(low, None) or between(None, high)")
-        ends = {"low": -math.inf if low is None else _end("low", low), "high": _end("high", high)}
-        if ends["low"] > ends["high"]:
-            raise TargetError(f"the range from {low:g} to {high:g} is empty; swap its ends")
-        if ends["low"] == ends["high"]:
-            raise TargetError(f"no estimate hits exactly {low:g} but by luck; give a range around it")
-        return cls(interval=(ends["low"], ends["high"]))
+        start, end = -math.inf if low is None else _end("low", low), _end("high", high)
+        require(start <= end, f"the range from {start:g} to {end:g} is empty; swap its ends", TargetError)
+        require(start < end, f"no estimate hits exactly {start:g} but by luck; give a range around it", TargetError)
+        return cls(interval=(start, end))
 
     @classmethod
     def parse(cls, text: str, classes: Sequence[Label], probability: float | None = None) -> "Target":
@@ -129,21 +125,20 @@ class Target:
         if classes:
             same = [c for c in classes if c == text] or [c for c in classes if str(c) == text]
             return cls(same[0] if same else text, probability)
-        if probability is not None:
-            raise TargetError("a regression model has no probabilities; ask for a range alone, such as 200..250")
+        fix = "ask for a range alone, such as 200..250"
+        require(probability is None, f"a regression model has no probabilities; {fix}", TargetError)
         low, dots, high = text.partition("..")
         try:
             ends = [float(end) if end.strip() else None for end in (low, high)]
         except ValueError:
             dots, ends = "", []
-        if not dots or ends == [None, None]:
-            raise TargetError(f"of a regression model a range is wanted, such as 200..250, got {text!r}")
+        readable = bool(dots) and ends != [None, None]
+        require(readable, f"of a regression model a range is wanted, such as 200..250, got {text!r}", TargetError)
         return cls.between(*ends)
 
     def bind(self, model: Model, scores: Tensor) -> "BoundTarget":
         """The target for rows that the model gives `scores` (n, k) now."""
-        if model.is_regression != (self.interval is not None):
-            raise TargetError(_wrong_kind(model, self))
+        require(model.is_regression == (self.interval is not None), _wrong_kind(model, self), TargetError)
         if self.interval is not None:
             low, high = self.interval
             unit = max(min(model.output_scale, high / 2 - low / 2), TINY)
@@ -154,11 +149,9 @@ class Target:
             labels, sign = self._labels(model.classes, len(scores)), 1.0
         soft = self.probability is not None
         margin = math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
-        if (soft or margin) and model.labels_only:
-            raise TargetError(
-                "the model predicts classes and gives no scores, so there is no probability or margin to ask for; ask "
-                "for the class alone"
-            )
+        fix = "so there is no probability or margin to ask for; ask for the class alone"
+        has_scores = not (model.labels_only and (soft or margin))
+        require(has_scores, f"the model predicts classes and gives no scores, {fix}", TargetError)
         return BoundTarget(
             labels, sign, margin, soft, scores.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict
         )
@@ -169,18 +162,16 @@ class Target:
             return torch.full((n,), _place(self.label, classes))
         labels = cast(Any, self.label)
         wanted: list[Any] = list(labels.tolist() if hasattr(labels, "tolist") else labels)
-        if len(wanted) != n:
-            raise TargetError(f"{len(wanted)} targets for {n} rows; give one class, or one per row")
+        require(len(wanted) == n, f"{len(wanted)} targets for {n} rows; give one class, or one per row", TargetError)
         place = {label: _place(label, classes) for label in dict.fromkeys(wanted)}
         return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
 
     def __str__(self) -> str:
         if self.interval is not None:
             low, high = (written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in self.interval)
-            ends = [f"at least {low}"] * math.isfinite(self.interval[0]) + [f"at most {high}"] * math.isfinite(
-                self.interval[1]
-            )
-            return f"between {low} and {high}" if len(ends) == 2 else ends[0]
+            if all(map(math.isfinite, self.interval)):
+                return f"between {low} and {high}"
+            return f"at least {low}" if math.isfinite(self.interval[0]) else f"at most {high}"
         many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
         what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
         if self.probability is not None:
@@ -196,8 +187,7 @@ def _end(name: str, value: float | None) -> float:
         number = math.nan if isinstance(value, str | bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
-        raise TargetError(f"{name} must be a number, or None for an open end, got {value!r}")
+    require(math.isfinite(number), f"{name} must be a number, or None for an open end, got {value!r}", TargetError)
     return number
 
 
@@ -212,10 +202,8 @@ def written(value: float, decimals: int | None) -> str:
 def _wrong_kind(model: Model, target: Target) -> str:
     if model.is_regression:
         wanted = "any other class" if target.label is None else f"the class {target.label!r}"
-        return (
-            f"this is a regression model and has no classes, so {wanted} cannot be asked of it; "
-            "ask for a range: hf.Target.between(low, high)"
-        )
+        fix = "ask for a range: hf.Target.between(low, high)"
+        return f"this is a regression model and has no classes, so {wanted} cannot be asked of it; {fix}"
     return f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
 
 
@@ -239,9 +227,8 @@ class BoundTarget:
     soft: bool
     k: int
     offset: Sequence[float] = field(default=(), kw_only=True)  # of the classes, see `Model`
-    defers_to_predict: bool = field(
-        default=False, kw_only=True
-    )  # has the predicted class been put ahead in the scores? `Model`
+    # Has the predicted class been put ahead in the scores? See `Model`.
+    defers_to_predict: bool = field(default=False, kw_only=True)
 
     def __getitem__(self, rows: Tensor | slice) -> "BoundTarget":
         return replace(self, label=self.label[rows])
@@ -322,17 +309,13 @@ class BoundTarget:
 
     def confidence(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
-        p = (
-            probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict)
-            .gather(1, self.label[:, None])
-            .squeeze(1)
-        )
+        by_class = probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict)
+        p = by_class.gather(1, self.label[:, None]).squeeze(1)
         return p if self.sign > 0 else 1 - p
 
     def describe(self, scores: Tensor) -> list[str]:
         """What the model says of each row, in words: 'probability 0.43', 'the estimate 212,000'."""
-        confidence: list[float] = self.confidence(scores).numpy().tolist()
-        return [f"probability {p:.2f}" for p in confidence]
+        return [f"probability {p:.2f}" for p in self.confidence(scores).numpy().tolist()]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,6 @@ from holdfast.datasets import read_table
 from support.terminal import Ran, run
 
 
-@contextlib.contextmanager
-def inside(directory: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(directory)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 @dataclass(frozen=True)
 class Demo:
     at: Path
@@ -39,7 +28,7 @@ class Demo:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     at = tmp_path_factory.mktemp("demo")
-    with inside(at):
+    with contextlib.chdir(at):
         return Demo(at, run("demo", "--out", "my demo"))
 
 

@@ -18,6 +18,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.cli import images as cli_images
+from holdfast.cli import output
 from holdfast.cli.main import main
 from holdfast.cli.options import UNANSWERED
 from holdfast.datasets import held_out, read_table, write_table
@@ -148,7 +149,7 @@ def test_densities_that_do_not_fit_are_refused(place: Place) -> None:
         (good | {"mean": good["mean"][:2]}, "do not fit each other"),
         (good | {"numbers": good["numbers"][:2]}, "do not fit each other"),
         (good | {"constant": good["constant"] * float("nan")}, "do not fit each other"),
-        (good | cut, "of 2 classes and 16 features, the model has 3 and 16"),
+        (good | cut, "2 classes and 16 features, the model 3 and 16"),
         ({"mean": good["mean"]}, "no tensors of a density: 'mean'"),
     ):
         with pytest.raises(hf.HoldfastError, match=told):
@@ -266,7 +267,7 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
 
 def test_a_terminal_gets_a_table(answers: ImageCounterfactuals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(cli_images, "MOST_ROWS", 3)
+    monkeypatch.setattr(output, "MOST_ROWS", 3)
     ran = explain(terminal=True)
     assert f"{answers.label[0]} → {answers.target[0]}" in ran.out
     assert f"The first 3 of {2 * N} pairs." in ran.out
@@ -430,34 +431,40 @@ def test_bad_files_are_one_sentence(tmp_path: Path) -> None:
 
 def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     refused(run("explain", "asked.npz", "--model", "net.safetensors"), "--target 0", "--target all", "--any-other")
-    refused(explain("--target", "7"), "the model has no class '7'")
-    refused(explain("--target", "0", "--any-other"), "contradict each other")
-    refused(explain("--method", "dedoce"), "unknown method 'dedoce'; did you mean 'deduce'?")
-    refused(explain("--method", "min-cost"), "method 'min-cost' is for tables")
-    refused(explain("--set", "mew=1"), "deduce has no setting 'mew'")
-    refused(explain("--set", "mu=much"), "mu=much: expected a number")
-    refused(explain("--set", "mu=-1"), "mu must be at least 0")
-    refused(explain("--schema", "s.toml"), "--schema is for models of tables")
-    refused(explain("--trust-model-code"), "--trust-model-code is for models of tables")
-    refused(explain("--first", "0"), "--first must be at least 1")
-    refused(explain("--batch-size", "0"), "batch_size must be at least 1")
-    refused(explain("--probability", "2"), "probability must lie between 0 and 1")
-    refused(explain("--out", "a.txt"), "must end in one of '.parquet', '.npz', '.csv', '.json'")
-    refused(explain("--report", "a.png"), "a report's name must end in")
-    refused(explain("--grid", "a.html"), "a picture's name must end in one of '.png', '.svg'")
-    refused(explain("--grid", "no/a.png"), "there is no directory 'no'")
-    refused(explain("--out", "no/a.parquet"), "there is no directory 'no'")
-    refused(explain("--locked", "asked.npz"), "expected an .npy file")
+    for options, sentence in {
+        "--target 7": "the model has no class '7'",
+        "--target 0 --any-other": "contradict each other",
+        "--method dedoce": "unknown method 'dedoce'; did you mean 'deduce'?",
+        "--method min-cost": "method 'min-cost' is for tables",
+        "--set mew=1": "deduce has no setting 'mew'",
+        "--set mu=much": "mu=much: expected a number",
+        "--set mu=-1": "mu must be at least 0",
+        "--schema s.toml": "--schema is for models of tables",
+        "--trust-model-code": "--trust-model-code is for models of tables",
+        "--first 0": "--first must be at least 1",
+        "--batch-size 0": "batch_size must be at least 1",
+        "--probability 2": "probability must lie between 0 and 1",
+        "--out a.txt": "must end in one of '.parquet', '.npz', '.csv', '.json'",
+        "--report a.png": "a report's name must end in",
+        "--grid a.html": "a picture's name must end in one of '.png', '.svg'",
+        "--grid no/a.png": "there is no directory 'no'",
+        "--out no/a.parquet": "there is no directory 'no'",
+        "--locked asked.npz": "expected an .npy file",
+    }.items():
+        refused(explain(*options.split()), sentence)
     np.save(tmp_path / "wide.npy", np.zeros((9, 9), dtype=bool))
     refused(explain("--locked", tmp_path / "wide.npy"), "locked has shape (9, 9)")
     good = ("train", "images", "train.npz", "--out", tmp_path / "n.safetensors")
-    refused(run(*good, "--kind", "spectal"), "unknown --kind 'spectal'; did you mean 'spectral'?")
-    refused(run(*good, "--set", "widht=3"), "no setting 'widht'; did you mean 'width'?")
-    refused(run(*good, "--kind", "plain", "--set", "coefficient=3"), "a plain network has no setting 'coefficient'")
-    refused(run(*good, "--set", "seed=3"), "no setting 'seed'")
-    refused(run(*good, "--set", "epochs=0"), "epochs must be an integer")
-    refused(run(*good, "--epochs", "3", "--set", "epochs=4"), "epochs is given twice")
-    refused(run(*good, "--target", "x"), "--target is about tables")
+    for options, sentence in {
+        "--kind spectal": "unknown --kind 'spectal'; did you mean 'spectral'?",
+        "--set widht=3": "no setting 'widht'; did you mean 'width'?",
+        "--kind plain --set coefficient=3": "a plain network has no setting 'coefficient'",
+        "--set seed=3": "no setting 'seed'",
+        "--set epochs=0": "epochs must be an integer",
+        "--epochs 3 --set epochs=4": "epochs is given twice",
+        "--target x": "--target is about tables",
+    }.items():
+        refused(run(*good, *options.split()), sentence)
     refused(run(*good, "--hidden", "3"), "--hidden is about tables")
     refused(run(*good, "--tau", "0.5"), "--tau is for `holdfast train counterfactual` only")
     refused(run(*good, "--test", "1"), "--test must be at least 0 and below 1")

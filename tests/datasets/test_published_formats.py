@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.datasets import published_formats as convert
-from holdfast.datasets.codes import COLUMNS, SOUTH_GERMAN, STATLOG
+from holdfast.datasets.published_formats import COLUMNS, SOUTH_GERMAN, STATLOG
 from holdfast.datasets.sources import FILES
 
 

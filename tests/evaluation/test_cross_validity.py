@@ -15,7 +15,8 @@ import holdfast as hf
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.evaluation.cross_validity import CrossValidity, Spread, cross_validity, spread, validity_matrix
 from holdfast.nn.stack import stack_of
-from holdfast.render.charts.shift import COLOURS, data_size, pareto, strength, validity_heatmap
+from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
+from holdfast.render.charts.theme import COLOURS
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status

@@ -30,7 +30,7 @@ def test_costs_by_hand() -> None:
     assert values(cost(cfs, "l1", units="raw")) == [101, 6, None, None]
     assert values(cost(cfs, "linf", units="raw")) == [100, 6, None, None]
     assert values(cfs.cost("l1")) == [4, 3, None, 0]
-    with pytest.raises(hf.HoldfastError, match="did you mean 'l1'"):
+    with pytest.raises(hf.HoldfastError, match="norm must be 'l0', 'l1'"):
         cfs.cost("l11")
     with pytest.raises(hf.HoldfastError, match="units"):
         cfs.cost("l1", units="miles")

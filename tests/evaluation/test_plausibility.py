@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast._core.rows import rows_per_chunk
 from holdfast.evaluation.attribution import integrated_gradients, sensitivity
 from holdfast.evaluation.plausibility import (
     drawn,
@@ -313,7 +315,8 @@ def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], wo
 def test_integrated_gradients_of_networks_are_those_along_the_way(
     hidden: tuple[int, ...], k: int, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.evaluation.attribution.CELLS", 4000)  # rows in parts, where they are walked
+    few = partial(rows_per_chunk, budget=4000)  # rows in parts, where they are walked
+    monkeypatch.setattr("holdfast.evaluation.attribution.rows_per_chunk", few)
     module = seeded(mlp(6, hidden, k), 2)
     model = hf.Model.of(module, hf.Schema.box(6))
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))

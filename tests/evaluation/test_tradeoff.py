@@ -90,9 +90,9 @@ def test_the_table_holds_means_by_hand(study: Tradeoff) -> None:
                     (mine.status_codes != Status.ALREADY_MET).sum()
                 )
             assert line["pairs"] == len(both)
-            assert line["dearer"] == pytest.approx(np.mean(both))
+            assert line["extra cost"] == pytest.approx(np.mean(both))
     plain = table[table["epsilon"] == 0.0]
-    assert (plain["dearer"] == 0).all()
+    assert (plain["extra cost"] == 0).all()
     assert table["accuracy"].tolist() == pytest.approx(np.tile(study.accuracy.mean(1), 3).tolist())
 
 

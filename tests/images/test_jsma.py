@@ -140,7 +140,7 @@ def test_the_best_pair_by_trying_all(data: st.DataObject) -> None:
     b = torch.tensor(data.draw(st.lists(st.lists(numbers, min_size=d, max_size=d), min_size=n, max_size=n)))
     b = b.nan_to_num(neginf=-4.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsma, "CELLS", block)
+        patch.setattr(jsma, "CACHE_CELLS", block)
         value, at = best_pair(a, b)
     for row in range(n):
         best, pair = 0.0, (0, 0)

@@ -2,8 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from holdfast._core.rows import limited_threads
 from holdfast.errors import FileError, ModelError, SettingError
 from holdfast.images._stored import MARK
 from holdfast.images.classifier import SpectralResNet
@@ -333,16 +332,6 @@ def test_without_features_both_says_what_to_do() -> None:
 # ---- the same bits in any batch
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def networks() -> dict[str, ImageModel]:
     with lent_generator(0):
         plain = folded(trainable(Shape(1, 8, 10, width=4, coefficient=None)).eval())
@@ -362,7 +351,7 @@ def test_an_image_has_the_same_bits_in_any_batch(count: int) -> None:
     for name, model in networks().items():
         x, v = noise(16, *model.size), noise(16, 10, seed=1)
         w = noise(16, model.feature_count, seed=2)
-        with threads(count), model.eval_mode():
+        with limited_threads(count), model.eval_mode():
             z, scores, pull = model.vjp(x)
             g = pull(w, v)
             assert z is not None
@@ -380,7 +369,7 @@ def test_an_image_has_the_same_bits_in_any_batch(count: int) -> None:
 def test_padding() -> None:
     x = noise(5, 1, 2, 2)
     for count in (1, 2):
-        with threads(count):
+        with limited_threads(count):
             assert torch.equal(padded(x)[:5], x)
             assert not padded(x)[5:].any()
             assert len(padded(x)) % max(4, 2 * count) == 0

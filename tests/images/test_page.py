@@ -54,7 +54,10 @@ def test_images_in_pages_are_those_of_the_pairs() -> None:
     import base64
 
     (card, *_) = page.cards(pairs_by_hand(), np.array([0, 3]))
-    shown = [pixels_of(base64.b64decode(url.partition(",")[2])) for url in (card.before, card.after, card.changed)]
+    shown = [
+        pixels_of(base64.b64decode(url.partition(",")[2]))
+        for url in map(card.__getitem__, ("before", "after", "changed"))
+    ]
     cfs = pairs_by_hand()
     wanted = picture.colours(cfs.x[0]), picture.colours(cfs.x_cf[0]), picture.difference(cfs.x[0], cfs.x_cf[0])
     for ours, theirs in zip(shown, wanted, strict=True):

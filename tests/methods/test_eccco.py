@@ -12,10 +12,12 @@ import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.methods._energy import decay
-from holdfast.methods.eccco import EnergyWalk, set_size
+from holdfast.methods._guided import GuidedWalk
+from holdfast.methods.eccco import set_size
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 from support.tables import mixed_schema, mixed_table, seeded
+from support.torch_models import Opaque
 
 D = 5
 WIDE = hf.Schema.box(D, -50, 50)
@@ -73,7 +75,7 @@ def test_steps_on_a_linear_model_have_a_closed_form(k: int) -> None:
     w, b = net[0].weight.detach(), net[0].bias.detach()
     with model.eval_mode():
         problem = asked(model, x, k - 1)
-        walk, z = EnergyWalk(how, problem), x
+        walk, z = GuidedWalk(how, problem), x
         for phi in (0.0535887, 0.0372041):
             m = z @ w.T + b
             own = torch.zeros(9, k).double()
@@ -161,7 +163,7 @@ def test_half_and_two_classes_mean_that_the_class_changes() -> None:
     model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), WIDE), points(40)
     with model.eval_mode():
         problem = asked(model, x, 1)
-        walk = EnergyWalk(hf.ECCCo(tau=0.5), problem)
+        walk = GuidedWalk(hf.ECCCo(tau=0.5), problem)
         for t in range(50):
             p = walk.z
             mature = walk.step(problem, p, t).squeeze(1) < 0
@@ -223,17 +225,9 @@ def test_one_logit_has_no_energy_for_class_0() -> None:
 
 
 def test_any_module_will_do() -> None:
-    class Wrapped(nn.Module):
-        def __init__(self, net: nn.Module) -> None:
-            super().__init__()
-            self.net = net
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x)
-
     net = seeded(mlp(D, (8,), 3), 5)
     x = points(30)
-    by_hand, by_autograd = (hf.ECCCo().explain(hf.Model.of(m, WIDE), x, 0) for m in (net, Wrapped(net)))
+    by_hand, by_autograd = (hf.ECCCo().explain(hf.Model.of(m, WIDE), x, 0) for m in (net, Opaque(net)))
     assert torch.allclose(by_hand.x_cf, by_autograd.x_cf, atol=1e-5)
 
 
@@ -288,7 +282,7 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
     with model.eval_mode():
         for target in (0, 1):
             problem = asked(model, x, target)
-            walk = EnergyWalk(hf.ECCCo(lr=1.0, tau=0.99), problem)
+            walk = GuidedWalk(hf.ECCCo(lr=1.0, tau=0.99), problem)
             for t in range(50):
                 walk.step(problem, walk.row(problem.feasible), t)
                 z = walk.row(problem.feasible)
@@ -306,7 +300,7 @@ def test_categories_are_whole_at_every_step() -> None:
     x = schema.encode(table)
     with model.eval_mode():
         problem = asked(model, x, 1)
-        walk = EnergyWalk(hf.ECCCo(lr=0.5), problem)
+        walk = GuidedWalk(hf.ECCCo(lr=0.5), problem)
         for t in range(10):
             p = walk.row(problem.feasible)
             for a, b in problem.feasible.encoding.spans:

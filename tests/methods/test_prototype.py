@@ -117,7 +117,7 @@ def test_shrinkage_leaves_small_changes_out(three: hf.Model) -> None:
 def test_classes_are_those_asked_for(three: hf.Model) -> None:
     data, x = points(300), points(40, 1)
     e = hf.Prototype(k=3, bisections=4).fit(three, data)
-    assert torch.equal(e.labels_, labels_of(three, data))  # predicted, not given
+    assert torch.equal(e.scores_.argmax(1), labels_of(three, data))  # predicted, not given
     any_other = e.explain(three, x)
     before, after = three.predict(any_other.before), three.predict(any_other.after)
     assert any_other.found.all()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast._core.rows import rows_per_chunk
 from holdfast.distances import l2, linf
 from holdfast.methods import _local_linear as lime
 from holdfast.methods._local_linear import Neighbors, blocks_of, fit_planes, shares_of, weighted_ridge
@@ -21,6 +22,7 @@ from holdfast.methods.roar import worst_shift
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.target import Target
+from support.refused import refuses
 from support.tables import N, mixed_table, seeded
 
 D = 4
@@ -193,7 +195,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     monkeypatch: pytest.MonkeyPatch, intercept: bool, tail: int, cells: int
 ) -> None:
     monkeypatch.setattr(lime, "TAIL", tail)
-    monkeypatch.setattr(lime, "CELLS", cells)
+    monkeypatch.setattr(lime, "rows_per_chunk", lambda row, most=cells, **how: rows_per_chunk(row, most, **how))
     monkeypatch.setattr(lime, "SCORED", cells)
     model, table, schema = mixed()
     x = schema.encode(table, torch.float64)
@@ -267,16 +269,7 @@ def test_roar_lime_is_set_as_in_the_paper() -> None:
 
 
 def test_wrong_settings_are_named() -> None:
-    model, x = linear(), points(4)
-    for wrong in (
-        {"delta": -1.0}, {"lam": -1.0}, {"norm": "l1"}, {"distance": 2}, {"linear": "exact"}, {"relax": "hard"},
-        {"optimizer": "newton"}, {"lr": 0.0}, {"tolerance": -1.0}, {"steps": 0}, {"restarts": 0}, {"samples": 0},
-        {"noise": 0.0}, {"kernel": 0.0}, {"ridge": 0.0},
-    ):  # fmt: skip
-        with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
-            hf.ROAR(**wrong).fit(model, x).explain(model, x, 1)
-    with pytest.raises(hf.HoldfastError, match="at least one data row"):
-        hf.ROAR().fit(model, x[:0])
-    other = hf.Model.of(nn.Linear(3, 1), hf.Schema.box(3))
-    with pytest.raises(hf.HoldfastError, match=r"4 columns, the model takes 3"):
-        hf.ROAR().fit(model, x).explain(other, x[:, :3], 1)
+    wrong = {"norm": "l1", "distance": 2, "linear": "exact", "relax": "hard", "optimizer": "newton"}
+    wrong |= {"delta": -1.0, "lam": -1.0, "tolerance": -1.0, "steps": 0, "restarts": 0, "samples": 0}
+    wrong |= dict.fromkeys(("lr", "noise", "kernel", "ridge"), 0.0)
+    refuses(hf.ROAR, linear(), points(4), wrong)

@@ -24,6 +24,7 @@ from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.verify import blocked, violations
 from support.tables import mixed_table, seeded
+from support.torch_models import Opaque
 
 NAMES = {1: ["no", "yes"], 2: ["no", "yes"], 3: ["no", "yes", "maybe"], 4: ["no", "yes", "maybe", "later"]}
 PGD = hf.MinEpsilonPGD(radius=6.0, radii=6, steps=12)
@@ -65,17 +66,6 @@ def straight(w: Tensor, b: float, outputs: int, by_hand: bool) -> nn.Module:
 
 def network(outputs: int, seed: int = 0, d: int = 5, dtype: torch.dtype = torch.float64) -> nn.Module:
     return seeded(mlp(d, (16, 8), outputs).to(dtype), seed)
-
-
-class Opaque(nn.Module):
-    """The same module, where nothing can look inside."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
 
 
 def wrapped(module: nn.Module, low: float = -math.inf, high: float = math.inf) -> hf.Model:

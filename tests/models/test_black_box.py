@@ -214,12 +214,16 @@ def test_where_everything_is_fixed_nothing_may_change() -> None:
             assert (reasons == "nothing can be reached: every column is fixed, so nothing may change").all()
 
 
-def test_a_row_is_not_a_table() -> None:
+def test_one_row_is_a_table_of_one() -> None:
     X, y = TABLES[2]
     model = hf.Model.of(LogisticRegression().fit(X, y), hf.Schema.infer(X))
-    for use in (lambda: hf.MinCost().explain(model, X.iloc[0], 1), lambda: model.predict(X.iloc[0])):
-        with pytest.raises(SchemaError, match=r"got Series; one row of a table is X\.loc\[\[i\]\]"):
-            use()
+    for row in (X.iloc[0], X.iloc[0].to_dict()):
+        cfs = hf.MinCost().explain(model, row, 1)
+        assert (
+            cfs.to_frame().to_numpy().tolist()
+            == hf.MinCost().explain(model, X.head(1), 1).to_frame().to_numpy().tolist()
+        )
+        assert model.predict(row).tolist() == model.predict(X.head(1)).tolist()
 
 
 def test_lists_in_a_column() -> None:

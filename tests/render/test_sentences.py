@@ -65,8 +65,8 @@ def test_sentences_word_by_word(loans: Counterfactuals) -> None:
 
 
 def test_sentences_tell_the_same_changes_as_the_table(loans: Counterfactuals) -> None:
-    told = sum(len(m.at) for m in moves(loans, loans.found))
-    assert told == len(loans.changes()) == 7
+    count = sum(len(m.rows) for m in moves(loans, loans.found))
+    assert count == len(loans.changes()) == 7
 
 
 def test_no_rows_no_sentences(loans: Counterfactuals) -> None:

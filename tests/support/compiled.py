@@ -13,6 +13,7 @@ import holdfast as hf
 from holdfast.models.black_box import BlackBox, CompiledModel
 from holdfast.models.compiled.build import probes, table_probes
 from holdfast.models.compiled.tree_program import TreeProgram
+from holdfast.models.scores import HARDLY
 
 Maker = Callable[[], Any]
 
@@ -52,6 +53,11 @@ def check(model: hf.Model, table: pd.DataFrame) -> None:
     if model.outputs == "probabilities":
         assert (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs().max() < 1e-6
     else:
-        assert ((compiled - original).abs() / original.abs().clamp_min(1)).max() < 1e-6
+        # Columns in single precision are added up in it: the error is that of the largest terms, whatever is left.
+        single = bool((table.dtypes == np.float32).any())
+        size = original.abs().amax() if single else original.abs()
+        assert ((compiled - original).abs() / size.clamp_min(1)).max() < 1e-6
     chosen = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
-    assert (chosen >= original.amax(1) - 1e-12 * original.abs().amax(1).clamp_min(1)).all()  # classes may be level
+    # Classes may be level: of these, the one that the library predicts is put ahead by a hair.
+    level = HARDLY + 1e-12 * original.abs().amax(1).clamp_min(1)
+    assert (chosen >= original.amax(1) - level).all()

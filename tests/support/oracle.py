@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
-Layers = list[tuple[np.ndarray, np.ndarray]]
-Ranges = list[tuple[np.ndarray, np.ndarray]]  # lowest and highest pre-activations, by hidden layer
+Array = np.ndarray
+Layers = list[tuple[Array, Array]]
+Ranges = list[tuple[Array, Array]]  # lowest and highest pre-activations, by hidden layer
 TOLERANCE = 1e-6
 
 
@@ -75,14 +76,7 @@ def _ranges(weights: Layers, x: np.ndarray, lo: np.ndarray, hi: np.ndarray, reac
 
 
 def _within(
-    weights: Layers,
-    x: np.ndarray,
-    wanted: int,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    margin: float,
-    cost: np.ndarray,
-    radius: float,
+    weights: Layers, x: Array, wanted: int, lo: Array, hi: Array, margin: float, cost: Array, radius: float
 ) -> tuple[float, list[np.ndarray]] | None:
     """Best point at most radius away: (proven lower bound, which neurons are on), or None if there is none.
 
@@ -127,15 +121,8 @@ def _within(
 
 
 def _polish(
-    weights: Layers,
-    x: np.ndarray,
-    wanted: int,
-    lo: np.ndarray,
-    hi: np.ndarray,
-    margin: float,
-    cost: np.ndarray,
-    on: list[np.ndarray],
-) -> np.ndarray:
+    weights: Layers, x: Array, wanted: int, lo: Array, hi: Array, margin: float, cost: Array, on: list[Array]
+) -> Array:
     """The best point with these neurons on: a plain LP, without big-M.
 
     Solved again because milp takes no tolerance, and a switch 1e-6 away from whole lets a big-M row leak.

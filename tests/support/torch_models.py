@@ -10,6 +10,17 @@ SCHEMA = mixed_schema(TABLE)
 X = SCHEMA.encode(TABLE)
 
 
+class Opaque(nn.Module):
+    """The same module, where nothing can look inside."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x)
+
+
 class Odd(nn.Module):
     """A module the engine does not know."""
 

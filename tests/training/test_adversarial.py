@@ -50,8 +50,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
     stack, (x, y), eps = linear(outputs), some(), 0.17
     loop = RobustLoop(epsilon=eps, attack_box=False)
     plan = Variation((0, 1, 2), (0, 1, 2))
-    worst = AttackedBatches.of(stack, x.flatten(0, 1), plan, loop)
-    assert worst is not None
+    worst = AttackedBatches(stack, x.flatten(0, 1), plan, loop, (eps,) * 3)
     raw = stack.scores(worst(x, y))
     mine = torch.stack([cross_entropy(r, labels) for r, labels in zip(raw, y, strict=True)])
     w, b = stack.layers[0]
@@ -67,8 +66,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
 
 def test_the_gradient_of_linear_adversarial_training_is_the_closed_one() -> None:
     stack, (x, y), eps = linear(1, models=1), some(1), 0.2
-    worst = AttackedBatches.of(stack, x[0], Variation((0,), (0,)), RobustLoop(epsilon=eps, attack_box=False))
-    assert worst is not None
+    worst = AttackedBatches(stack, x[0], Variation((0,), (0,)), RobustLoop(attack_box=False), (eps,))
     g = stack.gradient(worst(x, y), y, None)
     (w, b), side = stack.layers[0], 2.0 * y[0] - 1
     line = w[0, :, 0]

@@ -16,7 +16,7 @@ from holdfast.errors import FileError, ModelError, SettingError
 from holdfast.evaluation.bounds import scfe_step
 from holdfast.nn import ntk as kernels
 from holdfast.nn.architecture import build, describe
-from holdfast.nn.ntk import NTK, input_gradient, kernel, scores
+from holdfast.nn.ntk import NTK, kernel, scores, scores_and_gradient
 from holdfast.nn.stack import stack_of
 from holdfast.training.ntk import attacked, fit_ntk
 from support.law_table import SCHEMA, TABLE, people
@@ -84,7 +84,7 @@ def test_kernel_is_a_share_of_random_directions() -> None:
 def test_gradient_equals_differences(append_one: bool, d: int) -> None:
     x, X, w = gaussian(5, 20, d), gaussian(6, 33, d), gaussian(7, 33)
     expected = slopes(lambda z: scores(z, X, w, append_one=append_one), x, 1e-5)
-    found = input_gradient(x, X, w, append_one=append_one)
+    found = scores_and_gradient(x, X, w, append_one=append_one)[1]
     assert (found - expected).abs().max() <= 1e-6 * expected.abs().max()
     module, z = NTK.of(X, w, append_one), x.clone().requires_grad_()
     v = gaussian(8, 20, 1)
@@ -98,12 +98,12 @@ def test_on_a_kink_the_gradient_is_the_mean_of_both_sides() -> None:
     X, w = gaussian(9, 12, 3), gaussian(10, 12)
     X[4] = 0
     x = torch.cat([X, 2.5 * X[:3], -X[:3], torch.zeros(1, 3).double()])  # equal, parallel, opposite, zero
-    found = input_gradient(x, X, w)
+    found = scores_and_gradient(x, X, w)[1]
     assert found.isfinite().all()
     assert torch.allclose(found, slopes(lambda z: scores(z, X, w), x, 1e-5), rtol=1e-5, atol=1e-5)
     near = x + 1e-9 * gaussian(11, *x.shape)  # where the angle to a row is all but rounding
-    assert input_gradient(near, X, w).isfinite().all()
-    assert input_gradient(near, X, w).abs().max() < 2 * (w.abs() * X.square().sum(1).sqrt()).sum()
+    assert scores_and_gradient(near, X, w)[1].isfinite().all()
+    assert scores_and_gradient(near, X, w)[1].abs().max() < 2 * (w.abs() * X.square().sum(1).sqrt()).sum()
 
 
 def test_second_derivatives_are_refused() -> None:

@@ -17,16 +17,9 @@ FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)
 
 
 def adam_step(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor],
-    means: Sequence[Tensor],
-    squares: Sequence[Tensor],
-    counts: Sequence[Tensor],
-    *,
-    lr: float,
-    eps: float = EPS,
-    weight_decay: float = 0.0,
-) -> None:
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor],
+    counts: Sequence[Tensor], *, lr: float, eps: float = EPS, weight_decay: float = 0.0,
+) -> None:  # fmt: skip
     """One step of each tensor, in place.
 
     Args:
@@ -77,6 +70,5 @@ class Adam:
         n = len(gradients)
         self.counts[:n] += 1
         theta, m, v = (rows[:n] for rows in self.rows)
-        adam_step(
-            theta, gradients, m, v, self.count_of[:n], lr=self.lr, eps=self.eps, weight_decay=self.weight_decay
-        )  # fmt: skip
+        settings = {"lr": self.lr, "eps": self.eps, "weight_decay": self.weight_decay}
+        adam_step(theta, gradients, m, v, self.count_of[:n], **settings)

@@ -29,6 +29,11 @@ class Trait(Generic[Value]):
         return self.default if instance is None else self.getter(instance)
 
 
+def preset(settings: dict[str, Any], /, **usual: Any) -> dict[str, Any]:
+    """The settings under which the literature knows a method, but for those that are given."""
+    return usual | settings
+
+
 class Settings:
     """For dataclasses whose fields are their settings, and nothing else."""
 
@@ -65,7 +70,6 @@ class Settings:
             require(fits, f"{name} must be a finite number, got {value}")
 
     def __repr__(self) -> str:
-        changed = [
-            f"{s.name}={getattr(self, s.name)!r}" for s in fields(cast(Any, self)) if getattr(self, s.name) != s.default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
+        values = [(spec, getattr(self, spec.name)) for spec in fields(cast(Any, self))]
+        changed = ", ".join(f"{spec.name}={value!r}" for spec, value in values if value != spec.default)
+        return f"{type(self).__name__}({changed})"

@@ -1,7 +1,6 @@
 """A bar on stderr for long work, with lines above it; nothing at all when it is off or nobody is looking."""
 
 import sys
-from types import TracebackType
 from typing import Any, Literal
 
 Shown = bool | Literal["lines"]  # "lines": what is said is written even where nobody is looking, such as to a log
@@ -44,8 +43,6 @@ class Progress:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()

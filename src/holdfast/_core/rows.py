@@ -55,7 +55,7 @@ COLUMN_BLOCK = 8  # in products along, or with, other numbers of columns a row's
 
 def pad_rows(x: Tensor) -> Tensor:
     """`x` with zero rows appended up to a multiple of `ROW_BLOCK`: scores then do not depend on n."""
-    missing = -len(x) % ROW_BLOCK
+    missing = -x.shape[0] % ROW_BLOCK  # len of a tensor takes some time
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
 
 

@@ -3,25 +3,13 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.options import (
-    MEASURE,
-    MOST_ROWS,
-    OUTPUT,
-    RETRAINING,
-    UNANSWERED,
-    Quiet,
-    Seed,
-    TableOut,
-    check_chart,
-    check_table,
-    echo,
-    option,
-)
-from holdfast.errors import SettingError
+from holdfast.cli.options import QUIET, SEED, TABLE_OUT, UNANSWERED, argument, option, refuse
+from holdfast.cli.output import MOST_ROWS, check_chart, check_table, echo
+from holdfast.errors import SettingError, require
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,51 +20,33 @@ FAMILIES = "seed=100,leave_one_out=100"
 
 
 def audit(
-    answers: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Answers written by `holdfast explain --out FILE.parquet`.")
-    ],
-    data: Annotated[
-        Path | None, option(RETRAINING, "--data", "TABLE", "Training rows with their outcome, to retrain models on.")
-    ] = None,
-    outcome: Annotated[
-        str | None,
-        option(RETRAINING, "--outcome", "COLUMN", "The column of --data that holds the outcome, if it is not clear."),
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        option(RETRAINING, "--recipe", "FILE", "How the model is made (TOML): hidden, epochs, batch_size, lr."),
-    ] = None,
-    families: Annotated[
-        str | None, option(RETRAINING, "--families", "LIST", f"What is varied and how often; default {FAMILIES}.")
-    ] = None,
-    tables: Annotated[
-        list[str] | None,
-        option(RETRAINING, "--table", "NAME=FILE", "Also a model made from this other data; may be repeated."),
-    ] = None,
-    bank: Annotated[
-        Path | None, option(RETRAINING, "--bank", "FILE", "Use the models in this file instead of retraining.")
-    ] = None,
-    save_bank: Annotated[
-        Path | None, option(RETRAINING, "--save-bank", "FILE", "Keep the retrained models here.")
-    ] = None,
-    seed: Seed = 0,
-    at_least: Annotated[
-        float, option(MEASURE, "--at-least", "SHARE", "The share of retrained models a certificate speaks of.")
-    ] = 0.95,
-    confidence: Annotated[float, option(MEASURE, "--confidence", "SHARE", "How sure a certificate is.")] = 0.95,
-    out: TableOut = None,
-    plot: Annotated[
-        Path | None, option(OUTPUT, "--plot", "FILE", "Also draw survival against cost: .png, .svg or .html.")
-    ] = None,
-    strict: Annotated[bool, option(OUTPUT, "--strict", None, "Exit with 3 if some answer is not certified.")] = False,
-    quiet: Quiet = False,
+    answers: Path = argument("FILE", "Answers written by `holdfast explain --out FILE.parquet`."),
+    data: Path | None = option("retraining", "TABLE", "Training rows with their outcome, to retrain models on."),
+    outcome: str | None = option(
+        "retraining", "COLUMN", "The column of --data that holds the outcome, if it is not clear."
+    ),
+    recipe: Path | None = option("retraining", "FILE", "How the model is made (TOML): hidden, epochs, batch_size, lr."),
+    families: str | None = option("retraining", "LIST", f"What is varied and how often; default {FAMILIES}."),
+    tables: list[str] | None = option(
+        "retraining", "NAME=FILE", "Also a model made from this other data; may be repeated.", None, "--table"
+    ),
+    bank: Path | None = option("retraining", "FILE", "Use the models in this file instead of retraining."),
+    save_bank: Path | None = option("retraining", "FILE", "Keep the retrained models here."),
+    seed: int = SEED,
+    at_least: float = option("measure", "SHARE", "The share of retrained models a certificate speaks of.", 0.95),
+    confidence: float = option("measure", "SHARE", "How sure a certificate is.", 0.95),
+    out: Path | None = TABLE_OUT,
+    plot: Path | None = option("output", "FILE", "Also draw survival against cost: .png, .svg or .html."),
+    strict: bool = option("output", None, "Exit with 3 if some answer is not certified.", False, "--strict"),
+    quiet: bool = QUIET,
 ) -> None:
     """Check answers against retrained models: survival with exact intervals, and certificates."""
     import holdfast as hf
     from holdfast.render.charts.theme import save as save_chart
 
     if bank:
-        refuse_beside_bank({"--data": data, "--recipe": recipe, "--table": tables, "--families": families})
+        options = {"--data": data, "--recipe": recipe, "--table": tables, "--families": families}
+        refuse(options, "with --bank FILE nothing is retrained, so {} cannot be heeded; leave one of them out")
     check_chart(plot)
     check_table(out)
     cfs = hf.Counterfactuals.load(answers)
@@ -104,25 +74,10 @@ def audit(
         raise typer.Exit(UNANSWERED)
 
 
-def refuse_beside_bank(options: dict[str, Any]) -> None:
-    """Raise an error for the first option that says how to retrain: with --bank nothing is retrained."""
-    for name, value in options.items():
-        if value is not None and value != []:
-            raise SettingError(
-                f"with --bank FILE nothing is retrained, so {name} cannot be heeded; leave one of them out"
-            )
-
-
 def retrained(
-    cfs: "hf.Counterfactuals",
-    data: Path | None,
-    outcome: str | None,
-    recipe: Path | None,
-    families: str,
-    tables: Sequence[str],
-    seed: int,
-    quiet: bool,
-) -> "hf.ModelBank":
+    cfs: "hf.Counterfactuals", data: Path | None, outcome: str | None, recipe: Path | None, families: str,
+    tables: Sequence[str], seed: int, quiet: bool,
+) -> "hf.ModelBank":  # fmt: skip
     """The bank that the options describe."""
     import holdfast as hf
     from holdfast.retraining.families import parsed_families
@@ -136,12 +91,8 @@ def retrained(
 
     banks = list["hf.ModelBank"]()
     if data is not None:
-        rows = labelled(data)
-        banks.append(
-            hf.ModelBank.retrain(
-                how, *rows, cfs.schema, families=counts, classes=cfs.classes, seed=seed, progress=not quiet
-            )
-        )
+        more: dict[str, Any] = {"families": counts, "classes": cfs.classes, "seed": seed, "progress": not quiet}
+        banks.append(hf.ModelBank.retrain(how, *labelled(data), cfs.schema, **more))
     if named:
         others = {name: labelled(file) for name, file in named.items()}
         banks.append(hf.ModelBank.from_tables(how, others, cfs.schema, classes=cfs.classes, seed=seed))
@@ -153,9 +104,7 @@ def parsed_tables(parts: Sequence[str]) -> dict[str, Path]:
     out = dict[str, Path]()
     for part in parts:
         name, _, file = part.partition("=")
-        if not name or not file:
-            raise SettingError(f"--table takes NAME=FILE, got {part!r}")
-        if name in out:
-            raise SettingError(f"--table names {name!r} twice; give each file a name of its own")
+        require(name and file, f"--table takes NAME=FILE, got {part!r}")
+        require(name not in out, f"--table names {name!r} twice; give each file a name of its own")
         out[name] = Path(file)
     return out

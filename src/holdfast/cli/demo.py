@@ -3,13 +3,12 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from holdfast.cli import images as cli_images
 from holdfast.cli.explain import print_changes
-from holdfast.cli.options import echo, say
+from holdfast.cli.options import option
+from holdfast.cli.output import echo, say
 from holdfast.errors import MissingExtraError
 from holdfast.registry import build_method
 
@@ -22,18 +21,11 @@ AUDIT_MODELS, GUIDE_MODELS = 30, 10  # retrained models of each family that judg
 
 
 def demo(
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help=f"Directory for the files it leaves behind; left out: {DEMO} or {DEMO_IMAGES}."
-        ),
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="See `holdfast methods`; left out: min-cost, for images deduce.")
-    ] = None,
-    images: Annotated[
-        bool, typer.Option("--images", help="Handwritten digits instead: which pixels to change.")
-    ] = False,
+    out: Path | None = option(
+        "", "DIR", f"Directory for the files it leaves behind; left out: {DEMO} or {DEMO_IMAGES}."
+    ),
+    method: str | None = option("", "NAME", "See `holdfast methods`; left out: min-cost, for images deduce."),
+    images: bool = option("", None, "Handwritten digits instead: which pixels to change.", False, "--images"),
 ) -> None:
     """Train a model on the German Credit data, tell every refused applicant what to change, and make that hold."""
     if images:
@@ -77,13 +69,9 @@ def _demo(out: Path, method: str) -> None:
 
 
 def make_it_hold(
-    explainer: "hf.Explainer",
-    cfs: "hf.Counterfactuals",
-    model: "hf.Model",
-    recipe: "hf.Recipe",
-    train: "Dataset",
+    explainer: "hf.Explainer", cfs: "hf.Counterfactuals", model: "hf.Model", recipe: "hf.Recipe", train: "Dataset",
     out: Path,
-) -> None:
+) -> None:  # fmt: skip
     """Audit the answers on retrained models, then move them to where other retrained models agree."""
     import holdfast as hf
 

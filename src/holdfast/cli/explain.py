@@ -1,36 +1,15 @@
 """`holdfast explain`: for every row of a table, or every image, the change that gets the wanted class."""
 
-import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from holdfast.cli import images as cli_images
-from holdfast.cli.options import (
-    ASKED,
-    IMAGES,
-    METHOD,
-    MOST_ROWS,
-    OUTPUT,
-    UNANSWERED,
-    Quiet,
-    Seed,
-    Settings,
-    check_report,
-    check_table,
-    check_writable,
-    echo,
-    option,
-    print_json,
-    print_rich,
-    printable,
-    refuse,
-    say,
-    wanted,
-)
+from holdfast.cli.options import QUIET, SEED, SETTINGS, UNANSWERED, argument, option, refuse, wanted
+from holdfast.cli.output import check_report, check_table, check_writable, deliver, echo, print_table, say
 from holdfast.errors import SettingError
 from holdfast.registry import build_method, default_method, split_names
 
@@ -61,82 +40,42 @@ class Question:
 
 
 def explain(
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="People to answer: a CSV, JSON or Parquet file; or images: an NPZ file."),
-    ],
-    model: Annotated[
-        Path, option(ASKED, "--model", "FILE", "The model: safetensors, ONNX, skops, XGBoost or LightGBM.")
-    ],
-    schema: Annotated[
-        Path | None,
-        option(ASKED, "--schema", "FILE", "What may change (TOML); left out: the one in the model file."),
-    ] = None,
-    classes: Annotated[
-        list[str] | None,
-        option(
-            ASKED, "--classes", "LIST",
-            "Names of the model's classes in the order of its scores, such as denied,approved.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        option(
-            ASKED, "--target", "NAME",
-            "The class that is wanted; of images also: all; of a regression model a range, such as 200..250.",
-        ),
-    ] = None,
-    any_other: Annotated[
-        bool, option(ASKED, "--any-other", None, "Any class but the present one is wanted.")
-    ] = False,
-    probability: Annotated[
-        float | None, option(ASKED, "--probability", "P", "How likely the model must find the wanted class.")
-    ] = None,
-    trust_model_code: Annotated[
-        bool, option(ASKED, "--trust-model-code", None, "Load files that can run code; only your own.")
-    ] = False,
-    method: Annotated[
-        str | None,
-        option(
-            METHOD, "--method", "NAME",
-            "How to search; left out: the recourse network in the model file, else min-cost, or tree-search if "
-            "the model has no gradients; for images deduce.",
-        ),
-    ] = None,
-    settings: Settings = None,
-    data: Annotated[
-        Path | None, option(METHOD, "--data", "TABLE", "Training rows, for methods that look at data.")
-    ] = None,
-    seed: Seed = 0,
-    time_budget: Annotated[
-        float | None, option(METHOD, "--time-budget", "S", "Seconds; rows still open then stay unanswered.")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        option(
-            METHOD, "--batch-size", "N",
-            "Rows searched at once; answers do not change. Default: 1024, of images 128.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        option(
-            OUTPUT, "--out", "FILE",
-            "Write the answers as CSV, JSON or Parquet (with provenance); left out: print them.",
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None, option(OUTPUT, "--report", "FILE.html", "Write a page with plots as well.")
-    ] = None,
-    strict: Annotated[bool, option(OUTPUT, "--strict", None, "Exit with 3 if some row has no answer.")] = False,
-    quiet: Quiet = False,
-    grid: Annotated[
-        Path | None, option(IMAGES, "--grid", "FILE", "Draw images, counterfactuals and differences.")
-    ] = None,
-    locked: Annotated[
-        Path | None, option(IMAGES, "--locked", "FILE.npy", "Pixels that may not change: true where nothing may.")
-    ] = None,
-    first: Annotated[int | None, option(IMAGES, "--first", "N", "Only the first N images.")] = None,
+    table: Path = argument("TABLE", "People to answer: a CSV, JSON or Parquet file; or images: an NPZ file."),
+    model: Path = option("asked", "FILE", "The model: safetensors, ONNX, skops, XGBoost or LightGBM.", ...),
+    schema: Path | None = option("asked", "FILE", "What may change (TOML); left out: the one in the model file."),
+    classes: list[str] | None = option(
+        "asked", "LIST", "Names of the model's classes in the order of its scores, such as denied,approved."
+    ),
+    target: str | None = option(
+        "asked", "NAME",
+        "The class that is wanted; of images also: all; of a regression model a range, such as 200..250.",
+    ),
+    any_other: bool = option("asked", None, "Any class but the present one is wanted.", False, "--any-other"),
+    probability: float | None = option("asked", "P", "How likely the model must find the wanted class."),
+    trust_model_code: bool = option(
+        "asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"
+    ),
+    method: str | None = option(
+        "method", "NAME",
+        "How to search; left out: the recourse network in the model file, else min-cost, or tree-search if the model "
+        "has no gradients; for images deduce.",
+    ),
+    settings: list[str] | None = SETTINGS,
+    data: Path | None = option("method", "TABLE", "Training rows, for methods that look at data."),
+    seed: int = SEED,
+    time_budget: float | None = option("method", "S", "Seconds; rows still open then stay unanswered."),
+    batch_size: int | None = option(
+        "method", "N", "Rows searched at once; answers do not change. Default: 1024, of images 128."
+    ),
+    out: Path | None = option(
+        "output", "FILE", "Write the answers as CSV, JSON or Parquet (with provenance); left out: print them."
+    ),
+    report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
+    strict: bool = option("output", None, "Exit with 3 if some row has no answer.", False, "--strict"),
+    quiet: bool = QUIET,
+    grid: Path | None = option("images", "FILE", "Draw images, counterfactuals and differences."),
+    locked: Path | None = option("images", "FILE.npy", "Pixels that may not change: true where nothing may."),
+    first: int | None = option("images", "N", "Only the first N images."),
 ) -> None:  # fmt: skip
     """Find, for every row of TABLE, the change that gets the wanted class."""
     if quiet:
@@ -147,11 +86,11 @@ def explain(
     )  # fmt: skip
     if cli_images.wants_images(table, model):
         of_tables = {"--schema": schema, "--classes": classes, "--trust-model-code": trust_model_code}
-        refuse(of_tables, "is for models of tables, not of images")
+        refuse(of_tables, "{} is for models of tables, not of images; leave it out")
         unanswered = cli_images.explain(question, locked=locked, first=first, grid=grid)
     else:
         of_images = {"--grid": grid, "--locked": locked, "--first": first}
-        refuse(of_images, f"is for models of images, and {str(model)!r} is none")
+        refuse(of_images, f"{{}} is for models of images, and {str(model)!r} is none; leave it out")
         unanswered = explain_table(question, schema, split_names(classes), trust_model_code)
     if strict and unanswered:
         raise typer.Exit(UNANSWERED)
@@ -181,12 +120,7 @@ def explain_table(question: Question, schema: Path | None, classes: list[str], t
         model, people, target, seed=q.seed, batch_size=1024 if q.batch_size is None else q.batch_size,
         time_budget=q.time_budget, progress=not q.quiet,
     )  # fmt: skip
-    deliver(cfs, q.out)
-    if q.report:
-        cfs.report(q.report)
-    if not q.quiet:
-        say(cfs.summary())
-    return int((cfs.status_codes == hf.Status.NOT_FOUND).sum())
+    return deliver(cfs, q, print_changes)
 
 
 def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf.Model") -> None:
@@ -209,35 +143,19 @@ def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf
 # ---- what is printed
 
 
-def deliver(cfs: "hf.Counterfactuals", out: Path | None) -> None:
-    """To the file, or to stdout: as a table for eyes, as JSON for programs."""
-    import holdfast as hf
-
-    if out is None and sys.stdout.isatty():
-        print_changes(cfs, MOST_ROWS)
-    elif out is None:
-        print_json(hf.datasets.records(cfs.to_table()))
-    else:
-        cfs.save(out)
-
-
 def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     """Only what changes, and the same in words, for the first rows."""
-    from rich.table import Table
-    from rich.text import Text
-
     from holdfast.target import IntervalTarget
 
     values: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
     outcome = cfs.goal.numbers(values) if isinstance(cfs.goal, IntervalTarget) else [f"{p:.2f}" for p in values]
     name = "estimate" if cfs.is_regression else "probability"
-    table = Table("row", "what changes", "in words", name, show_lines=True)
-    sentences = cfs.sentences().tolist()
-    for i in range(min(len(cfs), most)):
-        changes = changed_cells(cfs.before, cfs.after, i) if cfs.found[i] else []
-        cells = str(cfs.source[i]), "\n".join(changes) or "-", sentences[i], outcome[i]
-        table.add_row(*(Text(printable(cell)) for cell in cells))  # as Text: a level "[red]" is no markup
-    print_rich(table)
+    shown = zip(cfs.source.tolist(), cfs.found.tolist(), cfs.sentences().tolist(), outcome, strict=True)
+    rows = [
+        (row, "\n".join(changed_cells(cfs.before, cfs.after, i) if found else []) or "-", sentence, value)
+        for i, (row, found, sentence, value) in zip(range(most), shown, strict=False)
+    ]
+    print_table(["row", "what changes", "in words", name], rows, lines=True)
     if len(cfs) > most:
         echo(f"The first {most} of {len(cfs):,} rows.")
 

@@ -1,26 +1,24 @@
 """The commands for images: `holdfast train images`, `holdfast demo --images`, and `explain` with a model of images."""
 
 import shlex
-import sys
 import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.options import (
-    MOST_ROWS,
+from holdfast.cli.options import wanted
+from holdfast.cli.output import (
     check_ending,
     check_report,
     check_writable,
+    deliver,
     echo,
-    print_json,
-    print_rich,
-    printable,
+    print_report,
+    print_table,
     say,
-    wanted,
 )
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, untyped
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, require, untyped
 from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
@@ -42,16 +40,9 @@ DEMO_CLASSES = 10  # one digit of each is explained
 
 
 def train(
-    place: Path,
-    kind: str,
-    assignments: Sequence[str],
-    seed: int,
-    test: float,
-    out: Path | None,
-    *,
-    progress: bool,
+    place: Path, kind: str, assignments: Sequence[str], seed: int, test: float, out: Path | None, *, progress: bool,
     quiet: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Train a network on images, and keep it with the densities of its features."""
     out = out or Path("images.safetensors")
     check_ending(out, (".safetensors",), "a model's")
@@ -76,11 +67,8 @@ def train(
     report: dict[str, Any] = {"kind": "images", "network": kind, "model": str(out), "images": len(learn)}
     report |= {"test_images": len(held), "classes": len(net.classes_), "seconds": round(seconds, 3)}
     report |= {"densities": density is not None}
-    report |= {"accuracy": net.score(rest.images, rest.labels)} if held else {}
-    if sys.stdout.isatty():
-        echo(words(report))
-    else:
-        print_json(report)
+    report |= {"accuracy": net.score(rest.images, data.labels[held])} if held else {}
+    print_report(report, words)
     if not quiet:
         say(f"next: {explain_command(Path('images.npz'), out)}")
 
@@ -129,7 +117,6 @@ def wants_images(place: Path, model: Path) -> bool:
 
 def explain(question: "Question", *, locked: Path | None, first: int | None, grid: Path | None) -> int:
     """Find counterfactual images, write and print them; returns how many pairs have no answer."""
-    import holdfast as hf
     from holdfast.images.io import load_images, read_mask
     from holdfast.images.model import ImageModel
 
@@ -138,8 +125,7 @@ def explain(question: "Question", *, locked: Path | None, first: int | None, gri
     check_report(q.report)
     check_ending(grid, (".png", ".svg"), "a picture's")
     check_writable(q.out, q.report, grid)
-    if first is not None and first < 1:
-        raise SettingError(f"--first must be at least 1, got {first}")
+    require(first is None or first >= 1, f"--first must be at least 1, got {first}")
     explainer = build_image_method(method, q.settings)
     model = ImageModel.load(q.model)
     target = target_of(model.classes, q.target, q.any_other, q.probability)
@@ -150,16 +136,12 @@ def explain(question: "Question", *, locked: Path | None, first: int | None, gri
         seed=q.seed, batch_size=128 if q.batch_size is None else q.batch_size, time_budget=q.time_budget,
         progress=not q.quiet,
     )  # fmt: skip
-    deliver(cfs, q.out)
-    if q.report:
-        cfs.report(q.report)
+    unanswered = deliver(cfs, q, print_pairs)
     if grid and len(cfs):
         cfs.grid(grid)
     elif grid:
         warnings.warn(f"there are no images, so there is no {str(grid)!r}", stacklevel=2)
-    if not q.quiet:
-        say(cfs.summary())
-    return int((cfs.status_codes == hf.Status.NOT_FOUND).sum())
+    return unanswered
 
 
 def target_of(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
@@ -191,30 +173,14 @@ def fit_on(data: Path | None, explainer: "ImageExplainer", method: str, model: "
         raise SettingError(f"method {method!r} looks at data; give it training images with --data FILE.npz")
 
 
-def deliver(cfs: "ImageCounterfactuals", out: Path | None) -> None:
-    """To the file, or to stdout: as a table for eyes, as JSON for programs."""
-    from holdfast import datasets
-
-    if out is None and sys.stdout.isatty():
-        print_pairs(cfs, MOST_ROWS)
-    elif out is None:
-        print_json(datasets.records(cfs.to_table()))
-    else:
-        cfs.save(out)
-
-
 def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
     """The first pairs as a table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("image", "classes", "status", "pixels", "l1", "steps", "probability")
+    rows = list[list[object]]()
     for line in cfs.to_table().head(most).to_dict("records"):
         missing = line["status"] == "not found"
         cells = [line["row"], f"{line['label']} → {line['target']}", line["status"], "-" if missing else line["pixels"]]
-        cells += ["-" if missing else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"]
-        table.add_row(*(Text(printable(str(cell))) for cell in cells))  # as Text: a class "[red]" is no markup
-    print_rich(table)
+        rows.append([*cells, "-" if missing else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"])
+    print_table(["image", "classes", "status", "pixels", "l1", "steps", "probability"], rows)
     if len(cfs) > most:
         echo(f"The first {most} of {len(cfs):,} pairs.")
 

@@ -1,19 +1,15 @@
 """`holdfast inspect`: what a model file is, whether loading it is safe, what it expects, and what can explain it."""
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import typer
-
-from holdfast.cli.options import AsJson, echo, print_json, printable
+from holdfast.cli.options import AS_JSON, argument
+from holdfast.cli.output import echo, print_json, printable
 
 MOST = 12  # names in a line
 
 
-def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A model file of any kind.")],
-    as_json: AsJson = False,
-) -> None:
+def inspect(file: Path = argument("FILE", "A model file of any kind."), as_json: bool = AS_JSON) -> None:
     """Say what a model FILE is and what it expects. Nothing of the file is run."""
     from holdfast.models.formats.inspect import inspect as look
 

@@ -1,9 +1,10 @@
 """`holdfast methods` and `holdfast datasets`: what there is, as a table for eyes or as JSON."""
 
-from holdfast.cli.options import AsJson, print_json, print_rich
+from holdfast.cli.options import AS_JSON
+from holdfast.cli.output import print_json, print_table
 
 
-def list_methods(as_json: AsJson = False) -> None:
+def methods(as_json: bool = AS_JSON) -> None:
     """List the methods, what each needs, and its settings with their defaults."""
     from holdfast.registry import describe_all
 
@@ -11,19 +12,16 @@ def list_methods(as_json: AsJson = False) -> None:
     if as_json:
         print_json(about)
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("method", "for", "what it does", "needs", "settings", show_lines=True)
+    rows = list[list[str]]()
     for m in about:
         needs = [word for word in ("gradients", "data") if m[f"needs_{word}"]]
         settings = [f"{name}={value}" for name, value in m["settings"].items()]
         lines = [m["name"], m["class"]], [m["for"]], [m["title"], m["paper"]], needs or ["-"], settings
-        table.add_row(*(Text("\n".join(cell)) for cell in lines))
-    print_rich(table)
+        rows.append(["\n".join(cell) for cell in lines])
+    print_table(["method", "for", "what it does", "needs", "settings"], rows, lines=True)
 
 
-def list_datasets(as_json: AsJson = False) -> None:
+def datasets(as_json: bool = AS_JSON) -> None:
     """List the datasets with size, licence and source, and whether each is at hand."""
     import holdfast as hf
 
@@ -31,12 +29,6 @@ def list_datasets(as_json: AsJson = False) -> None:
     if as_json:
         print_json(about)
         return
-    from rich.table import Table
-    from rich.text import Text
-
     names = ["name", "rows", "columns", "classes", "licence", "source", "at_hand"]
-    table = Table(*(name.replace("_", " ") for name in names))
-    for entry in about:
-        cells = (entry[name] for name in names)
-        table.add_row(*(Text(f"{c:,}" if isinstance(c, int) else c) for c in cells))
-    print_rich(table)
+    rows = [[f"{e[name]:,}" if isinstance(e[name], int) else e[name] for name in names] for e in about]
+    print_table([name.replace("_", " ") for name in names], rows)

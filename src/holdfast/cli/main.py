@@ -1,9 +1,7 @@
-"""The command line: `holdfast demo`, `train`, `inspect`, `explain`, `audit`, `tradeoff`, `methods` and
-`datasets`, each in a file of its own.
+"""The command line, one file per command.
 
-What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr. Everything
-that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch, pandas)
-is imported inside the commands, so that `holdfast --help` answers at once.
+Everything that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch,
+pandas) is imported inside the commands, so that `holdfast --help` answers at once.
 """
 
 import io
@@ -12,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -21,8 +19,9 @@ from holdfast.cli.audit import audit
 from holdfast.cli.demo import demo
 from holdfast.cli.explain import explain
 from holdfast.cli.inspect import inspect
-from holdfast.cli.listings import list_datasets, list_methods
-from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, say
+from holdfast.cli.listings import datasets, methods
+from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, option
+from holdfast.cli.output import say
 from holdfast.cli.tradeoff import tradeoff
 from holdfast.cli.train import train
 from holdfast.errors import HoldfastError
@@ -85,21 +84,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def holdfast(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
-    ] = False,
+    version: bool = option(
+        "", None, "Print the version and leave.", False, "--version", callback=_version, is_eager=True
+    ),
 ) -> None:
     """What would have to change for another decision: counterfactual explanations and recourse."""
 
 
-for _name, _command in {
-    "demo": demo,
-    "explain": explain,
-    "methods": list_methods,
-    "datasets": list_datasets,
-    "train": train,
-    "inspect": inspect,
-    "audit": audit,
-    "tradeoff": tradeoff,
-}.items():
-    app.command(_name)(_command)
+for _command in (demo, explain, methods, datasets, train, inspect, audit, tradeoff):
+    app.command()(_command)

@@ -1,96 +1,45 @@
-"""What the commands share: exit codes, options, how they print, which outcome is wanted, and where files may go.
+"""What the commands share: exit codes, options, and which outcome is wanted."""
 
-What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr.
-"""
-
-import contextlib
-import json
-import os
 import shlex
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.errors import FileError, SettingError, TargetError, listed, optional
+from holdfast.errors import SettingError, TargetError, require
 
 if TYPE_CHECKING:
     import holdfast as hf
 
 BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
-LONGEST = 1000  # letters of an error: some quote a value from a file
-MOST_ROWS = 20  # in a table on the terminal; a file gets all of them
+PANELS = {
+    "asked": "What is asked", "table": "Table", "method": "Method and settings", "retraining": "Retrained models",
+    "measure": "Measurement", "output": "Output", "images": "Only for images",
+    "counterfactual": "Only for counterfactual", "": None,
+}  # fmt: skip
+
+
+def option(panel: str, value: str | None, about: str, default: Any = None, *names: str, **more: Any) -> Any:
+    """An option under a heading of the help, named as its parameter; a flag has no value, and its name is given."""
+    return typer.Option(default, *names, metavar=value, help=about, rich_help_panel=PANELS[panel], **more)
+
+
+def argument(value: str, about: str) -> Any:
+    """What has to be there, by its place."""
+    return typer.Argument(metavar=value, help=about)
+
 
 # ---- options that several commands have
 
-# Headings of the help.
-ASKED, TABLE, METHOD, RETRAINING, MEASURE, OUTPUT = (
-    "What is asked", "Table", "Method and settings", "Retrained models", "Measurement", "Output"
+SCHEMA = option("table", "FILE", "What may change (TOML); left out: read off the table.")
+FIXED = option("table", "LIST", "Columns that nobody can change, with commas between them; may be repeated.")
+SETTINGS = option(
+    "method", "KEY=VALUE", "A setting, such as steps=200 or epochs=20; may be repeated.", None, "--set"
 )  # fmt: skip
-IMAGES, COUNTERFACTUAL = "Only for images", "Only for counterfactual"
-
-
-def option(panel: str, name: str, value: str | None, about: str, **more: Any) -> Any:
-    """An option under a heading of the help; a flag has no value."""
-    return typer.Option(name, metavar=value, help=about, rich_help_panel=panel, **more)
-
-
-SchemaFile = Annotated[
-    Path | None, option(TABLE, "--schema", "FILE", "What may change (TOML); left out: read off the table.")
-]
-Fixed = Annotated[
-    list[str] | None,
-    option(TABLE, "--fixed", "LIST", "Columns that nobody can change, with commas between them; may be repeated."),
-]
-Settings = Annotated[
-    list[str] | None,
-    option(METHOD, "--set", "KEY=VALUE", "A setting, such as steps=200 or epochs=20; may be repeated."),
-]
-Seed = Annotated[int, option(METHOD, "--seed", "N", "Where all random numbers come from.")]
-TableOut = Annotated[Path | None, option(OUTPUT, "--out", "FILE", "Where the table goes: .csv, .json or .parquet.")]
-Quiet = Annotated[bool, option(OUTPUT, "--quiet", None, "Nothing on stderr but errors.")]
-AsJson = Annotated[bool, option(OUTPUT, "--json", None, "Print JSON instead of a table.")]
-
-
-# ---- printing
-
-
-def say(text: str) -> None:
-    """One line on stderr, whatever is in it."""
-    line = printable(" ".join(text.split()))
-    with contextlib.suppress(BrokenPipeError):
-        typer.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
-
-
-def echo(text: str) -> None:
-    """Text on stdout."""
-    try:
-        typer.echo(text)
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`: nothing is wrong
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def printable(text: str) -> str:
-    """Names and levels come from files: they must not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def print_rich(table: Any) -> None:
-    """A table for eyes."""
-    from rich.console import Console
-
-    console = Console()
-    with console.capture() as text:
-        console.print(table)
-    echo(text.get().rstrip("\n"))
-
-
-def print_json(value: Any) -> None:
-    """JSON for programs."""
-    utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    echo(json.dumps(value, indent=1, ensure_ascii=not utf8, default=str))
+SEED = option("method", "N", "Where all random numbers come from.", 0)
+TABLE_OUT = option("output", "FILE", "Where the table goes: .csv, .json or .parquet.")
+QUIET = option("output", None, "Nothing on stderr but errors.", False, "--quiet")
+AS_JSON = option("output", None, "Print JSON instead of a table.", False, "--json")
 
 
 # ---- what is asked
@@ -102,12 +51,11 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
 
     if not classes:
         of_classes = {"--any-other": any_other, "--probability": probability}
-        refuse(of_classes, "is for models with classes, this one has none")
-        if name is None:
-            raise TargetError("this is a regression model: say which range is wanted, such as --target 200..250")
-    if any_other and name is not None:
-        raise TargetError("--target and --any-other contradict each other; give one of them")
+        refuse(of_classes, "{} is for models with classes, this one has none; leave it out")
+        hint = "this is a regression model: say which range is wanted, such as --target 200..250"
+        require(name is not None, hint, TargetError)
     if any_other:
+        require(name is None, "--target and --any-other contradict each other; give one of them", TargetError)
         return hf.Target(probability=probability)
     if name is None:
         known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
@@ -116,56 +64,7 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
 
 
 def refuse(options: dict[str, Any], why: str) -> None:
-    """An option that would do nothing is an error."""
+    """An option that would do nothing is an error; `why` has a place {} for its name."""
     for name, value in options.items():
         if value is not None and value is not False and value != []:
-            raise SettingError(f"{name} {why}; leave it out")
-
-
-# ---- where files go
-
-
-def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
-    """A file of that kind has one of these endings."""
-    if path and path.suffix.lower() not in endings:
-        ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
-        raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
-
-
-def check_report(path: Path | None) -> None:
-    """A page is an HTML file."""
-    if path and path.suffix.lower() not in (".html", ".htm"):
-        raise FileError(f"cannot write {str(path)!r}: a report's name must end in .html")
-
-
-def check_table(path: Path | None) -> None:
-    """A table has one of the extensions that we know."""
-    from holdfast.datasets import known_extension
-
-    if path:
-        known_extension(path, "write")
-
-
-def check_chart(path: Path | None) -> None:
-    """A chart has one of the extensions that we know, and what draws it is installed."""
-    from holdfast.render.charts.theme import EXTENSIONS
-
-    if path is None:
-        return
-    if path.suffix.lower() not in EXTENSIONS:
-        raise FileError(f"cannot write {str(path)!r}: the extension must be one of {', '.join(EXTENSIONS)}")
-    for module in ("altair", "vl_convert"):
-        optional(module, "plot")
-
-
-def check_writable(*paths: Path | None) -> None:
-    """A file that cannot be written is told before the work, not after it."""
-    for path in paths:
-        if path is None:
-            continue
-        if not path.parent.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: there is no directory {str(path.parent)!r}")
-        if path.is_dir():
-            raise FileError(f"cannot write {str(path)!r}: it is a directory")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise FileError(f"cannot write {str(path)!r}: no permission")
+            raise SettingError(why.replace("{}", name, 1))

@@ -2,28 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.options import (
-    ASKED,
-    MEASURE,
-    METHOD,
-    OUTPUT,
-    TABLE,
-    Fixed,
-    Quiet,
-    SchemaFile,
-    Seed,
-    TableOut,
-    check_chart,
-    check_table,
-    echo,
-    option,
-)
+from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, TABLE_OUT, option
+from holdfast.cli.output import check_chart, check_table, echo
 from holdfast.cli.train import labelled
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.registry import build_method, split_names
 
 if TYPE_CHECKING:
@@ -34,52 +20,34 @@ EPSILON = "0:0.3:7"
 
 
 def tradeoff(
-    data: Annotated[Path, option(TABLE, "--data", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.")],
-    target: Annotated[
-        str | None, option(TABLE, "--target", "COLUMN", "The column that holds the outcome; left out: the last one.")
-    ] = None,
-    schema: SchemaFile = None,
-    fixed: Fixed = None,
-    wanted: Annotated[
-        str | None,
-        option(ASKED, "--wanted", "NAME", "The outcome people want; left out: the one each does not get now."),
-    ] = None,
-    rows: Annotated[int, option(ASKED, "--rows", "N", "Test rows to ask about at most.", min=1)] = 500,
-    methods: Annotated[
-        list[str] | None,
-        option(
-            METHOD, "--method", "NAME",
-            f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.",
-        ),
-    ] = None,
-    recipe: Annotated[
-        Path | None, option(METHOD, "--recipe", "FILE", "How the network is made (TOML); left out: two small layers.")
-    ] = None,
-    epsilon: Annotated[
-        str, option(METHOD, "--epsilon", "LIST", "Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.")
-    ] = EPSILON,
-    seeds: Annotated[int, option(METHOD, "--seeds", "N", "Networks for each epsilon.", min=1)] = 2,
-    seed: Seed = 0,
-    test: Annotated[
-        float, option(MEASURE, "--test", "SHARE", "The share of rows held out to measure and ask about.")
-    ] = 0.25,
-    attack: Annotated[
-        float, option(MEASURE, "--attack", "RADIUS", "Size of the attack that accuracy is measured under.")
-    ] = 0.1,
-    out: TableOut = None,
-    plot: Annotated[
-        Path | None, option(OUTPUT, "--plot", "FILE", "Also draw the curves: .png, .svg or .html.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:  # fmt: skip
+    data: Path = option("table", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.", ...),
+    target: str | None = option("table", "COLUMN", "The column that holds the outcome; left out: the last one."),
+    schema: Path | None = SCHEMA,
+    fixed: list[str] | None = FIXED,
+    wanted: str | None = option("asked", "NAME", "The outcome people want; left out: the one each does not get now."),
+    rows: int = option("asked", "N", "Test rows to ask about at most.", 500, min=1),
+    methods: list[str] | None = option(
+        "method", "NAME", f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.", None, "--method"
+    ),
+    recipe: Path | None = option("method", "FILE", "How the network is made (TOML); left out: two small layers."),
+    epsilon: str = option(
+        "method", "LIST", "Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.", EPSILON
+    ),
+    seeds: int = option("method", "N", "Networks for each epsilon.", 2, min=1),
+    seed: int = SEED,
+    test: float = option("measure", "SHARE", "The share of rows held out to measure and ask about.", 0.25),
+    attack: float = option("measure", "RADIUS", "Size of the attack that accuracy is measured under.", 0.1),
+    out: Path | None = TABLE_OUT,
+    plot: Path | None = option("output", "FILE", "Also draw the curves: .png, .svg or .html."),
+    quiet: bool = QUIET,
+) -> None:
     """Train a network against attacks of growing size and see how much more expensive and rarer recourse becomes."""
     import holdfast as hf
     from holdfast.render.charts.theme import save as save_chart
 
     radii = parsed_epsilon(epsilon)
     chosen = {name: build_method(name, ()) for name in methods or METHODS}
-    if not 0 < test < 1:
-        raise SettingError(f"--test must be above 0 and below 1, got {test}")
+    require(0 < test < 1, f"--test must be above 0 and below 1, got {test}")
     check_chart(plot)
     check_table(out)
     how = hf.Recipe() if recipe is None else hf.Recipe.load(recipe)
@@ -128,6 +96,5 @@ def outcome(text: str | None, hardened: "hf.AdversarialModels") -> Any:
     known = {str(c): c for c in hardened.bank.classes}
     if text is None:
         return None
-    if text not in known:
-        raise SettingError(f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}")
+    require(text in known, f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}")
     return known[text]

@@ -4,38 +4,18 @@
 """
 
 import shlex
-import sys
 import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from holdfast.cli import images as cli_images
-from holdfast.cli.options import (
-    COUNTERFACTUAL,
-    IMAGES,
-    MEASURE,
-    METHOD,
-    OUTPUT,
-    TABLE,
-    Fixed,
-    Quiet,
-    SchemaFile,
-    Seed,
-    Settings,
-    check_chart,
-    check_ending,
-    check_table,
-    check_writable,
-    echo,
-    option,
-    print_json,
-    refuse,
-)
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, SETTINGS, argument, option, refuse
+from holdfast.cli.output import check_chart, check_ending, check_table, check_writable, print_report
+from holdfast.errors import SettingError, did_you_mean, require
 from holdfast.registry import split_names, split_setting
 from holdfast.training import by_name
 
@@ -51,101 +31,51 @@ SHOWN = ("accuracy", "validation", "matured", "divergence", "ridge", "adversaria
 
 
 def train(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"What to train: {', '.join(KINDS)}.")],
-    table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TABLE",
-            help="Rows with their outcome: a CSV, JSON or Parquet file; of images an NPZ file, or a dataset's name.",
-        ),
-    ],
-    target: Annotated[
-        str | None,
-        option(TABLE, "--target", "COLUMN", "The column that holds the outcome; images have labels instead."),
-    ] = None,
-    schema: SchemaFile = None,
-    fixed: Fixed = None,
-    test: Annotated[
-        float, option(MEASURE, "--test", "SHARE", "The share of rows held out to measure on; 0 for none.")
-    ] = 0.25,
-    settings: Settings = None,
-    epochs: Annotated[int | None, option(METHOD, "--epochs", "N", "How often all rows are gone through.")] = None,
-    hidden: Annotated[
-        str | None, option(METHOD, "--hidden", "LIST", "Widths of a network's layers, such as 64,32.")
-    ] = None,
-    seed: Seed = 0,
-    out: Annotated[
-        Path | None, option(OUTPUT, "--out", "FILE", "Where the model goes; left out: KIND.safetensors.")
-    ] = None,
-    recipe: Annotated[
-        Path | None, option(OUTPUT, "--recipe", "FILE", "Also write how it was made (TOML), for `holdfast audit`.")
-    ] = None,
-    quiet: Quiet = False,
-    objective: Annotated[
-        str | None,
-        option(COUNTERFACTUAL, "--objective", "NAME", "full, draft, energy, adversarial or plain; default: full."),
-    ] = None,
-    generator: Annotated[
-        str | None,
-        option(
-            COUNTERFACTUAL, "--generator", "NAME",
-            f"What searches: {', '.join(by_name.OF_GENERATOR)}; default: eccco.",
-        ),
-    ] = None,
-    energy: Annotated[
-        float | None, option(COUNTERFACTUAL, "--energy", "W", "Weight of the energy in the search; default: 5.")
-    ] = None,
-    tau: Annotated[
-        float | None,
-        option(COUNTERFACTUAL, "--tau", "P", "A counterfactual is mature at this probability; default: 0.75."),
-    ] = None,
-    steps: Annotated[
-        int | None, option(COUNTERFACTUAL, "--steps", "N", "Steps of the search at most; default: 30.")
-    ] = None,
-    n_counterfactuals: Annotated[
-        int | None, option(COUNTERFACTUAL, "--n-counterfactuals", "N", "Searched for in an epoch; default: 1000.")
-    ] = None,
-    l_div: Annotated[
-        float | None, option(COUNTERFACTUAL, "--l-div", "W", "Weight of the divergence; default: 0.5.")
-    ] = None,
-    l_reg: Annotated[
-        float | None, option(COUNTERFACTUAL, "--l-reg", "W", "Weight of the ridge on energies; default: 0.1.")
-    ] = None,
-    l_adv: Annotated[
-        float | None, option(COUNTERFACTUAL, "--l-adv", "W", "Weight of the adversarial loss; default: 0.25.")
-    ] = None,
-    burn_in: Annotated[
-        float | None,
-        option(
-            COUNTERFACTUAL, "--burn-in", "SHARE",
-            "Share of the epochs, at the beginning, that are plain; default: 0.",
-        ),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        option(COUNTERFACTUAL, "--history", "FILE", "Write a line per epoch: .csv, .json or .parquet."),
-    ] = None,
-    plot: Annotated[
-        Path | None, option(COUNTERFACTUAL, "--plot", "FILE", "Draw how training went: .png, .svg or .html.")
-    ] = None,
-    net: Annotated[
-        str | None,
-        option(
-            IMAGES, "--kind", "NAME", "spectral (bounded convolutions, for deduce) or plain; left out: spectral."
-        ),
-    ] = None,
-    progress: Annotated[
-        bool,
-        option(IMAGES, "--progress", None, "A line per epoch on stderr even where that is no terminal."),
-    ] = False,
-) -> None:  # fmt: skip
+    kind: str = argument("KIND", f"What to train: {', '.join(KINDS)}."),
+    table: Path = argument(
+        "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file; of images an NPZ file, or a dataset's name."
+    ),
+    target: str | None = option("table", "COLUMN", "The column that holds the outcome; images have labels instead."),
+    schema: Path | None = SCHEMA,
+    fixed: list[str] | None = FIXED,
+    test: float = option("measure", "SHARE", "The share of rows held out to measure on; 0 for none.", 0.25),
+    settings: list[str] | None = SETTINGS,
+    epochs: int | None = option("method", "N", "How often all rows are gone through."),
+    hidden: str | None = option("method", "LIST", "Widths of a network's layers, such as 64,32."),
+    seed: int = SEED,
+    out: Path | None = option("output", "FILE", "Where the model goes; left out: KIND.safetensors."),
+    recipe: Path | None = option("output", "FILE", "Also write how it was made (TOML), for `holdfast audit`."),
+    quiet: bool = QUIET,
+    objective: str | None = option(
+        "counterfactual", "NAME", "full, draft, energy, adversarial or plain; default: full."
+    ),
+    generator: str | None = option(
+        "counterfactual", "NAME", f"What searches: {', '.join(by_name.OF_GENERATOR)}; default: eccco."
+    ),
+    energy: float | None = option("counterfactual", "W", "Weight of the energy in the search; default: 5."),
+    tau: float | None = option("counterfactual", "P", "A counterfactual is mature at this probability; default: 0.75."),
+    steps: int | None = option("counterfactual", "N", "Steps of the search at most; default: 30."),
+    n_counterfactuals: int | None = option("counterfactual", "N", "Searched for in an epoch; default: 1000."),
+    l_div: float | None = option("counterfactual", "W", "Weight of the divergence; default: 0.5."),
+    l_reg: float | None = option("counterfactual", "W", "Weight of the ridge on energies; default: 0.1."),
+    l_adv: float | None = option("counterfactual", "W", "Weight of the adversarial loss; default: 0.25."),
+    burn_in: float | None = option(
+        "counterfactual", "SHARE", "Share of the epochs, at the beginning, that are plain; default: 0."
+    ),
+    history: Path | None = option("counterfactual", "FILE", "Write a line per epoch: .csv, .json or .parquet."),
+    plot: Path | None = option("counterfactual", "FILE", "Draw how training went: .png, .svg or .html."),
+    net: str | None = option(
+        "images", "NAME", "spectral (bounded convolutions, for deduce) or plain; left out: spectral.", None, "--kind"
+    ),
+    progress: bool = option(
+        "images", None, "A line per epoch on stderr even where that is no terminal.", False, "--progress"
+    ),
+) -> None:
     """Train a network on TABLE, one that predicts and gives recourse, or one that learns from its counterfactuals."""
     if quiet:
         warnings.simplefilter("ignore")
-    if kind not in KINDS:
-        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    if not 0 <= test < 1:
-        raise SettingError(f"--test must be at least 0 and below 1, got {test}")
+    require(kind in KINDS, f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    require(0 <= test < 1, f"--test must be at least 0 and below 1, got {test}")
     of_counterfactual = {
         "--objective": objective, "--generator": generator, "--energy": energy, "--tau": tau, "--steps": steps,
         "--n-counterfactuals": n_counterfactuals, "--l-div": l_div, "--l-reg": l_reg, "--l-adv": l_adv,
@@ -153,14 +83,16 @@ def train(
     }  # fmt: skip
     if kind != "counterfactual":
         files = {"--history": history, "--plot": plot}
-        refuse(of_counterfactual | files, f"is for `holdfast train counterfactual` only, not for {kind!r}")
+        why = f"{{}} is for `holdfast train counterfactual` only, not for {kind!r}; leave it out"
+        refuse(of_counterfactual | files, why)
     if kind == "images":
         tables = {"--target": target, "--schema": schema, "--fixed": fixed, "--hidden": hidden, "--recipe": recipe}
-        refuse(tables, "is about tables, so it is not for `holdfast train images`")
+        refuse(tables, "{} is about tables, so it is not for `holdfast train images`; leave it out")
         assignments = assigned({"--epochs": epochs}, settings or [])
         cli_images.train(table, net or "spectral", assignments, seed, test, out, progress=progress, quiet=quiet)
         return
-    refuse({"--kind": net, "--progress": progress}, f"is for `holdfast train images` only, not for {kind!r}")
+    of_images = {"--kind": net, "--progress": progress}
+    refuse(of_images, f"{{}} is for `holdfast train images` only, not for {kind!r}; leave it out")
     import holdfast as hf
 
     if target is None:
@@ -170,9 +102,8 @@ def train(
     check_writable(out, recipe, history, plot)
     check_table(history)
     check_chart(plot)
-    trainer = by_name.trainer(
-        kind, assigned({"--epochs": epochs, "--hidden": hidden} | of_counterfactual, settings or []), seed
-    )
+    assignments = assigned({"--epochs": epochs, "--hidden": hidden} | of_counterfactual, settings or [])
+    trainer = by_name.trainer(kind, assignments, seed)
     X, y, known = labelled(table, target, schema, split_names(fixed))
     learn, held = hf.datasets.held_out(len(X), test, seed)
     rest = X.iloc[held], y.iloc[held]
@@ -186,10 +117,7 @@ def train(
     report |= measured(trained.model, *rest)
     if trained.history is not None:
         report |= write_history(trained.history, history, plot)
-    if sys.stdout.isatty():
-        echo(words(report))
-    else:
-        print_json(report)
+    print_report(report, words)
     if not quiet:
         typer.echo(f"next: {next_command(out, trained.model)}", err=True)
 

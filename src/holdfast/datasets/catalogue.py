@@ -3,11 +3,9 @@ them."""
 
 import io
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from importlib.resources import files
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, get_args
 
 import numpy as np
@@ -15,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from holdfast.datasets.dataset import Dataset, Images
-from holdfast.datasets.fetch import Place, content, place
+from holdfast.datasets.fetch import Place, content, place, shipped_toml
 from holdfast.datasets.sources import FILES
 from holdfast.schema.infer import Settings
 from holdfast.schema.schema import Schema
@@ -53,15 +51,9 @@ class About:
         return stored_table(self.files[0], **settings)
 
     def dataset(
-        self,
-        X: pd.DataFrame,
-        y: "pd.Series[Any]",
-        *,
-        groups: "pd.Series[Any] | None" = None,
-        parts: "pd.Series[Any] | None" = None,
-        inferred_from: pd.DataFrame | None = None,
-        **settings: Unpack[Settings],
-    ) -> Dataset:
+        self, X: pd.DataFrame, y: "pd.Series[Any]", *, groups: "pd.Series[Any] | None" = None,
+        parts: "pd.Series[Any] | None" = None, inferred_from: pd.DataFrame | None = None, **settings: Unpack[Settings],
+    ) -> Dataset:  # fmt: skip
         """The table with its outcome; its schema is inferred from it, or from another table of the same columns."""
         schema = Schema.infer(X if inferred_from is None else inferred_from, **settings)
         known = self.licence, self.citation, self.source, self.favourable
@@ -71,12 +63,10 @@ class About:
         return Images(self.name, X, y, self.licence, self.citation, self.source, parts)
 
 
-def _read_catalogue() -> dict[str, About]:
-    entries = tomllib.loads((files("holdfast.datasets") / "catalogue.toml").read_text(encoding="utf-8"))
-    return {name: About(name, **entry | {"files": tuple(entry.get("files", ()))}) for name, entry in entries.items()}
-
-
-CATALOGUE = _read_catalogue()
+CATALOGUE = {
+    name: About(name, **entry | {"files": tuple(entry.get("files", ()))})
+    for name, entry in shipped_toml("catalogue.toml").items()
+}
 DATASETS: dict[str, Callable[..., Dataset | Images]] = {}
 
 
@@ -106,7 +96,5 @@ def from_zero(X: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 def describe() -> list[dict[str, Any]]:
     """The datasets as plain values, in alphabetical order; nothing is loaded."""
-    return [
-        {fact: getattr(about, fact) for fact in LISTED} | {"at_hand": about.at_hand()}
-        for _, about in sorted(CATALOGUE.items())
-    ]
+    known = (CATALOGUE[name] for name in sorted(CATALOGUE))
+    return [{fact: getattr(about, fact) for fact in LISTED} | {"at_hand": about.at_hand()} for about in known]

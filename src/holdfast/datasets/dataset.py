@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from holdfast.errors import SettingError, did_you_mean, listed
+from holdfast.errors import SettingError, did_you_mean, listed, require
 from holdfast.schema.schema import Schema
 
 # These papers test on the last rows of a file (or of one of its parts) instead of on random ones.
@@ -34,9 +34,8 @@ class _Parts(ABC):
         """Those of one part: a year, a school, 'train' or 'test'."""
         if self.parts is None:
             raise SettingError(f"{self.name} has no parts")
-        chosen = (self.parts == name).to_numpy()
-        if not chosen.any():
-            raise SettingError(f"{self.name} has no part {name!r}; it has {listed(self.parts.unique().tolist(), 20)}")
+        chosen, known = (self.parts == name).to_numpy(), listed(self.parts.unique().tolist(), 20)
+        require(bool(chosen.any()), f"{self.name} has no part {name!r}; it has {known}")
         return self.take(np.flatnonzero(chosen))
 
 
@@ -83,14 +82,13 @@ class Dataset(_Parts):
 
     def paper_split(self, paper: str, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """A split of the size a paper uses; `papers` names those that are known for this table."""
-        if paper not in self.papers:
-            raise SettingError(f"no split of {self.name} is known for {paper!r}; {did_you_mean(paper, self.papers)}")
+        advice = did_you_mean(paper, self.papers)
+        require(paper in self.papers, f"no split of {self.name} is known for {paper!r}; {advice}")
         test = self.papers[paper]
         if paper not in LAST_ROWS:
             return self.split(test, seed)
-        rows = np.arange(len(self.X))
-        cut = _cut(len(rows), test, self.name)
-        return self.take(rows[:cut]), self.take(rows[cut:])
+        cut = _cut(len(self.X), test, self.name)
+        return self.take(slice(cut)), self.take(slice(cut, None))
 
     def balanced(self, seed: int = 0) -> "Dataset":
         """As many random rows of every outcome as the rarest one has, in the order of the table."""
@@ -108,8 +106,8 @@ class Dataset(_Parts):
 
 def _cut(n: int, test: float, name: str) -> int:
     """How many of n rows to learn from."""
-    if not 0 < test < max(n, 1) or (test >= 1 and test != int(test)):
-        raise SettingError(f"test must be a share between 0 and 1 or a number of rows below {n} of {name}, got {test}")
+    good = 0 < test < max(n, 1) and (test < 1 or test == int(test))
+    require(good, f"test must be a share between 0 and 1 or a number of rows below {n} of {name}, got {test}")
     return round(n * (1 - test)) if test < 1 else n - int(test)
 
 

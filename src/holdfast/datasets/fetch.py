@@ -16,11 +16,12 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from holdfast.errors import FileError
+from holdfast._core.version import version
+from holdfast.errors import FileError, require
 
 Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
 SECONDS = 30  # without a byte from the source
@@ -44,10 +45,14 @@ class File:
 # ---- places
 
 
+def shipped_toml(name: str) -> dict[str, Any]:
+    """A TOML file of this package."""
+    return tomllib.loads((files("holdfast.datasets") / name).read_text(encoding="utf-8"))
+
+
 def data_directory() -> tuple[Path, str] | None:
     """The directory of datasets and the setting that names it."""
-    named = os.environ.get("HOLDFAST_DATA")
-    if named:
+    if named := os.environ.get("HOLDFAST_DATA"):
         return Path(named).expanduser(), "HOLDFAST_DATA"
     config = _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"
     if not config.is_file():
@@ -59,8 +64,8 @@ def data_directory() -> tuple[Path, str] | None:
     data = settings.get("data")
     if data is None:
         return None
-    if not isinstance(data, str) or not data:
-        raise FileError(f"{str(config)!r}: data must be the name of a directory, got {data!r}")
+    named = isinstance(data, str) and bool(data)
+    require(named, f"{str(config)!r}: data must be the name of a directory, got {data!r}", FileError)
     return Path(data).expanduser(), str(config)
 
 
@@ -79,9 +84,8 @@ def data_file(relative: str) -> Path:
     root = data_directory()
     if root is None:
         raise FileError(f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it")
-    path = root[0] / relative
-    if not path.is_file():
-        raise FileError(f"no file {relative!r} in the data directory {str(root[0])!r} ({root[1]})")
+    path, where = root[0] / relative, f"the data directory {str(root[0])!r} ({root[1]})"
+    require(path.is_file(), f"no file {relative!r} in {where}", FileError)
     return path
 
 
@@ -89,20 +93,16 @@ def _stored(file: File) -> tuple[Path, Place] | None:
     """The file on this machine; in the data directory it may also lie unpacked."""
     plain = file.path.removesuffix(".gz")
     root = data_directory()
-    names = [root[0] / name for name in (file.path, plain)] if root else []
-    for path in names:
-        if path.is_file():
-            return path, "data directory"
-    path = cache_directory() / plain
-    return (path, "cached") if path.is_file() else None
+    places: list[tuple[Path, Place]] = [(cache_directory() / plain, "cached")]
+    if root:
+        places = [(root[0] / file.path, "data directory"), (root[0] / plain, "data directory"), *places]
+    return next((found for found in places if found[0].is_file()), None)
 
 
 def place(file: File) -> Place:
     """Where the file is, or how it can be had; nothing is read."""
     found = _stored(file)
-    if found:
-        return found[1]
-    return "can be downloaded" if file.urls else "by hand"
+    return found[1] if found else "can be downloaded" if file.urls else "by hand"
 
 
 # ---- content
@@ -125,9 +125,9 @@ def _read(file: File, path: Path) -> bytes:
     if known not in _checked:
         # Compressed again by somebody else, the same content has other bytes outside.
         if _sha256(stored) != file.packed and _sha256(data) != file.content:
+            what = f"SHA-256 of the content is {_sha256(data)}, expected {file.content}"
             raise FileError(
-                f"{str(path)!r} is not the file that is known: SHA-256 of the content is {_sha256(data)}, "
-                f"expected {file.content}; remove it, or put the original there"
+                f"{str(path)!r} is not the file that is known: {what}; remove it, or put the original there"
             )
         _checked.add(known)
     return data
@@ -150,46 +150,36 @@ def download(file: File) -> bytes:
         data = file.convert(parts)
     except Exception as error:  # an archive that is none, a table with other columns
         raise FileError(f"what {source} sent is not the file that is known: {error}") from None
-    if _sha256(data) != file.content:
-        raise FileError(
-            f"wrong checksum: what {source} sent has SHA-256 {_sha256(data)}, expected {file.content}; "
-            f"nothing was kept. The source may have changed. {_where_to_put(file)}"
-        )
+    got, fix = _sha256(data), f"nothing was kept. The source may have changed. {_where_to_put(file)}"
+    why = f"wrong checksum: what {source} sent has SHA-256 {got}, expected {file.content}; {fix}"
+    require(got == file.content, why, FileError)
     _keep(data, cache_directory() / file.path.removesuffix(".gz"))
     return data
 
 
 def _fetched(url: str, file: File) -> bytes:
-    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{version('holdfast')}"})
+    request = urllib.request.Request(url, headers={"User-Agent": f"holdfast/{version()}"})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             length = answer.headers.get("Content-Length")
-            chunks: list[bytes] = []
-            while chunk := answer.read(CHUNK):
-                chunks.append(chunk)
+            data = b"".join(iter(lambda: answer.read(CHUNK), b""))
     except urllib.error.HTTPError as error:
-        raise FileError(
-            f"cannot download {url}: the server says {error.code} {error.reason}. {_where_to_put(file)}"
-        ) from None
+        why = f"the server says {error.code} {error.reason}. {_where_to_put(file)}"
     except http.client.IncompleteRead as error:
-        raise FileError(_cut(url, len(error.partial), None)) from None
+        raise FileError(_cut(url, f"{len(error.partial)}")) from None
     except urllib.error.URLError as error:
-        raise FileError(
-            f"cannot download {url}: {error.reason}. Is this machine offline? {_where_to_put(file)}"
-        ) from None
+        why = f"{error.reason}. Is this machine offline? {_where_to_put(file)}"
     except (OSError, http.client.HTTPException) as error:
-        raise FileError(
-            f"cannot download {url}: {error or type(error).__name__}; nothing was kept, try again"
-        ) from None
-    data = b"".join(chunks)
-    if length is not None and len(data) != int(length):
-        raise FileError(_cut(url, len(data), int(length)))
-    return data
+        why = f"{error or type(error).__name__}; nothing was kept, try again"
+    else:
+        if length is not None and len(data) != int(length):
+            raise FileError(_cut(url, f"{len(data)} of {length}"))
+        return data
+    raise FileError(f"cannot download {url}: {why}")
 
 
-def _cut(url: str, got: int, length: int | None) -> str:
-    whole = f" of {length}" if length is not None else ""
-    return f"the connection was cut: {got}{whole} bytes of {url} arrived; nothing was kept, try again"
+def _cut(url: str, got: str) -> str:
+    return f"the connection was cut: {got} bytes of {url} arrived; nothing was kept, try again"
 
 
 def _keep(data: bytes, path: Path) -> None:
@@ -211,11 +201,8 @@ def _keep(data: bytes, path: Path) -> None:
 
 def _what_to_do(file: File) -> str:
     root = data_directory()
-    looked = (
-        f"no file {file.path!r} in the data directory {str(root[0])!r} ({root[1]})"
-        if root
-        else (f"{file.path!r} is not shipped")
-    )
+    looked = f"no file {file.path!r} in the data directory {str(root[0])!r} ({root[1]})" if root else None
+    looked = looked or f"{file.path!r} is not shipped"
     return f"{looked}, and it cannot be downloaded without a person: get it from {file.by_hand}. {_where_to_put(file)}"
 
 

@@ -51,10 +51,7 @@ def warfarin(about: About) -> Dataset:
     genes = ["CYP2C9 consensus", "VKORC1 -1639 consensus"]
     X[genes] = table[genes].fillna("unknown")
     dose = table["Therapeutic Dose of Warfarin"].astype("float64")
-    return about.dataset(
-        X,
-        pd.Series(np.select([dose < 21, dose <= 49], ["low", "medium"], "high"), index=X.index),
-        fixed=["Gender", "Race", "Age", "Height (cm)", *ill, *genes],
-        allowed={name: ["no", "yes"] for name in [*drugs, "Enzyme inducers"]},
-        bounds={"Weight (kg)": (30, 240)},
-    )
+    y = pd.Series(np.select([dose < 21, dose <= 49], ["low", "medium"], "high"), index=X.index)
+    fixed = ["Gender", "Race", "Age", "Height (cm)", *ill, *genes]
+    allowed = {name: ["no", "yes"] for name in [*drugs, "Enzyme inducers"]}
+    return about.dataset(X, y, fixed=fixed, allowed=allowed, bounds={"Weight (kg)": (30, 240)})

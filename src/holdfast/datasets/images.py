@@ -24,9 +24,8 @@ def idx(path: str) -> NDArray[np.uint8]:
 
 
 def _parts(about: About, parts: dict[str, str]) -> Images:
-    folder = about.name
-    X = [idx(f"{folder}/{file}-images-idx3-ubyte.gz") for file in parts.values()]
-    y = [idx(f"{folder}/{file}-labels-idx1-ubyte.gz") for file in parts.values()]
+    X = [idx(f"{about.name}/{file}-images-idx3-ubyte.gz") for file in parts.values()]
+    y = [idx(f"{about.name}/{file}-labels-idx1-ubyte.gz") for file in parts.values()]
     where = np.repeat(np.array(list(parts), dtype=object), [len(part) for part in X])
     return about.images(np.concatenate(X), pd.Series(np.concatenate(y).astype(int)), pd.Series(where))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from holdfast.datasets.tables import read_table
-from holdfast.errors import FileError, SettingError, did_you_mean
+from holdfast.errors import FileError, SettingError, did_you_mean, require
 from holdfast.schema.schema import Schema
 
 
@@ -22,11 +22,7 @@ class LabelledTable(NamedTuple):
 
 
 def read_labelled(
-    path: str | Path,
-    outcome: str | None = None,
-    schema: Schema | None = None,
-    *,
-    classes: Sequence[Any] | None = None,
+    path: str | Path, outcome: str | None = None, schema: Schema | None = None, *, classes: Sequence[Any] | None = None
 ) -> LabelledTable:
     """Rows of a CSV, JSON or Parquet file and their outcomes.
 
@@ -44,8 +40,7 @@ def read_labelled(
     if schema is None:
         schema = Schema.infer(features)
     else:
-        if name in schema.names:
-            raise SettingError(f"{name!r} is a feature of the schema, so it cannot be the outcome")
+        require(name not in schema.names, f"{name!r} is a feature of the schema, so it cannot be the outcome")
         extra = [column for column in features.columns if column not in schema.names]
         if extra:
             warnings.warn(f"columns of {str(path)!r} that the schema does not know are left out: {extra}", stacklevel=2)
@@ -73,8 +68,7 @@ def _as_classes(y: "pd.Series[Any]", classes: Sequence[Any]) -> "pd.Series[Any]"
 
 def held_out(n: int, share: float, seed: int, what: str = "rows") -> tuple[list[int], list[int]]:
     """Numbers of the rows to learn from, and of a share held out, both in the order of the table."""
-    if n < 2:
-        raise SettingError(f"need at least two {what} to train on, got {n}")
+    require(n >= 2, f"need at least two {what} to train on, got {n}")
     order = np.random.default_rng(abs(seed)).permutation(n)
     out = min(round(n * share), n - 1)
     return sorted(order[out:].tolist()), sorted(order[:out].tolist())

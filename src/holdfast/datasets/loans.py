@@ -6,13 +6,7 @@ import pandas as pd
 from holdfast.datasets.catalogue import About, dataset, from_zero
 from holdfast.datasets.dataset import Dataset
 
-_HELOC_PAST = [
-    "ExternalRiskEstimate",
-    "MSinceOldestTradeOpen",
-    "AverageMInFile",
-    "PercentTradesNeverDelq",
-    "MaxDelqEver",
-]
+_PAST = ["ExternalRiskEstimate", "MSinceOldestTradeOpen", "AverageMInFile", "PercentTradesNeverDelq", "MaxDelqEver"]
 _SBA_DOLLARS = ["DisbursementGross", "GrAppv", "SBA_Appv"]
 
 
@@ -25,14 +19,14 @@ def heloc(about: About) -> Dataset:
     table = about.table()
     y = table.pop("RiskPerformance")
     known = ~(table == -9).all(axis=1)
-    return about.dataset(table[known], y[known], fixed=_HELOC_PAST, scaling="minmax")
+    return about.dataset(table[known], y[known], fixed=_PAST, scaling="minmax")
 
 
 @dataset
 def heloc_full(about: About) -> Dataset:
     """All rows of HELOC, also the 588 without any bureau record; the codes -9, -8 and -7 stay as numbers."""
     table = about.table()
-    return about.dataset(table, table.pop("RiskPerformance"), fixed=_HELOC_PAST, scaling="minmax")
+    return about.dataset(table, table.pop("RiskPerformance"), fixed=_PAST, scaling="minmax")
 
 
 @dataset
@@ -70,14 +64,10 @@ def lending_club(about: About) -> Dataset:
     table = about.table(keep_default_na=False)
     y = table.pop("Class")
     past = ["addr_state", "delinq_2yrs", "acc_now_delinq", "delinq_amnt", "inq_last_6mths", "inq_last_12m", "inq_fi"]
-    return about.dataset(
-        table,
-        y,
-        fixed=past,
-        ordered={"sub_grade": [f"{letter}{number}" for letter in "ABCDEFG" for number in range(1, 6)]},
-        allowed={"emp_length": sorted(set(table["emp_length"]) - {"emp_unk"})},
-        bounds=from_zero(table) | {"revol_util": (0, 200), "all_util": (0, 200)},
-    )
+    grades = {"sub_grade": [f"{letter}{number}" for letter in "ABCDEFG" for number in range(1, 6)]}
+    allowed = {"emp_length": sorted(set(table["emp_length"]) - {"emp_unk"})}
+    bounds = from_zero(table) | {"revol_util": (0, 200), "all_util": (0, 200)}
+    return about.dataset(table, y, fixed=past, ordered=grades, allowed=allowed, bounds=bounds)
 
 
 @dataset
@@ -92,15 +82,9 @@ def sba_loan(about: About, *, rocoursenet: bool = False) -> Dataset:
     if rocoursenet:
         table[_SBA_DOLLARS] = np.log(table[_SBA_DOLLARS])
     codes = ["UrbanRural", "Sector_Points", "Term" if rocoursenet else "NewExist"]
-    return about.dataset(
-        table,
-        paid.map({0: "charged off", 1: "paid"}),
-        parts=year,
-        fixed=["State", "UrbanRural", "Sector_Points", "NewExist"],
-        categories=codes,
-        bounds=from_zero(table.drop(columns=codes)),
-        scaling="minmax" if rocoursenet else "standard",
-    )
+    y, fixed = paid.map({0: "charged off", 1: "paid"}), ["State", "UrbanRural", "Sector_Points", "NewExist"]
+    bounds, scaling = from_zero(table.drop(columns=codes)), "minmax" if rocoursenet else "standard"
+    return about.dataset(table, y, parts=year, fixed=fixed, categories=codes, bounds=bounds, scaling=scaling)
 
 
 @dataset

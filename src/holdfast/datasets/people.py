@@ -55,16 +55,14 @@ def adult(about: About) -> Dataset:
     years = table.pop("education-num")
     y, parts = table.pop("income"), table.pop("split")
     X = table.drop(columns="fnlwgt")
-    return about.dataset(
-        X,
-        y,
-        parts=parts,
-        fixed=["age", "sex", "race", "native-country", "relationship", "marital-status"],
-        up=["education"],
-        ordered={"education": table["education"].groupby(years).first().tolist()},
-        allowed={name: sorted(set(X[name]) - {"?"}) for name in ("workclass", "occupation")},
-        bounds={"capital-gain": (0, 99999), "capital-loss": (0, 4356), "hours-per-week": (1, 99)},
-    )
+    settings: Settings = {
+        "fixed": ["age", "sex", "race", "native-country", "relationship", "marital-status"],
+        "up": ["education"],
+        "ordered": {"education": table["education"].groupby(years).first().tolist()},
+        "allowed": {name: sorted(set(X[name]) - {"?"}) for name in ("workclass", "occupation")},
+        "bounds": {"capital-gain": (0, 99999), "capital-loss": (0, 4356), "hours-per-week": (1, 99)},
+    }
+    return about.dataset(X, y, parts=parts, **settings)
 
 
 @dataset

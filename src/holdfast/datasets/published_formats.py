@@ -10,9 +10,14 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 
-from holdfast.datasets.codes import COLUMNS, SOUTH_GERMAN, STATLOG
+from holdfast.datasets.fetch import shipped_toml
 
 Convert = Callable[[Sequence[bytes]], bytes]
+
+_CODES = shipped_toml("codes.toml")
+COLUMNS: list[str] = _CODES["columns"]  # of German Credit
+STATLOG: dict[str, str] = _CODES["statlog"]  # a code names its column too
+SOUTH_GERMAN: dict[str, dict[str, str]] = _CODES["south_german"]  # column -> code -> meaning
 
 
 def unpacked(parts: Sequence[bytes]) -> bytes:
@@ -74,11 +79,7 @@ def compas(parts: Sequence[bytes]) -> bytes:
     """ProPublica's table without names, dates of birth and case numbers."""
     header, *rows = csv.reader(io.StringIO(parts[0].decode(), newline=""))
     kept = [i for i, name in enumerate(header) if name not in IDENTIFIERS]
-    seen: set[str] = set()
-    names: list[str] = []
-    for name in (header[i] for i in kept):
-        names.append(f"{name}.1" if name in seen else name)
-        seen.add(name)
+    names = [f"{header[i]}.1" if header[i] in header[:i] else header[i] for i in kept]
     return _written([names, *([row[i] for i in kept] for row in rows)])
 
 

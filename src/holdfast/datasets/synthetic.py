@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.catalogue import About, dataset
 from holdfast.datasets.dataset import Dataset
-from holdfast.errors import SettingError
+from holdfast.errors import require
 
 Array = NDArray[np.float64]
 
 
 def _table(about: About, x: Array, y: NDArray[Any], parts: "pd.Series[Any] | None" = None) -> Dataset:
-    X = pd.DataFrame(x, columns=["x1", "x2"])
-    outcome = pd.Series(np.where(y, "yes", "no"))
-    return about.dataset(X, outcome, parts=parts)
+    return about.dataset(pd.DataFrame(x, columns=["x1", "x2"]), pd.Series(np.where(y, "yes", "no")), parts=parts)
 
 
 def _shuffled(about: About, no: Array, yes: Array, rng: np.random.Generator) -> Dataset:
@@ -30,8 +28,7 @@ def _shuffled(about: About, no: Array, yes: Array, rng: np.random.Generator) -> 
 
 
 def _halves(n: int) -> tuple[int, int]:
-    if n < 2:
-        raise SettingError(f"n must be 2 or more, got {n}")
+    require(n >= 2, f"n must be 2 or more, got {n}")
     return n // 2, n - n // 2
 
 
@@ -83,11 +80,8 @@ def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     """n rows before and n after the inputs move: y = 1[x1^3 - x2 + e > 0], e from N(-0.1, 0.1)."""
     _halves(n)
     rng = np.random.default_rng(seed)
-    sides = [
-        np.stack([rng.normal(m1, s1, n), rng.normal(m2, s2, n)], axis=1)
-        for m1, s1, m2, s2 in ((0.5, 0.5, 0.0, 0.3), (0.0, 0.3, 0.5, 0.5))
-    ]
-    x = np.concatenate(sides)
+    moments = [(0.5, 0.5, 0.0, 0.3), (0.0, 0.3, 0.5, 0.5)]  # mean and spread of x1, then of x2
+    x = np.concatenate([np.stack([rng.normal(*m[:2], n), rng.normal(*m[2:], n)], axis=1) for m in moments])
     y = x[:, 0] ** 3 - x[:, 1] + rng.normal(-0.1, 0.1, 2 * n) > 0
     return _table(about, x, y, _before_and_after(n))
 

@@ -9,14 +9,13 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import FileError
-from holdfast.schema.feature import Feature
+from holdfast.errors import FileError, require
+from holdfast.schema.feature import Feature, repeated
 from holdfast.schema.schema import Schema
 
 # Before pandas 3.1 a number read from CSV could be off in its last digit, which may cost an answer its outcome.
-EXACT: dict[str, Any] = (
-    {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
-)
+_IS_EXACT = tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
+EXACT: dict[str, Any] = {} if _IS_EXACT else {"float_precision": "round_trip"}
 MISSING_WORDS = {"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "n/a", "#N/A"}
 
 
@@ -29,8 +28,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     """
     path = Path(path)
     reader = READERS[known_extension(path, "read")]
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
+    require(path.is_file(), f"no file at {str(path)!r}", FileError)
     try:
         table = reader(path, schema)
     except Exception as error:  # parsers raise whatever they like about a file that is not what it claims to be
@@ -41,9 +39,8 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
 
 def known_extension(path: Path, doing: str) -> str:
     """The extension of a table file, or an error that lists those we know."""
-    suffix = path.suffix.lower()
-    if suffix not in READERS:
-        raise FileError(f"cannot {doing} {str(path)!r}: the extension must be one of {', '.join(READERS)}")
+    suffix, known = path.suffix.lower(), ", ".join(READERS)
+    require(suffix in READERS, f"cannot {doing} {str(path)!r}: the extension must be one of {known}", FileError)
     return suffix
 
 
@@ -60,8 +57,7 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     read = cast(Any, pd).read_csv
     # The names as they are: pandas would make a second "age" an "age.1", and a column without a name "Unnamed: 0".
     names: list[str] = read(path, header=None, nrows=1, dtype=str, keep_default_na=False).iloc[0].tolist()
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := repeated(names):
         raise ValueError(f"column {twice[0]!r} appears twice")
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -109,17 +105,12 @@ READERS: dict[str, Callable[[Path, Schema | None], pd.DataFrame]] = {
 def _typed(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """The table with the types of the schema, as far as they can hold it."""
     names = [str(name) for name in table.columns]
-    if len(set(names)) < len(names):
+    if repeated(names):
         return table
-    if not len(table):
-        return _without_rows(names or schema.names, schema)
+    if not len(table):  # says nothing about types, and a JSON list without records not even about columns
+        typed = {f.name: f.values(np.zeros(0), None) for f in schema.features}
+        return pd.DataFrame({name: typed.get(name, pd.Series(dtype=object)) for name in names or schema.names})
     return table.assign(**{f.name: f.held(table[f.name]) for f in schema.features if f.name in names})
-
-
-def _without_rows(names: list[str], schema: Schema) -> pd.DataFrame:
-    """A table without rows says nothing about types; a JSON list without records not even about columns."""
-    typed = {f.name: f.values(np.zeros(0), None) for f in schema.features if f.name in names}
-    return pd.DataFrame({name: typed.get(name, pd.Series(dtype=object)) for name in names})
 
 
 def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast._core.rows import limited_threads
 from holdfast.distances import l1
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.evaluation.plausibility import MOST_IN_SET, implausibility, mmd, redundancy
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
@@ -47,31 +47,17 @@ class Repeats:
 
     @classmethod
     def draw(
-        cls,
-        predicted: Mapping[str, Array],
-        k: int,
-        x: Tensor,
-        labels: Tensor,
-        repeats: int,
-        rows: int,
+        cls, predicted: Mapping[str, Array], k: int, x: Tensor, labels: Tensor, repeats: int, rows: int,
         rng: np.random.Generator,
-    ) -> "Repeats":
-        """Draw repeats.
-
-        Args:
-            predicted: model -> (n,) the classes, of k, that it gives to the rows.
-            x, labels: (n, d) encoded rows and their true classes (n,).
-            repeats, rows: J, and how many rows there are in a repeat.
-        """
+    ) -> "Repeats":  # fmt: skip
+        """Draw J repeats of so many rows: `predicted` says which of k classes (n,) each model gives to the encoded rows
+        x (n, d), whose true classes are `labels` (n,)."""
         data = {c: x[labels == c] for c in range(k) if bool((labels == c).any())}
         # A class that one of the models never gives cannot be left, and one with a single row has no spread.
         given = [c for c in range(k) if all((classes == c).any() for classes in predicted.values())]
         pairs = [(a, b) for a in given for b, own in data.items() if a != b and len(own) > 1]
-        if not pairs:
-            raise SettingError(
-                f"nothing to compare: of {len(data)} classes the models all give {given} to some rows, and no "
-                "other class has two rows; pass more rows"
-            )
+        why = f"of {len(data)} classes the models all give {given} to some rows, and no other class has two rows"
+        require(pairs, f"nothing to compare: {why}; pass more rows")
         # All pairs before any comes again: how far a class is reached differs, and chance is noise in the means.
         turns = [rng.permutation(len(pairs)) for _ in range(-(-repeats // len(pairs)))]
         factual, target = np.array(pairs)[np.concatenate(turns)[:repeats]].T
@@ -88,13 +74,8 @@ class Repeats:
         return cls(factual, target, drawn, near, data)
 
     def measure(self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int) -> pd.DataFrame:
-        """One line per repeat: how many counterfactuals of this model are valid, and means over those.
-
-        Args:
-            name: of the model, as the repeats know it.
-            model: the same, possibly with another schema.
-            X: the rows.
-        """
+        """One line per repeat: how many counterfactuals of this model, which may have another schema than the repeats
+        know it by, are valid, and means over those."""
         k = len(model.classes)
         keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
         question, target = question.reshape(self.rows[name].shape), keys % k  # (J, rows) of q questions, (q,) classes

@@ -5,6 +5,7 @@
 An attack may be confined to what somebody can really change: fixed columns and categories stay on request.
 """
 
+import math
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Literal
@@ -18,12 +19,11 @@ from torch import Tensor
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, Distance
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require, require_number
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.loop import check_epsilon
 from holdfast.retraining.outcomes import class_numbers
 
 Immutable = Literal["fixed", "categories"]
@@ -62,7 +62,7 @@ def pgd_attack(
     >>> bool((z - data.schema.encode(data.X)).abs().max() <= 0.2 + 1e-6)
     True
     """
-    check_epsilon(epsilon)
+    require_number("epsilon", epsilon)
     wrong = [word for word in immutable if word not in ("fixed", "categories")]
     if wrong or isinstance(immutable, str):
         raise SettingError(f"immutable is a list of 'fixed' and 'categories', got {immutable!r}")
@@ -120,33 +120,32 @@ Attack = Callable[..., Tensor]  # `Adversary.attack` with radius, box and column
 
 
 def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
-    if not model.has_grad:
-        raise ModelError("attacks follow gradients, and this model has none")
-    k, out = len(model.classes), list[Tensor]()
+    require(model.has_grad, "attacks follow gradients, and this model has none", ModelError)
+    k = len(model.classes)
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
+
+    def rise(rows: Tensor, z: Tensor) -> Tensor:
+        scores, pull = model.vjp(z)
+        # With two classes the score difference, which does not vanish where the model is sure.
+        return pull(1 - 2 * own[rows] if k == 2 else torch.softmax(scores, 1) - own[rows])
+
     with model.eval_mode():
-        for rows in chunks(torch.arange(len(x)), rows_per_chunk(x.shape[1], at_least=8)):
-
-            def rise(z: Tensor, y: Tensor = own[rows]) -> Tensor:
-                scores, pull = model.vjp(z)
-                # With two classes the score difference, which does not vanish where the model is sure.
-                return pull(1 - 2 * y if k == 2 else torch.softmax(scores, 1) - y)
-
-            out.append(attack(rise, x[rows], noise=None if noise is None else noise[rows]))
-    return torch.cat(out) if out else x.clone()
+        return _in_parts(x, rise, attack, noise)
 
 
 def _on_group(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
     nets, m = group.networks, len(group)
     if nets is None:
         raise ModelError(f"attacks follow gradients, and the estimators of family {group.family!r} have none")
-    out = list[Tensor]()
     with torch.no_grad():
-        for rows in chunks(torch.arange(len(x)), rows_per_chunk(x.shape[1] * m, at_least=8)):
-            here = labels[rows].expand(m, -1)
+        each = x.expand(m, -1, -1)
+        return _in_parts(each, lambda rows, z: nets.ascent(z, labels[rows].expand(m, -1)), attack, noise)
 
-            def rise(z: Tensor, y: Tensor = here) -> Tensor:
-                return nets.ascent(z, y)
 
-            out.append(attack(rise, x[rows].expand(m, -1, -1), noise=None if noise is None else noise[rows]))
-    return torch.cat(out, 1) if out else x.expand(m, -1, -1).clone()
+def _in_parts(x: Tensor, rise: Callable[[Tensor, Tensor], Tensor], attack: Attack, noise: Tensor | None) -> Tensor:
+    """The attack on rows (.., n, d) in parts; `rise` takes the numbers of some rows, and where they have got to."""
+    *models, n, d = x.shape
+    out = list[Tensor]()
+    for rows in chunks(torch.arange(n), rows_per_chunk(d * math.prod(models), at_least=8)):
+        out.append(attack(partial(rise, rows), x[..., rows, :], noise=None if noise is None else noise[rows]))
+    return torch.cat(out, -2) if out else x.clone()

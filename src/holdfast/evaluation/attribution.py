@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Engine
 
@@ -45,10 +45,8 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
 
 def _checked(model: Model, x: Tensor, target: Tensor, points: int) -> tuple[Tensor, Tensor]:
     """Rows (n, d) in the model's precision, and 1 for the class of each, 0 for the others (n, k)."""
-    if not model.has_grad:
-        raise ModelError("integrated gradients need a model with gradients, and this one has none")
-    if points < 1:
-        raise SettingError(f"points must be at least 1, got {points}")
+    require(model.has_grad, "integrated gradients need a model with gradients, and this one has none", ModelError)
+    require(points >= 1, f"points must be at least 1, got {points}")
     k, x = len(model.classes), x.to(model.dtype)
     if target.shape != x.shape[:1] or (len(target) and not 0 <= int(target.min()) <= int(target.max()) < k):
         raise SettingError(f"target has the number of a class, 0 to {k - 1}, for each of {len(x)} rows, got {target}")
@@ -70,15 +68,8 @@ def _along(model: Model, x: Tensor, own: Tensor, b: Tensor, points: int) -> Tens
 def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int) -> Tensor:
     """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes of rows.
 
-    That changes linearly on the way, so there is no need to walk it in the columns of the rows, which may be many.
-
-    Args:
-        at: (n, h) or (h,) what the first layer makes of the baselines.
-        to: (n, h) and of the rows.
-        own: (n, k) weights on the scores.
-
-    Returns:
-        (n, h)
+    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so there is no need to walk it in the
+    columns of the rows, which may be many. `own` (n, k) are the weights on the scores.
     """
     v, rest = own[:, 1:] if engine.single else own, engine.weights[1:]
     if not rest:
@@ -105,16 +96,9 @@ def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
 
 
 def sensitivity(
-    model: Model,
-    x: Tensor,
-    labels: Tensor,
-    columns: Tensor,
-    *,
-    repeats: int = 100,
-    samples: int = 2500,
-    points: int = 50,
-    seed: int = 0,
-) -> Tensor:
+    model: Model, x: Tensor, labels: Tensor, columns: Tensor, *, repeats: int = 100, samples: int = 2500,
+    points: int = 50, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """How much the model leans on some columns, once for every repeat of random rows and a random baseline.
 
     Args:

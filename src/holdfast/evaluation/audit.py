@@ -23,10 +23,12 @@ import torch
 
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.datasets import records
 from holdfast.distances import Distance
-from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, did_you_mean, require, untyped
+from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
-from holdfast.target import Status
+from holdfast.target import BoundTarget, Status
 
 Array = np.ndarray[Any, Any]
 HELD, MARK = "holdfast:held", b"holdfast-audit"  # the column and the metadata of a Parquet file
@@ -41,7 +43,6 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
     Args:
         cfs: answers of any method.
         bank: retrained models with the same schema and classes; none of them may have guided the search.
-
         progress: show a bar on stderr.
 
     Returns:
@@ -57,11 +58,9 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
     >>> found.table().columns.tolist()
     ['status', 'survival', 'low', 'high', 'models', 'seed', 'bootstrap']
     """
-    if not isinstance(cfs, Counterfactuals) or not isinstance(bank, ModelBank):
-        raise SettingError(
-            f"audit takes answers and a ModelBank, got {type(cfs).__name__} and {type(bank).__name__}; "
-            "make a bank with hf.ModelBank.retrain(...)"
-        )
+    given = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
+    good = isinstance(cfs, Counterfactuals) and isinstance(bank, ModelBank)
+    require(good, f"audit takes answers and a ModelBank, {given}")
     bank.check_fits(cfs)
     counted = independent(cfs, bank)
     with Progress(progress, "auditing") as bar:
@@ -72,15 +71,18 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
 
 def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
     """(M, n) does model m give answer i the wanted outcome? The bar moves by one per group."""
-    goal = replace(cfs.goal, margin=0.0, soft=False)  # the class, whatever probability was asked for
-    held = list[Array]()
+    goal, held = decided(cfs), list[Array]()
     for group in bank.groups:
         scores = group.scores(cfs.after, cfs.x_cf)  # (M, n, k)
-        m, n = scores.shape[:2]
-        answer = torch.arange(n).repeat(m)
-        held.append(goal[answer].met(scores.flatten(0, 1)).reshape(m, n).numpy())
+        answer = torch.arange(scores.shape[1]).repeat(len(scores))
+        held.append(goal[answer].met(scores.flatten(0, 1)).reshape(scores.shape[:2]).numpy())
         bar.step(1)
     return np.concatenate(held)
+
+
+def decided(cfs: Counterfactuals) -> BoundTarget:
+    """What answers are judged by: the class, whatever probability was asked for."""
+    return replace(cfs.goal, margin=0.0, soft=False)
 
 
 def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
@@ -103,11 +105,9 @@ def refuse_guides(cfs: Counterfactuals, bank: ModelBank, origins: Array) -> None
         scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
         apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
         seen |= (apart < SAME).any(1)
-    if seen.any():
-        raise SettingError(
-            f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers, so they cannot "
-            "certify them; retrain a bank with another seed for the audit"
-        )
+    guides = f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
+    hint = "retrain a bank with another seed for the audit"
+    require(not seen.any(), f"{guides}, so they cannot certify them; {hint}")
 
 
 def by_row(cfs: Counterfactuals, answers: Array) -> Array:
@@ -152,8 +152,7 @@ class Audit:
     def _models(self, family: str | None) -> Array:
         if family is None:
             return np.ones(len(self.family), bool)
-        if family not in self.families:
-            raise SettingError(f"the audit has no family {family!r}; {did_you_mean(family, self.families)}")
+        require(family in self.families, f"the audit has no family {family!r}; {did_you_mean(family, self.families)}")
         return self.family == family
 
     def survival(self, family: str | None = None) -> "pd.Series[float]":
@@ -209,14 +208,10 @@ class Audit:
             per_model = _per_model(held[:, cfs.found])
             holding = by_row(cfs, cfs.found & held)[:, needed]
             lines[name] = {
-                "coverage": _share(proposed[needed]),
-                "base validity": _share(found[proposed]),
-                "survival": float(per_model.mean()),
-                "spread": float(per_model.std()),
-                "worst model": float(per_model.min()),
-                "end to end": float(holding.mean()) if needed.any() else float("nan"),
-                "models": len(held),
-            }
+                "coverage": _share(proposed[needed]), "base validity": _share(found[proposed]),
+                "survival": float(per_model.mean()), "spread": float(per_model.std()),
+                "worst model": float(per_model.min()), "end to end": _share(holding), "models": len(held),
+            }  # fmt: skip
         return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
@@ -227,21 +222,13 @@ class Audit:
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """Everything but the pictures, with no value rounded."""
         certified = self.certified(at_least=at_least, confidence=confidence)
+        answers = self.table(confidence=confidence).assign(certified=certified.to_numpy())
+        answers.insert(0, "row", [str(name) for name in answers.index])
         content = {
-            "bank": self.bank,
-            "method": self.cfs.run.settings,
+            "bank": self.bank, "method": self.cfs.run.settings,
             "certified": {"at_least": at_least, "confidence": confidence, "answers": int(certified.sum())},
-            "summary": {name: _plain(row) for name, row in self.summary().to_dict("index").items()},
-            "answers": [
-                {"row": str(index), **_plain(row), "certified": sure}
-                for index, row, sure in zip(
-                    self.cfs.after.index,
-                    self.table(confidence=confidence).to_dict("records"),
-                    certified.tolist(),
-                    strict=True,
-                )
-            ],
-        }
+            "summary": by_name(self.summary()), "answers": records(answers),
+        }  # fmt: skip
         return json.dumps(content, indent=1)
 
     def plot(self, *, at_least: float = 0.95, confidence: float = 0.95) -> Any:
@@ -261,8 +248,8 @@ class Audit:
         if path.suffix.lower() == ".json":
             path.write_text(self.to_json() + "\n", encoding="utf-8")
             return
-        if path.suffix.lower() != ".parquet":
-            raise FileError(f"cannot write {str(path)!r}: the extension must be one of .parquet, .json")
+        known = path.suffix.lower() == ".parquet"
+        require(known, f"cannot write {str(path)!r}: the extension must be one of .parquet, .json", FileError)
         pa, parquet = untyped("pyarrow"), untyped("pyarrow.parquet")
         self.cfs.save(path)
         table: Any = parquet.read_table(path)
@@ -313,8 +300,7 @@ class Audit:
 
 def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
     """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
-    if not audits:
-        raise SettingError("r_squared needs at least one audit")
+    require(audits, "r_squared needs at least one audit")
     cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.found] for a in audits.values()])
     lost = np.concatenate([1 - a.survival().to_numpy()[a.cfs.found] for a in audits.values()])
     if len(cost) < 2 or cost.std() == 0 or lost.std() == 0:
@@ -352,8 +338,7 @@ def models_needed(at_least: float = 0.95, confidence: float = 0.95) -> int:
 
 
 def _check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise SettingError(f"{name} must lie between 0 and 1, got {value}")
+    require(0 < value < 1, f"{name} must lie between 0 and 1, got {value}")
 
 
 def _share(flags: Array) -> float:
@@ -363,8 +348,3 @@ def _share(flags: Array) -> float:
 def _per_model(kept: Array) -> Array:
     """(M, answers) -> the share of answers that each model accepts; of no answers there is none."""
     return kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)
-
-
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """Values that JSON knows."""
-    return {str(k): None if isinstance(v, float) and np.isnan(v) else v for k, v in row.items()}

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.distances import l2
-from holdfast.errors import ModelError, SettingError, untyped
+from holdfast.errors import ModelError, SettingError, require, untyped
 from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
 
@@ -97,15 +97,9 @@ def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
 
 
 def lemma1(
-    x: Tensor,
-    *,
-    eta: float,
-    steps: int,
-    epsilon: float,
-    y: Tensor | None = None,
-    batches: bool = False,
+    x: Tensor, *, eta: float, steps: int, epsilon: float, y: Tensor | None = None, batches: bool = False,
     form: Form = "corrected",
-) -> Bound:
+) -> Bound:  # fmt: skip
     """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is not covered.
 
     Args:
@@ -124,12 +118,8 @@ def lemma1(
 
 
 def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> Bound:
-    """With both models at hand. The printed form does without w_R: see `theorem1_by_drift`.
-
-    Args:
-        a, b: |w_NR| and |w_R|, () or (n,).
-        m, m_r: residuals (n,) of the two models.
-    """
+    """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r (n,). The printed
+    form does without w_R: see `theorem1_by_drift`."""
     _check(lam)
     return Bound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
 
@@ -137,12 +127,9 @@ def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> Bound:
 def theorem1_by_drift(
     a: Tensor, m: Tensor, length: Tensor, drift: Tensor | float, lam: float, *, form: Form = "corrected"
 ) -> Bound:
-    """Without w_R, which is no further than `drift` (D) from w_NR.
+    """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,), residuals m of NR (n,).
 
-    Args:
-        a: |w_NR|, () or (n,).
-        m: residuals (n,) of NR.
-        length: |x| (n,). With an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the intercept out.
+    length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the intercept out.
     """
     _check(lam, form)
     a, drift = a.expand_as(m), torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
@@ -157,12 +144,7 @@ def theorem1_by_drift(
 
 
 def theorem2(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected") -> Bound:
-    """For NTK models and first-order steps.
-
-    Args:
-        a, b: lengths (n,) of the gradients of f_NR and f_R at x.
-        m, m_r: residuals (n,) of the two models.
-    """
+    """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and f_R at x."""
     _check(lam, form)
     return Bound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
 
@@ -171,23 +153,14 @@ def theorem2(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: 
 
 
 def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> Bound:
-    """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding.
-
-    The answers are decoded from points within r_nr and r_r (n,) of one latent point. Radii in l1 are at least those in
-    l2, so they are safe.
-    """
+    """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are decoded from points
+    within r_nr and r_r (n,) of one latent point; radii in l1 are at least those in l2, so they are safe."""
     return Bound.of(L * (r_nr + r_r))
 
 
 _CONSTANTS: dict[type[nn.Module], float] = {
-    nn.ReLU: 1.0,
-    nn.Tanh: 1.0,
-    nn.Sigmoid: 0.25,
-    nn.Softmax: 0.5,
-    nn.Identity: 1.0,
-    nn.Dropout: 1.0,
-    nn.Flatten: 1.0,
-}
+    nn.ReLU: 1.0, nn.Tanh: 1.0, nn.Sigmoid: 0.25, nn.Softmax: 0.5, nn.Identity: 1.0, nn.Dropout: 1.0, nn.Flatten: 1.0,
+}  # fmt: skip
 
 
 def decoder_lipschitz(decoder: nn.Module) -> float:
@@ -232,11 +205,9 @@ def _spectral(matrix: Tensor) -> float:
 
 def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> Bound:
     """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their training rows."""
-    if K.shape != K_r.shape or y.shape != K.shape[:1]:
-        raise SettingError(
-            f"need two kernel matrices of one size and a label for each row, got shapes {tuple(K.shape)}, "
-            f"{tuple(K_r.shape)} and {tuple(y.shape)}"
-        )
+    shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
+    fits = K.shape == K_r.shape and y.shape == K.shape[:1]
+    require(fits, f"need two kernel matrices of one size and a label for each row, got shapes {shapes}")
     return Bound.of(inverse_gap(K, K_r, beta) * l2.value(y.double()[None])[0])
 
 
@@ -271,29 +242,17 @@ def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
 
 
 def theorem4(own: Tensor, crossed: Tensor, robust: Tensor, length: Tensor, drift: Tensor | float) -> Claim:
-    """Whose answers are more surely valid, for linear models.
-
-    Args:
-        own, crossed, robust: f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), (n,) each.
-        length: |x'_R| (n,).
-        drift: D of Lemma 1.
-    """
+    """Whose answers are more surely valid, for linear models: own, crossed and robust are f_NR(x'_NR), f_NR(x'_R) and
+    f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma 1."""
     return Claim((crossed - own).abs() <= drift * length, own >= robust)
 
 
 def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | float) -> Claim:
-    """The same for NTK models.
-
-    Args:
-        k, k_r: K(x'_NR, X) and K(x'_R, X_R), (n, N) each.
-        w, w_r: weights (N,) of the two models.
-        drift: D_K |Y| of Lemma 2.
-    """
+    """The same for NTK models: k and k_r are K(x'_NR, X) and K(x'_R, X_R), (n, N) each, w and w_r the weights (N,) of
+    the two models, and drift the D_K |Y| of Lemma 2."""
     return theorem4(k @ w, k_r @ w, k_r @ w_r, l2.value(k_r), drift)
 
 
 def _check(lam: Any, form: Any = "corrected") -> None:
-    if not lam >= 0:
-        raise SettingError(f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
-    if form not in ("corrected", "paper"):
-        raise SettingError(f"form must be 'corrected' or 'paper', got {form!r}")
+    require(lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
+    require(form in ("corrected", "paper"), f"form must be 'corrected' or 'paper', got {form!r}")

@@ -199,17 +199,15 @@ class Comparison:
     def sensitivity(self, *, repeats: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
         """How much each model leans on the protected features (`evaluation.attribution`): the median over repeats, and
         the interval that holds 95 % of them."""
-        if not self.protected:
-            raise SettingError("no feature is protected here; call compare(..., protected=[...])")
+        require(self.protected, "no feature is protected here; call compare(..., protected=[...])")
         schema = next(iter(self.models.values())).schema
         spans = [schema.slices[schema.names.index(name)] for name in self.protected]
         columns = torch.cat([torch.arange(s.start, s.stop) for s in spans])
         lines = list[dict[str, Any]]()
         for name, model in self.models.items():
             x, labels = schema.encode(self.X, model.dtype), class_numbers(self.y, model.classes)
-            each = sensitivity(
-                model, x, labels, columns, repeats=repeats, samples=samples, points=points, seed=self.seed
-            )
+            how = {"repeats": repeats, "samples": samples, "points": points, "seed": self.seed}
+            each = sensitivity(model, x, labels, columns, **how)
             low, high = (float(each.quantile(q)) for q in (0.025, 0.975))
             lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
         return pd.DataFrame(lines)
@@ -262,14 +260,10 @@ class Comparison:
     def to_json(self) -> str:
         """Tables, curves and what they are about."""
         content = {
-            "models": {name: model.fingerprint() for name, model in self.models.items()},
-            "method": repr(self.method),
-            "protected": list(self.protected),
-            "repeats": self.repeats,
-            "rows": self.rows,
-            "seed": self.seed,
+            "models": {name: model.fingerprint() for name, model in self.models.items()}, "method": repr(self.method),
+            "protected": list(self.protected), "repeats": self.repeats, "rows": self.rows, "seed": self.seed,
             "level": LEVEL,
-        }
+        }  # fmt: skip
         tables = {"table": self.table(), "reductions": self.reductions(), "curves": self.curves, "values": self.values}
         text = {name: json.loads(t.to_json(orient="records", double_precision=10)) for name, t in tables.items()}
         return json.dumps(content | text, indent=1)
@@ -402,10 +396,8 @@ def _attacked(
 
 def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
     require(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
-    require(
-        method.n_counterfactuals == 1,
-        f"a comparison takes one answer per row, {type(method).__name__} has {method.n_counterfactuals}",
-    )
+    count = method.n_counterfactuals
+    require(count == 1, f"a comparison takes one answer per row, {type(method).__name__} has {count}")
     require_integer("repeats", repeats)
     require_integer("rows", rows)
     for name, values in {"energies": energies, "attacks": attacks}.items():

@@ -23,8 +23,9 @@ import pandas as pd
 
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import HoldfastError, SettingError, listed
+from holdfast.errors import HoldfastError, SettingError, listed, require
 from holdfast.evaluation.audit import by_row, refuse_guides, verdicts
+from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
 
@@ -72,8 +73,7 @@ def cross_validity(
         bar.total(len(known) * len(bank.groups))
         for name, cfs in known.items():
             unmet = cfs.status_codes != Status.ALREADY_MET
-            if not unmet.any():
-                raise SettingError(f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
+            require(unmet.any(), f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
             some = replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes)) if attempts else cfs
             holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, unmet)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
@@ -85,20 +85,15 @@ def cross_validity(
 def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
     """The answers by the names of the bank's families; an error unless all of them fit."""
     good = isinstance(answers, Mapping) and all(isinstance(cfs, Counterfactuals) for cfs in answers.values())
-    if not good or not isinstance(bank, ModelBank):
-        raise SettingError(
-            "cross_validity takes answers by subset, like {'2004': cfs, '2005': cfs}, and a ModelBank; "
-            "make a bank with hf.ModelBank.from_tables(...)"
-        )
+    wanted = "answers by subset, like {'2004': cfs, '2005': cfs}, and a ModelBank"
+    good = good and isinstance(bank, ModelBank)
+    require(good, f"cross_validity takes {wanted}; make a bank with hf.ModelBank.from_tables(...)")
     known = {str(name): cfs for name, cfs in answers.items()}  # as the bank spells them: years are often numbers
-    if len(known) < len(answers):
-        raise SettingError(f"subsets need different names, got {listed(answers)}")
-    unmatched = {
-        "answers": [n for n in known if n not in bank.families],
-        "models": [n for n in bank.families if n not in known],
-    }
-    if not known or any(unmatched.values()):
-        words = [f"only {what} for {listed(names)}" for what, names in unmatched.items() if names]
+    require(len(known) >= len(answers), f"subsets need different names, got {listed(answers)}")
+    only = {"answers": [n for n in known if n not in bank.families]}
+    only["models"] = [n for n in bank.families if n not in known]
+    words = [f"only {what} for {listed(names)}" for what, names in only.items() if names]
+    if not known or words:
         raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
     origins = np.array(bank.origins(), dtype=object)
     for name, cfs in known.items():
@@ -138,8 +133,7 @@ class CrossValidity:
     @property
     def robust_validity(self) -> Spread:
         """On models of the other subsets: all entries off the diagonal."""
-        if len(self) < 2:
-            raise SettingError(f"robust validity needs the models of other subsets; there is only {self.names[0]!r}")
+        require(len(self) >= 2, f"robust validity needs the models of other subsets; there is only {self.names[0]!r}")
         return spread(self.matrix[~np.eye(len(self), dtype=bool)])
 
     @property
@@ -149,8 +143,8 @@ class CrossValidity:
 
     def neighbours(self, width: int = 1) -> Spread:
         """On models of the subset that is `width` further on, like the next year; below 0: further back."""
-        if not 1 <= abs(width) < len(self):
-            raise SettingError(f"width must lie between 1 and {len(self) - 1} for {len(self)} subsets, got {width}")
+        most = f"{len(self) - 1} for {len(self)} subsets"
+        require(1 <= abs(width) < len(self), f"width must lie between 1 and {most}, got {width}")
         return spread(np.diagonal(self.matrix, offset=width))
 
     def decrease(self) -> Array:
@@ -173,16 +167,10 @@ class CrossValidity:
     def to_json(self) -> str:
         """All of it, with no value rounded."""
         content = {
-            "names": list(self.names),
-            "matrix": self.matrix.tolist(),
-            "cost": [_known(value) for value in self.cost.tolist()],
-            "rows": list(self.rows),
-            "models": list(self.models),
-            "summary": {
-                name: {key: _known(value) for key, value in line.items()}
-                for name, line in self.summary().to_dict("index").items()
-            },
-        }
+            "names": list(self.names), "matrix": self.matrix.tolist(),
+            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()], "rows": list(self.rows),
+            "models": list(self.models), "summary": by_name(self.summary()),
+        }  # fmt: skip
         return json.dumps(content, indent=1)
 
     @classmethod
@@ -196,8 +184,8 @@ class CrossValidity:
         except (ValueError, TypeError, KeyError) as error:
             raise SettingError(f"this is no cross-validity ({type(error).__name__}: {error})") from None
         k = len(names)
-        if matrix.shape != (k, k) or cost.shape != (k,) or len(rows) != k or len(models) != k:
-            raise SettingError(f"this is no cross-validity of {k} subsets: its parts have other sizes")
+        fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
+        require(fits, f"this is no cross-validity of {k} subsets: its parts have other sizes")
         return cls(names, matrix, cost, rows, models)
 
     def plot(self) -> Any:
@@ -232,11 +220,6 @@ def validity_matrix(held: Sequence[Any]) -> Array:
 def spread(values: Any, *, sample: bool = False) -> Spread:
     """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by one less)."""
     known = np.asarray(values, dtype=np.float64).ravel()
-    if not known.size:
-        raise SettingError("there is no mean of no values")
+    require(known.size, "there is no mean of no values")
     sd = float(known.std(ddof=int(sample))) if known.size > 1 or not sample else float("nan")
     return Spread(float(known.mean()), sd)
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else value

@@ -26,9 +26,8 @@ from torch import Tensor
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, distance_of
-from holdfast.errors import SettingError, untyped
+from holdfast.errors import require, untyped
 from holdfast.evaluation._outcomes import known_outcomes
-from holdfast.retraining.outcomes import outcomes
 from holdfast.target import IntervalTarget, Status
 
 __all__ = ["confidence", "cost", "distance_to_data", "estimate", "outlier_factor", "sparsity", "validity"]
@@ -72,12 +71,7 @@ def estimate(cfs: Counterfactuals) -> "pd.Series[float]":
 
 
 def distance_to_data(
-    cfs: Counterfactuals,
-    X: pd.DataFrame,
-    y: ArrayLike,
-    *,
-    nearest: int | None = 1,
-    norm: float | str | Distance = 1,
+    cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, nearest: int | None = 1, norm: float | str | Distance = 1
 ) -> "pd.Series[float]":
     """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them); of a
     regression model, to those whose outcome is in the range."""
@@ -85,10 +79,10 @@ def distance_to_data(
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, X, y):
         k = len(data) if nearest is None else min(nearest, len(data))
-        near: list[Tensor] = []
-        for part in chunks(answers[rows], rows_per_chunk(len(data), PAIRS)):
-            near.append(distance_of(norm).between(part, data).topk(k, 1, largest=False).values.mean(1))
-        out[rows] = torch.cat(near).numpy()
+        parts = (
+            distance_of(norm).between(part, data) for part in chunks(answers[rows], rows_per_chunk(len(data), PAIRS))
+        )
+        out[rows] = torch.cat([part.topk(k, 1, largest=False).values.mean(1) for part in parts]).numpy()
     return _answers_only(cfs, out)
 
 
@@ -108,24 +102,13 @@ def _by_class(cfs: Counterfactuals, X: pd.DataFrame, y: Any) -> list[tuple[Any, 
     """For each class that answers got: which answers, and the data of that class."""
     x = cfs.schema.encode(X, torch.float64)
     if isinstance(cfs.goal, IntervalTarget):
-        inside = _numbers(X, y).between(cfs.goal.low, cfs.goal.high)
+        y = known_outcomes(X, y, None)
+        require(pd.api.types.is_numeric_dtype(y), f"outcomes of a regression model are numbers, got {y.dtype}")
+        inside = y.between(cfs.goal.low, cfs.goal.high)
         found, data = np.flatnonzero(cfs.found), x[torch.tensor(inside.to_numpy())]
         return [(found, data)] if len(found) and len(data) else []
     y = known_outcomes(X, y, cfs.classes)
     got = cfs.scores.argmax(1).numpy() if len(cfs) else np.zeros(0, dtype=np.int64)
-    pairs: list[tuple[Any, Tensor]] = []
-    for i, name in enumerate(cfs.classes):
-        rows, data = np.flatnonzero((got == i) & cfs.found), x[torch.tensor((y == name).to_numpy())]
-        if len(rows) and len(data):
-            pairs.append((rows, data))
-    return pairs
-
-
-def _numbers(X: pd.DataFrame, y: Any) -> "pd.Series[float]":
-    """The outcomes (n,) that a regression model estimates."""
-    y = outcomes(X, y)
-    if len(y) != len(X):
-        raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
-    if not pd.api.types.is_numeric_dtype(y):
-        raise SettingError(f"outcomes of a regression model are numbers, got {y.dtype}")
-    return y
+    classes = [(np.flatnonzero((got == i) & cfs.found), y == name) for i, name in enumerate(cfs.classes)]
+    pairs = [(rows, x[torch.tensor(own.to_numpy())]) for rows, own in classes]
+    return [(rows, data) for rows, data in pairs if len(rows) and len(data)]

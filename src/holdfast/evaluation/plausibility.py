@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.evaluation.attribution import integrated_gradients, sensitivity
 from holdfast.models.base import Model
 
@@ -77,15 +77,9 @@ def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: i
 
 
 def mmd(
-    a: Tensor,
-    b: Tensor,
-    *,
-    length: float = LENGTH,
-    most: int = MOST_IN_SET,
-    clamp: bool = False,
-    kept: Tensor | None = None,
-    seed: int = 0,
-) -> Tensor:
+    a: Tensor, b: Tensor, *, length: float = LENGTH, most: int = MOST_IN_SET, clamp: bool = False,
+    kept: Tensor | None = None, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """Unbiased squared maximum mean discrepancy of two sets of rows. Lower is better.
 
     Args:
@@ -100,8 +94,7 @@ def mmd(
         (..), one value for each pair of sets.
     """
     _check_sets(a, b, least=2)
-    if not length > 0:
-        raise SettingError(f"length must be positive, got {length}")
+    require(length > 0, f"length must be positive, got {length}")
     if kept is None:
         a = drawn(a, most, seed)
         kept = torch.ones(a.shape[:-1])
@@ -129,8 +122,7 @@ def _summed(a: Tensor, b: Tensor, w: Tensor, length: float) -> Tensor:
 
 def redundancy(x: Tensor, x_cf: Tensor, *, tolerance: float = 1e-5) -> Tensor:
     """Share of the columns that stay as they are, for rows (n, d) and their answers: (n,). Higher is better."""
-    if x.shape != x_cf.shape:
-        raise SettingError(f"need an answer for each row, got shapes {tuple(x.shape)} and {tuple(x_cf.shape)}")
+    require(x.shape == x_cf.shape, f"need an answer for each row, got shapes {tuple(x.shape)} and {tuple(x_cf.shape)}")
     return ((x_cf.double() - x.double()).abs() < tolerance).double().mean(1)
 
 
@@ -155,17 +147,9 @@ def energy_differential(model: Model, x_cf: Tensor, data: Tensor, target: int) -
 
 
 def langevin(
-    model: Model,
-    target: int | Tensor,
-    n: int,
-    data: Tensor,
-    *,
-    steps: int = 1000,
-    scale: float | None = None,
-    delay: float = 10.0,
-    power: float = 0.9,
-    seed: int = 0,
-) -> Tensor:
+    model: Model, target: int | Tensor, n: int, data: Tensor, *, steps: int = 1000, scale: float | None = None,
+    delay: float = 10.0, power: float = 0.9, seed: int = 0,
+) -> Tensor:  # fmt: skip
     """Rows that the model finds typical of a class, by Langevin dynamics on the energy.
 
     Args:
@@ -182,10 +166,8 @@ def langevin(
     Returns:
         (n, d), for several classes (c, n, d).
     """
-    if not model.has_grad:
-        raise ModelError("Langevin dynamics follow gradients, and this model has none")
-    if n < 1 or steps < 1:
-        raise SettingError(f"n and steps must be at least 1, got {n} and {steps}")
+    require(model.has_grad, "Langevin dynamics follow gradients, and this model has none", ModelError)
+    require(n >= 1 and steps >= 1, f"n and steps must be at least 1, got {n} and {steps}")
     if data.ndim != 2 or len(data) < 2:
         raise SettingError(f"the start is as wide as the data: need at least 2 rows, got shape {tuple(data.shape)}")
     wanted = torch.as_tensor(target)
@@ -236,8 +218,7 @@ def unfaithfulness(
 
 def drawn(rows: Tensor, most: int, seed: int) -> Tensor:
     """At most so many of the rows (.., n, d), drawn without replacement."""
-    if most < 1:
-        raise SettingError(f"most must be at least 1, got {most}")
+    require(most >= 1, f"most must be at least 1, got {most}")
     n = rows.shape[-2]
     if n <= most:
         return rows
@@ -248,8 +229,7 @@ def _labels(model: Model, target: int | Tensor, n: int) -> Tensor:
     """(n,) the class of each row."""
     label = torch.as_tensor(target, dtype=torch.int64)
     label = label.expand(n) if label.ndim == 0 else label
-    if label.shape != (n,):
-        raise SettingError(f"need one class, or one for each of {n} rows, got {tuple(label.shape)}")
+    require(label.shape == (n,), f"need one class, or one for each of {n} rows, got {tuple(label.shape)}")
     k = len(model.classes)
     wrong = label[(label < 0) | (label >= k)]
     if len(wrong):
@@ -258,10 +238,7 @@ def _labels(model: Model, target: int | Tensor, n: int) -> Tensor:
 
 
 def _check_sets(a: Tensor, b: Tensor, *, least: int) -> None:
-    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
-        raise SettingError(
-            f"need rows of the same columns on both sides, got shapes {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+    same, shapes = a.shape[-1] == b.shape[-1], f"{tuple(a.shape)} and {tuple(b.shape)}"
+    require(a.ndim >= 2 and b.ndim >= 2 and same, f"need rows of the same columns on both sides, got shapes {shapes}")
     fewest = b.shape[-2] if least == 1 else min(a.shape[-2], b.shape[-2])
-    if fewest < least:
-        raise SettingError(f"need at least {least} rows to compare with, got {fewest}; pass more of the wanted class")
+    require(fewest >= least, f"need at least {least} rows to compare with, got {fewest}; pass more of the wanted class")

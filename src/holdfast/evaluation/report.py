@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import SettingError
+from holdfast.datasets import records
+from holdfast.errors import require
 from holdfast.evaluation import metrics
 from holdfast.models.density import FeatureDensity
 
@@ -48,15 +49,13 @@ class Report:
         return pd.concat({name: self._table(group, seed) for name, group in groups}, names=["group", "metric"])
 
     def _table(self, values: pd.DataFrame, seed: int) -> pd.DataFrame:
-        lines: dict[str, dict[str, float]] = {}
+        lines = dict[str, tuple[float, float, float, int]]()
         for name in values.columns:
             column = values[name].dropna().to_numpy(np.float64)
-            low, high = interval(column, self.level, seed)
             mean = float(column.mean()) if len(column) else np.nan
-            lines[str(name)] = {"mean": mean, "low": low, "high": high, "rows": len(column)}
+            lines[str(name)] = mean, *interval(column, self.level, seed), len(column)
         table = pd.DataFrame.from_dict(lines, orient="index", columns=["mean", "low", "high", "rows"])
-        table.index.name = "metric"
-        return table.astype({"rows": int})
+        return table.astype({"rows": int}).rename_axis("metric")
 
     def to_frame(self) -> pd.DataFrame:
         """The values per row."""
@@ -77,20 +76,17 @@ class Report:
 
     def to_json(self) -> str:
         """Means, intervals and what the report is about; no value is rounded."""
-        metrics = {k: {a: _number(b) for a, b in v.items()} for k, v in self.table().to_dict("index").items()}
-        return json.dumps({"about": self.about, "level": self.level, "metrics": metrics}, indent=2, default=str)
+        content = {"about": self.about, "level": self.level, "metrics": by_name(self.table())}
+        return json.dumps(content, indent=2, default=str)
 
     def __repr__(self) -> str:
         return self.table().to_string(float_format=lambda v: f"{v:.4g}")
 
 
 def evaluate(
-    cfs: Counterfactuals,
-    X: pd.DataFrame | None = None,
-    y: ArrayLike | None = None,
-    *,
+    cfs: Counterfactuals, X: pd.DataFrame | None = None, y: ArrayLike | None = None, *,
     density: FeatureDensity | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """The usual metrics in one report; those about plausibility need data and its outcomes, or a fitted density.
 
     Args:
@@ -112,8 +108,8 @@ def evaluate(
     >>> list(report.values.columns[-2:])
     ['distance to data', 'outlier factor']
     """
-    if (X is None) != (y is None):
-        raise SettingError("distances to data need rows and their outcomes: pass both X and y, or neither")
+    both = (X is None) == (y is None)
+    require(both, "distances to data need rows and their outcomes: pass both X and y, or neither")
     values = {"validity": metrics.validity(cfs)}
     values |= {"estimate": metrics.estimate(cfs)} if cfs.is_regression else {"confidence": metrics.confidence(cfs)}
     values["sparsity"] = metrics.sparsity(cfs)
@@ -130,14 +126,15 @@ def evaluate(
     return Report(pd.DataFrame(values), about)
 
 
-def _number(value: Any) -> float | int | None:
-    return None if pd.isna(value) else value
+def by_name(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The lines of a table by their names, as JSON knows them."""
+    return dict(zip(map(str, table.index), records(table), strict=True))
 
 
 def interval(values: Array, level: float, seed: int = 0) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean, with a generator of its own."""
     if not len(values):
-        return float("nan"), float("nan")
+        return np.nan, np.nan
     means = np.concatenate([counts @ values for counts in _resamples(len(values), seed)]) / len(values)
     return _middle(means, level)
 
@@ -145,11 +142,12 @@ def interval(values: Array, level: float, seed: int = 0) -> tuple[float, float]:
 def gap(a: Array, b: Array, level: float, seed: int = 0) -> tuple[float, float]:
     """Percentile bootstrap interval of mean(a) - mean(b) for two figures of the same cases, each a mean over the cases
     that have it."""
-    parts = list[Array]()
-    for counts in _resamples(len(a), seed) if len(a) else ():
-        with np.errstate(invalid="ignore"):  # a resample without any of the cases
-            means = [counts @ np.nan_to_num(v) / (counts @ np.isfinite(v)) for v in (a, b)]
-        parts.append(means[0] - means[1])
+
+    def mean(counts: Array, v: Array) -> Array:
+        return counts @ np.nan_to_num(v) / (counts @ np.isfinite(v))
+
+    with np.errstate(invalid="ignore"):  # a resample without any of the cases
+        parts = [mean(counts, a) - mean(counts, b) for counts in _resamples(len(a), seed)] if len(a) else []
     differences = np.concatenate([np.zeros(0), *parts])
     return _middle(differences[np.isfinite(differences)], level)
 
@@ -162,6 +160,6 @@ def _resamples(n: int, seed: int) -> Iterator[Array]:
 
 def _middle(values: Array, level: float) -> tuple[float, float]:
     if not len(values):
-        return float("nan"), float("nan")
+        return np.nan, np.nan
     tail = (1 - level) / 2
     return float(np.quantile(values, tail)), float(np.quantile(values, 1 - tail))

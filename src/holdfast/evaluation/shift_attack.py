@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import ModelError, SchemaError, SettingError, require_integer
+from holdfast.errors import ModelError, SchemaError, SettingError, require, require_integer
 from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
@@ -38,17 +38,9 @@ DRAWN = 1 << 62  # the draw of the rows
 
 
 def shift_attack(
-    model: Model,
-    cfs: Counterfactuals,
-    X: pd.DataFrame | Tensor,
-    y: ArrayLike,
-    *,
-    epsilon: float = 0.1,
-    models: int = 4,
-    rows: int = 1024,
-    seed: int = 0,
-    **settings: Any,
-) -> ModelBank:
+    model: Model, cfs: Counterfactuals, X: pd.DataFrame | Tensor, y: ArrayLike, *, epsilon: float = 0.1,
+    models: int = 4, rows: int = 1024, seed: int = 0, **settings: Any,
+) -> ModelBank:  # fmt: skip
     """Retrained models that were looked for so that these answers fail.
 
     They are adversaries, no sample: what survives them is a worst case over plausible shifts of the data. Shares and
@@ -77,16 +69,14 @@ def shift_attack(
     ({'shift': 2}, True)
     """
     own = with_logits(model, "shift_attack")
-    if not isinstance(cfs, Counterfactuals):
-        raise SettingError(f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
+    require(isinstance(cfs, Counterfactuals), f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
     if cfs.classes != model.classes:
         raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
     if cfs.schema.encoding_key != model.schema.encoding_key:
         raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
     require_integer("models", models)
     require_integer("rows", rows)
-    if not cfs.found.any():
-        raise SettingError("no row has an answer, so there is nothing to attack")
+    require(cfs.found.any(), "no row has an answer, so there is nothing to attack")
     shift = _shift(epsilon, settings)
     x, labels = encoded(model, X), numbered(X, y, model.classes).to(model.dtype)
     found = torch.as_tensor(cfs.found)
@@ -103,8 +93,7 @@ def shift_attack(
         )  # fmt: skip
         attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
-        if not bool(shifted.flat.isfinite().all()):
-            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
+        require(bool(shifted.flat.isfinite().all()), "the attack diverged: some weights are non-finite; lower eta")
         networks = members_of(own.module, net, shifted)
     return ModelBank((ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
 
@@ -122,18 +111,10 @@ def _shares(n: int, models: int, dtype: torch.dtype) -> Tensor:
 
 
 def validity_under_shift(
-    net: Net,
-    theta: Weights,
-    x: Sequence[Tensor] | Tensor,
-    y: Sequence[Tensor] | Tensor,
-    x_cf: Sequence[Tensor] | Tensor,
-    t: Sequence[Tensor] | Tensor,
-    shift: Shift,
-    encoding: Encoding,
-    *,
-    batch_size: int = 128,
-    seeds: Sequence[int] | None = None,
-) -> Tensor:
+    net: Net, theta: Weights, x: Sequence[Tensor] | Tensor, y: Sequence[Tensor] | Tensor,
+    x_cf: Sequence[Tensor] | Tensor, t: Sequence[Tensor] | Tensor, shift: Shift, encoding: Encoding, *,
+    batch_size: int = 128, seeds: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """(M,) the share of answers that keep their class on theta', model by model.
 
     Each batch of a model's rows is attacked by itself, with the answers to these rows; the share is the mean over

@@ -5,7 +5,7 @@ of growing size epsilon:
 
     validity      of the rows that the model of epsilon refuses, the share with an answer
     cost          mean |x' - x|_2 over these answers; `cost of attempts` over all that was tried
-    dearer        mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the least epsilon) and
+    extra cost    mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the least epsilon) and
                   that of epsilon refuse and answer
     accuracy      on the test rows, as they are and attacked by PGD: all models with the same radius
     survives      share of the answers that networks of the same epsilon but another seed accept as well
@@ -14,8 +14,9 @@ Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustnes
 without end would find an answer for nearly every row, so validity speaks of the budget that the methods are given.
 """
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,9 +32,9 @@ from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.evaluation.attacks import attacked_accuracy
-from holdfast.evaluation.audit import verdicts
+from holdfast.evaluation.audit import decided, verdicts
 from holdfast.evaluation.bounds import Form, step_length, theorem2
 from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer
@@ -48,16 +49,10 @@ FORMS: tuple[Form, Form] = ("corrected", "paper")
 
 
 def tradeoff(
-    hardened: AdversarialModels,
-    X: pd.DataFrame,
-    methods: Sequence[Explainer] | Mapping[str, Explainer],
-    *,
-    target: Label | None = None,
-    test: tuple[pd.DataFrame, ArrayLike] | None = None,
-    attack: float = ATTACK,
-    seed: int = 0,
-    progress: bool = False,
-) -> "Tradeoff":
+    hardened: AdversarialModels, X: pd.DataFrame, methods: Sequence[Explainer] | Mapping[str, Explainer], *,
+    target: Label | None = None, test: tuple[pd.DataFrame, ArrayLike] | None = None, attack: float = ATTACK,
+    seed: int = 0, progress: bool = False,
+) -> "Tradeoff":  # fmt: skip
     """Look for recourse on every model, with every method.
 
     Args:
@@ -89,17 +84,15 @@ def tradeoff(
     with Progress(progress, "recourse") as bar:
         bar.total(len(named) * len(hardened.bank))
         for name, method in named.items():
-            found[name] = []
-            for e in hardened.epsilon:
-                by_seed = list[Counterfactuals]()
-                for s in range(hardened.seeds):
-                    model = hardened.model(e, s)
-                    method = _fitted(method, hardened.X, model)
-                    by_seed.append(method.explain(model, X, targets[s], seed=seed))
-                    bar.step(1)
-                found[name].append(by_seed)
+            found[name] = [[] for _ in hardened.epsilon]
+            for i, s in itertools.product(range(len(hardened.epsilon)), range(hardened.seeds)):
+                model = hardened.model(hardened.epsilon[i], s)
+                method = _fitted(method, hardened.X, model)
+                found[name][i].append(method.explain(model, X, targets[s], seed=seed))
+                bar.step(1)
     rows, y = (hardened.X, hardened.y) if test is None else test
-    right, kept = (_by_epsilon(hardened, attacked_accuracy(hardened.bank, rows, y, epsilon=e)) for e in (0.0, attack))
+    shape = len(hardened.epsilon), hardened.seeds
+    right, kept = (attacked_accuracy(hardened.bank, rows, y, epsilon=e).reshape(shape) for e in (0.0, attack))
     return Tradeoff(hardened, named, found, right, kept, attack, "training" if test is None else "test")
 
 
@@ -129,11 +122,6 @@ def _fitted(method: Explainer, X: pd.DataFrame, model: Model) -> Explainer:
     if net is not None:
         fresh.set_params(autoencoder=net)
     return fresh.fit(model, X)
-
-
-def _by_epsilon(hardened: AdversarialModels, values: Array) -> Array:
-    """(models,) -> (epsilons, seeds)"""
-    return values.reshape(len(hardened.epsilon), hardened.seeds)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,47 +175,31 @@ class Tradeoff:
             for i, e in enumerate(self.epsilon):
                 here = rows[(rows["method"] == name) & (rows["epsilon"] == e)]
                 both = here.merge(plain, on=["seed", "row"], suffixes=("", "_0"))
-                dearer = (both["cost"] - both["cost_0"]).dropna()
-                lines.append(
-                    {
-                        "method": name,
-                        "epsilon": e,
-                        "asked": len(here),
-                        "validity": here["found"].mean(),
-                        "cost": here["cost"].mean(),
-                        "cost of attempts": here["cost of attempts"].mean(),
-                        "dearer": dearer.mean(),
-                        "dearer sd": dearer.std(ddof=0),
-                        "pairs": len(dearer),
-                        "survives": survival[i],
-                        "accuracy": self.accuracy[i].mean(),
-                        "attacked accuracy": self.attacked[i].mean(),
-                    }
-                )
+                more = (both["cost"] - both["cost_0"]).dropna()
+                line = {"method": name, "epsilon": e, "asked": len(here), "validity": here["found"].mean()}
+                line |= {what: here[what].mean() for what in ("cost", "cost of attempts")}
+                line |= {"extra cost": more.mean(), "extra cost sd": more.std(ddof=0), "pairs": len(more)}
+                line |= {"survives": survival[i], "accuracy": self.accuracy[i].mean()}
+                lines.append(line | {"attacked accuracy": self.attacked[i].mean()})
         return pd.DataFrame(lines)
 
     def survives(self, method: str) -> Array:
         """(epsilons,) share of the answers of each network that those of the same epsilon and other seeds accept."""
-        out = np.full(len(self.epsilon), np.nan)
         if self.hardened.seeds < 2:
-            return out
-        for i, by_seed in enumerate(self._answers(method)):
+            return np.full(len(self.epsilon), np.nan)
+
+        def accepted(i: int, s: int, cfs: Counterfactuals) -> Array:
             bank = replace(self.hardened.bank, groups=self.hardened.bank.groups[i : i + 1])
-            shares = list[Array]()
-            for s, cfs in enumerate(by_seed):
-                held = verdicts(cfs, bank, Progress(False, ""))[:, cfs.found]
-                shares.append(np.delete(held, s, axis=0).mean(0))
-            every = np.concatenate(shares)
-            out[i] = every.mean() if len(every) else np.nan
-        return out
+            return np.delete(verdicts(cfs, bank, Progress(False, ""))[:, cfs.found], s, axis=0).mean(0)
+
+        return self._mean_over_answers(method, accepted)
 
     def cross_validity(self, method: str) -> CrossValidity:
         """Answers of each epsilon on the models of each epsilon, all of the first seed; without the epsilons whose
         model refuses nobody."""
         first = [by_seed[0] for by_seed in self._answers(method)]
         some = [i for i, cfs in enumerate(first) if (cfs.status_codes != Status.ALREADY_MET).any()]
-        if not some:
-            raise SettingError("no model refuses any of the rows, so there are no answers to compare")
+        require(some, "no model refuses any of the rows, so there are no answers to compare")
         bank = self.hardened.only(range(1))
         bank = replace(bank, groups=tuple(bank.groups[i] for i in some))
         return cross_validity({AdversarialModels.name(self.epsilon[i]): first[i] for i in some}, bank)
@@ -238,17 +210,18 @@ class Tradeoff:
         Copies are encoded rows plus normal numbers of this standard deviation; Pawelczyk et al. 2023 call it the
         recourse invalidation rate.
         """
-        out = np.full(len(self.epsilon), np.nan)
-        for i, by_seed in enumerate(self._answers(method)):
-            parts = [invalidated(self.hardened.model(self.epsilon[i], s), cfs, sd, draws, seed) for s, cfs in
-                     enumerate(by_seed)]  # fmt: skip
-            every = np.concatenate(parts)
-            out[i] = every.mean() if len(every) else np.nan
-        return out
+        return self._mean_over_answers(
+            method, lambda i, s, cfs: invalidated(self.hardened.model(self.epsilon[i], s), cfs, sd, draws, seed)
+        )
+
+    def _mean_over_answers(self, method: str, shares: Callable[[int, int, Counterfactuals], Array]) -> Array:
+        """(epsilons,) means of the shares (answers,) of epsilon i and seed s."""
+        parts = [[shares(i, s, cfs) for s, cfs in enumerate(by)] for i, by in enumerate(self._answers(method))]
+        every = [np.concatenate(part) for part in parts]
+        return np.array([values.mean() if len(values) else np.nan for values in every])
 
     def _answers(self, method: str) -> list[list[Counterfactuals]]:
-        if method not in self.answers:
-            raise SettingError(f"no method {method!r} in this study; there are {list(self.answers)}")
+        require(method in self.answers, f"no method {method!r} in this study; there are {list(self.answers)}")
         return self.answers[method]
 
     def bounds(self) -> pd.DataFrame:
@@ -268,19 +241,16 @@ class Tradeoff:
                 for i, e in enumerate(self.epsilon[1:], 1):
                     hard = _slopes(self.hardened.model(e, s), self.answers[name][i][s])
                     both = torch.tensor(np.intersect1d(plain["row"], hard["row"]))
-                    a, b, m, m_r = (
-                        part[key][torch.isin(part["row"], both)] for key in ("length", "gap") for part in (plain, hard)
-                    )
+                    keys = [(key, part) for key in ("length", "gap") for part in (plain, hard)]
+                    a, b, m, m_r = (part[key][torch.isin(part["row"], both)] for key, part in keys)
                     m, m_r = method.score - m, method.score - m_r
                     apart = step_length(b, m_r, method.lam) - step_length(a, m, method.lam)
                     true, printed = (theorem2(a, b, m, m_r, method.lam, form=form) for form in FORMS)
                     columns = {"method": name, "epsilon": e, "seed": s, "row": both, "difference": apart}
                     columns |= {"bound": true.value, "violated": true.violations(apart)}
-                    parts.append(
-                        pd.DataFrame(columns | {"paper": printed.value, "paper violated": printed.violations(apart)})
-                    )
-        if not parts:
-            raise SettingError("no method of this study has a bound; add hf.Descent.scfe()")
+                    columns |= {"paper": printed.value, "paper violated": printed.violations(apart)}
+                    parts.append(pd.DataFrame(columns))
+        require(parts, "no method of this study has a bound; add hf.Descent.scfe()")
         return pd.concat(parts, ignore_index=True)
 
     # ---- the answer
@@ -293,13 +263,12 @@ class Tradeoff:
             cost: by how much the cost of a row that is answered by both models may grow, as a share of what it was.
             accuracy: by how much accuracy may fall.
         """
-        table = self.table().groupby("epsilon", sort=True)[["validity", "cost", "dearer", "accuracy"]].mean()
+        table = self.table().groupby("epsilon", sort=True)[["validity", "cost", "extra cost", "accuracy"]].mean()
         plain = table.iloc[0]
         ok = (table["validity"] >= plain["validity"] - validity) & (table["accuracy"] >= plain["accuracy"] - accuracy)
-        ok &= table["dearer"].fillna(np.inf) <= cost * plain["cost"]
+        ok &= table["extra cost"].fillna(np.inf) <= cost * plain["cost"]
         ok.iloc[0] = True
-        best = pd.Series(self.attacked.mean(1), index=table.index)[ok]
-        return float(best.idxmax())
+        return float(pd.Series(self.attacked.mean(1), index=table.index)[ok].idxmax())
 
     def summary(self) -> str:
         """The recommendation in a sentence."""
@@ -314,8 +283,8 @@ class Tradeoff:
         return (
             f"Stop at epsilon {e:g}: under attack of {self.attack:g} accuracy rises from "
             f"{plain['attacked accuracy']:.1%} to {here['attacked accuracy']:.1%}, while validity goes from "
-            f"{plain['validity']:.1%} to {here['validity']:.1%} and an answer costs {here['dearer']:+.3f} "
-            f"({here['dearer'] / plain['cost']:+.0%})."
+            f"{plain['validity']:.1%} to {here['validity']:.1%} and an answer costs {here['extra cost']:+.3f} "
+            f"({here['extra cost'] / plain['cost']:+.0%})."
         )
 
     def plot(self) -> Any:
@@ -327,14 +296,11 @@ class Tradeoff:
     def to_json(self) -> str:
         """The table, the recommendation and what they are about."""
         content = {
-            "epsilon": list(self.epsilon),
-            "seeds": self.hardened.seeds,
-            "methods": {name: repr(method) for name, method in self.methods.items()},
-            "attack": self.attack,
-            "accuracy measured on": self.measured_on,
-            "recommended": self.recommended(),
+            "epsilon": list(self.epsilon), "seeds": self.hardened.seeds,
+            "methods": {name: repr(method) for name, method in self.methods.items()}, "attack": self.attack,
+            "accuracy measured on": self.measured_on, "recommended": self.recommended(),
             "table": json.loads(self.table().to_json(orient="records", double_precision=10)),
-        }
+        }  # fmt: skip
         return json.dumps(content, indent=1)
 
     def save(self, path: str | Path) -> None:
@@ -348,7 +314,7 @@ class Tradeoff:
 def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
     """Of the rows that the model refuses: their numbers, the gap to the wanted class, and its gradient's length."""
     rows = torch.tensor(np.flatnonzero(cfs.status_codes != Status.ALREADY_MET))
-    goal = replace(cfs.goal, margin=0.0, soft=False)[rows]
+    goal = decided(cfs)[rows]
     with model.eval_mode():
         scores, pull = model.vjp(cfs.x[rows])
         gap, slope = goal.gap_and_slope(scores)
@@ -358,13 +324,10 @@ def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
 
 def invalidated(model: Model, cfs: Counterfactuals, sd: float, draws: int, seed: int) -> Array:
     """(answers,) share of noisy copies of each answer that the model refuses."""
-    if not (sd > 0 and draws >= 1):
-        raise SettingError(f"need sd > 0 and at least one draw, got {sd} and {draws}")
+    require(sd > 0 and draws >= 1, f"need sd > 0 and at least one draw, got {sd} and {draws}")
     rows = torch.tensor(np.flatnonzero(cfs.found))
-    goal = replace(cfs.goal, margin=0.0, soft=False)
-    x, d = cfs.x_cf, cfs.x_cf.shape[1]
-    random = RowRandom.of(seed, x)
-    out = list[Tensor]()
+    goal, x, d = decided(cfs), cfs.x_cf, cfs.x_cf.shape[1]
+    random, out = RowRandom.of(seed, x), list[Tensor]()
     with model.eval_mode():
         for part in chunks(rows, rows_per_chunk(d * draws)):
             noisy = x[part, None] + sd * random[part].normal(draws, d, dtype=x.dtype)

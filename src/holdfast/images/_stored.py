@@ -5,10 +5,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast._core.params import Settings
 from holdfast.errors import FileError, HoldfastError, require
@@ -16,26 +16,24 @@ from holdfast.models.formats import safetensors
 
 Size = tuple[int, int, int]  # channels, height, width
 Made = TypeVar("Made")
+Net = TypeVar("Net", bound=nn.Module)
 MARK = "holdfast-image"
 
 
 def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[str, Any]) -> None:
     """Write tensors and what there is to know about them."""
-    safetensors.write(
-        path, {name: value.detach().contiguous().clone() for name, value in tensors.items()}, {MARK: content}
-    )
+    plain = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
+    safetensors.write(path, plain, {MARK: content})
 
 
 def read_network(path: str | Path, build: Callable[[dict[str, Any], dict[str, Tensor]], Made]) -> Made:
     """What `build` makes of the text and the tensors of a file; an error of its own says that the file is damaged."""
-    if not Path(path).is_file():
-        raise FileError(f"no model file at {str(path)!r}")
+    require(Path(path).is_file(), f"no model file at {str(path)!r}", FileError)
     try:
         metadata, tensors = safetensors.read(path)
     except FileError as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error})") from None
-    if MARK not in metadata:
-        raise FileError(f"{str(path)!r} holds no image model; write one with `ImageModel.save`")
+    require(MARK in metadata, f"{str(path)!r} holds no image model; write one with `ImageModel.save`", FileError)
     try:
         return build(json.loads(metadata[MARK]), tensors)
     except FileError:
@@ -54,6 +52,19 @@ def holds_images(path: str | Path) -> bool:
 def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin so, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def filled(make: Callable[[], Net], tensors: dict[str, Tensor]) -> Net:
+    """The network that `make` builds with these tensors, for use and not for training; it takes no other memory."""
+    with torch.device("meta"):
+        net = make()
+    net.load_state_dict(tensors, assign=True)
+    return net.eval().requires_grad_(False)
+
+
+def laid_out(net: Net) -> Net:
+    """Channels last in memory, as convolutions are fastest."""
+    return cast(Any, net).to(memory_format=torch.channels_last)
 
 
 class StoredSettings(Settings, ABC):
@@ -78,10 +89,8 @@ class StoredSettings(Settings, ABC):
         """Raise an error unless these settings are integers in a range."""
         for name in names:
             value: Any = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(
-                whole and least <= value <= most, f"{name} must be an integer from {least} to {most}, got {value!r}"
-            )
+            good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+            require(good, f"{name} must be an integer from {least} to {most}, got {value!r}")
 
     def check_training(self) -> None:
         """Raise an error unless the seed is an integer and the step positive."""
@@ -100,8 +109,7 @@ class StoredSettings(Settings, ABC):
 
         def build(content: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
             kind = content.get("kind", "a classifier")
-            if kind != cls.__name__:
-                raise FileError(f"{str(path)!r} holds {kind}, not {cls.__name__}")
+            require(kind == cls.__name__, f"{str(path)!r} holds {kind}, not {cls.__name__}", FileError)
             out = cls(**content["settings"])
             out.check()
             c, h, w = content["size"]

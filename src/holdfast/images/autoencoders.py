@@ -25,9 +25,10 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
-from holdfast.errors import SettingError
-from holdfast.images._stored import StoredSettings
-from holdfast.images.model import BATCH, Size, as_images, padded
+from holdfast.errors import require
+from holdfast.images._stored import StoredSettings, filled, laid_out
+from holdfast.images.loop import check_converged, step
+from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
@@ -40,14 +41,9 @@ class Codec(nn.Module, ABC):
     encoder: nn.Sequential
     decoder: nn.Sequential
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, code: tuple[int, ...]) -> None:
         super().__init__()
-        self.size = size
-
-    @property
-    @abstractmethod
-    def code(self) -> tuple[int, ...]:
-        """The shape of an image's code."""
+        self.size, self.code = size, code  # the shapes of an image and of its code
 
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
@@ -62,19 +58,14 @@ class MapAutoencoder(Codec):
     """Convolutions of 3 x 3 around one pooling; the code is a single map of half the height and width."""
 
     def __init__(self, size: Size, width: int) -> None:
-        super().__init__(size)
-        c = size[0]
+        c, h, w = size
+        super().__init__(size, (1, -(-h // 2), -(-w // 2)))
         self.encoder = nn.Sequential(
             _conv(c, width), _relu(), _conv(width, width), _relu(), nn.MaxPool2d(2, ceil_mode=True), _conv(width, 1)
         )
         self.decoder = nn.Sequential(
             _conv(1, width), _relu(), nn.Upsample(scale_factor=2), _conv(width, width), _relu(), _conv(width, c)
         )
-
-    @property
-    def code(self) -> tuple[int, ...]:
-        _, h, w = self.size
-        return 1, -(-h // 2), -(-w // 2)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.encoder(_laid_out(x - MIDDLE))
@@ -92,9 +83,8 @@ class VariationalAutoencoder(Codec):
     """
 
     def __init__(self, size: Size, latent: int) -> None:
-        super().__init__(size)
+        super().__init__(size, (latent,))
         c, h, w = size
-        self.latent = latent
         middle = -(-h // 4), -(-w // 4)
         top, left = (wanted - (4 * s - 1) for wanted, s in zip((h, w), middle, strict=True))
         flat = 64 * math.prod(middle)
@@ -108,10 +98,6 @@ class VariationalAutoencoder(Codec):
             nn.ZeroPad2d((left, 0, top, 0)), nn.ConvTranspose2d(32, c, 3, 1, 1), Sigmoid(),
         )  # fmt: skip
 
-    @property
-    def code(self) -> tuple[int, ...]:
-        return (self.latent,)
-
     def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """m and log s^2 of the codes, both (n, latent)."""
         with RowBlocks():
@@ -122,7 +108,7 @@ class VariationalAutoencoder(Codec):
         return self.distribution(x)[0]
 
     def decode(self, z: Tensor) -> Tensor:
-        first, missing = cast(nn.Linear, self.decoder[0]), -self.latent % COLUMN_BLOCK
+        first, missing = cast(nn.Linear, self.decoder[0]), -self.code[0] % COLUMN_BLOCK
         with RowBlocks():  # columns of zeros change no sum
             h = F.linear(F.pad(z, (0, missing)), F.pad(first.weight, (0, missing)), first.bias)
         return self.decoder[1:](h)
@@ -190,7 +176,7 @@ class ImageCoder(StoredSettings):
         self.check_integers("epochs", "batch_size")
         self.check_training()
 
-    def fit(self, images: Any, progress: bool = False) -> Self:
+    def fit(self, images: ImagesLike, progress: bool = False) -> Self:
         """Train on images; the same seed gives the same weights.
 
         Args:
@@ -200,34 +186,29 @@ class ImageCoder(StoredSettings):
         self.check()
         with torch.inference_mode(False), torch.enable_grad(), Progress(progress, type(self).__name__) as bar:
             x = as_images(images)
-            if not len(x):
-                raise SettingError(f"{type(self).__name__} needs images to learn from, got none")
+            require(len(x), f"{type(self).__name__} needs images to learn from, got none")
             generator = torch.Generator().manual_seed(self.seed)
             with lent_generator(int(torch.randint(1 << 62, (), generator=generator))):
-                net = self.network(cast(Size, tuple(x.shape[1:])))
-            cast(Any, net).to(memory_format=torch.channels_last)
+                net = laid_out(self.network(cast(Size, tuple(x.shape[1:]))))
             self.prepare(net, x)
             self.history_ = self._train(net, x, generator, bar)
         self.net_ = net.eval().requires_grad_(False)
         return self
 
     def _train(self, net: Codec, x: Tensor, generator: torch.Generator, bar: Progress) -> tuple[float, ...]:
-        optimizer: Any = torch.optim.Adam(net.parameters(), lr=self.lr)
+        optimizer = torch.optim.Adam(net.parameters(), lr=self.lr)
         batches, history = -(-len(x) // self.batch_size), list[float]()
         bar.total(self.epochs)
         for epoch in range(self.epochs):
             total = 0.0
             for rows in chunks(torch.randperm(len(x), generator=generator), self.batch_size):
-                value: Any = self.loss(net, x[rows], epoch, generator)
-                optimizer.zero_grad(set_to_none=True)
-                value.backward()
-                optimizer.step()
+                value = self.loss(net, x[rows], epoch, generator)
+                step(optimizer, value)
                 total += float(value.detach()) * len(rows)
                 bar.step(1 / batches)
             history.append(total / len(x))
             bar.say(f"epoch {epoch + 1}: loss {history[-1]:.5g}")
-        if not all(bool(p.isfinite().all()) for p in net.parameters()):
-            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({self.lr:g})")
+        check_converged(net.parameters(), self.lr)
         return tuple(history)
 
     # ---- use
@@ -239,8 +220,7 @@ class ImageCoder(StoredSettings):
 
     def fitted(self) -> Codec:
         """The trained network, or an error that says what to do."""
-        if not hasattr(self, "net_"):
-            raise SettingError(f"this {type(self).__name__} knows no images yet; call .fit(images) first")
+        require(hasattr(self, "net_"), f"this {type(self).__name__} knows no images yet; call .fit(images) first")
         return self.net_
 
     def encode(self, x: Any) -> Tensor:
@@ -251,11 +231,11 @@ class ImageCoder(StoredSettings):
     def decode(self, z: Tensor) -> Tensor:
         """Codes (n, *code) -> images (n, c, h, w)."""
         net = self.fitted()
-        if tuple(z.shape[1:]) != net.code:
-            raise SettingError(f"expected codes of shape (n, {', '.join(map(str, net.code))}), got {tuple(z.shape)}")
+        shape = ", ".join(map(str, net.code))
+        require(tuple(z.shape[1:]) == net.code, f"expected codes of shape (n, {shape}), got {tuple(z.shape)}")
         return in_parts(net.decode, z.detach().float())
 
-    def reconstruct(self, images: Any) -> Tensor:
+    def reconstruct(self, images: ImagesLike) -> Tensor:
         """What becomes of images on the way to their codes and back."""
         return self.decode(self.encode(images))
 
@@ -266,17 +246,14 @@ class ImageCoder(StoredSettings):
         return net.size, list(self.history_), net.state_dict()
 
     def restore(self, size: Size, history: list[Any], tensors: dict[str, Tensor]) -> None:
-        with torch.device("meta"):
-            net = self.network(size)
-        net.load_state_dict(tensors, assign=True)
-        cast(Any, net).to(memory_format=torch.channels_last)
-        self.net_, self.history_ = net.eval().requires_grad_(False), tuple(map(float, history))
+        self.net_ = laid_out(filled(lambda: self.network(size), tensors))
+        self.history_ = tuple(map(float, history))
 
 
 Coder = TypeVar("Coder", bound=ImageCoder)
 
 
-def ready_for(coder: Coder, images: Any) -> Coder:
+def ready_for(coder: Coder, images: ImagesLike) -> Coder:
     """The coder, if it has learnt from images; else a copy of it that has learnt from these."""
     return coder if hasattr(coder, "net_") else copy.copy(coder).fit(images)
 
@@ -351,8 +328,7 @@ class ConvVAE(ImageCoder):
     def check(self) -> None:
         super().check()
         self.check_integers("latent", most=1 << 12)
-        if not 0 <= self.weight < math.inf:
-            raise SettingError(f"weight must be 0 or more, got {self.weight}")
+        require(0 <= self.weight < math.inf, f"weight must be 0 or more, got {self.weight}")
 
     def network(self, size: Size) -> Codec:
         return VariationalAutoencoder(size, self.latent)

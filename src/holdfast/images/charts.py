@@ -32,13 +32,7 @@ def confidence_chart(confidence: NDArray[Any]) -> Any:
 
 
 def _bars(
-    values: NDArray[Any],
-    edges: NDArray[Any],
-    names: list[str],
-    *,
-    title: str,
-    style: str = "d",
-    shift: float = 0.0,
+    values: NDArray[Any], edges: NDArray[Any], names: list[str], *, title: str, style: str = "d", shift: float = 0.0
 ) -> Any:
     """A bar per interval [a, b), the last one with its end."""
     alt = optional("altair", "plot")

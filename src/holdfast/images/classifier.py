@@ -1,8 +1,5 @@
 """Residual networks as estimators: images and labels in, a classifier of images out.
 
-    net = hf.images.SpectralResNet(width=16, epochs=5).fit(images, labels, held_out=(more_images, more_labels))
-    net.score(more_images, more_labels);   hf.DeDUCE().fit(net, images, labels).explain(net, more_images, "all")
-
 `SpectralResNet` is the network of DeDUCE (Höltgen et al. 2021), whose convolutions have operator norms of at most
 `coefficient`; `PlainResNet` the usual one that other methods are measured on. The paper's own is 64 channels wide and
 trains for 50 epochs (`SpectralResNet.paper()`), which asks for a GPU; 16 channels are about 16 times cheaper.
@@ -21,11 +18,12 @@ from torch import Tensor
 
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
-from holdfast.errors import SettingError, did_you_mean, listed
+from holdfast.errors import SettingError, did_you_mean, listed, require
 from holdfast.images.loop import Epoch, Schedule, fit_images
-from holdfast.images.model import ImageModel, as_images
+from holdfast.images.model import ImageModel, ImagesLike, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
+from holdfast.problem import Outcomes
 from holdfast.registry import parse_settings
 
 Labelled = tuple[Any, Any]  # images and their labels
@@ -36,11 +34,11 @@ class ImageClassifier(Settings):
 
     model_: ImageModel
 
-    def predict(self, images: Any) -> NDArray[Any]:
+    def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
         return self.fitted().predict(images)
 
-    def score(self, images: Any, labels: Any) -> float:
+    def score(self, images: ImagesLike, labels: Outcomes) -> float:
         """Share of images that get their class."""
         return self.fitted().accuracy(images, labels)
 
@@ -77,8 +75,9 @@ class ResNetClassifier(ImageClassifier):
         return cls(width=64, epochs=50)
 
     def fit(
-        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: Shown = False, threads: int = 0
-    ) -> Self:
+        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: Shown = False,
+        threads: int = 0,
+    ) -> Self:  # fmt: skip
         """Train on images and their labels; the same seed gives the same network.
 
         Afterwards `model_` is the network with all normalisation written into its weights, and `history_` tells of the
@@ -91,24 +90,15 @@ class ResNetClassifier(ImageClassifier):
             progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the lines in any case.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
         """
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise SettingError(f"seed must be an integer, got {self.seed!r}")
-        schedule = Schedule(
-            epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, momentum=self.momentum,
-            weight_decay=self.weight_decay, drops=tuple(self.drops),
-        )  # fmt: skip
-        if self.batch_size < 2:
-            raise SettingError("batch_size must be at least 2: batches are normalised by their own spread")
+        integer = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        require(integer, f"seed must be an integer, got {self.seed!r}")
+        schedule = Schedule(**{f.name: getattr(self, f.name) for f in fields(Schedule)})
+        require(self.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
         with torch.inference_mode(False), torch.enable_grad():
-            x = as_images(images)
-            classes, y = encoded(labels, len(x))
+            x, y, classes, held = training_images(images, labels, held_out)
             _, channels, height, width = x.shape
-            size = height if height == width else (height, width)
-            shape = Shape(channels, size, len(classes), self.width, self._bound(), self.stages, self.depth)
-            held = None
-            if held_out is not None:
-                more = as_images(held_out[0], (channels, height, width))
-                held = more, places(held_out[1], classes, len(more))
+            size, bound = height if height == width else (height, width), getattr(self, "coefficient", None)
+            shape = Shape(channels, size, len(classes), self.width, bound, self.stages, self.depth)
             with lent_generator(self.seed):
                 net = trainable(shape)
             with Progress(progress, type(self).__name__) as bar:
@@ -116,10 +106,6 @@ class ResNetClassifier(ImageClassifier):
             self.model_ = ImageModel.of(folded(net), classes=classes)
         self.history_: list[Epoch] = history
         return self
-
-    def _bound(self) -> float | None:
-        """Of the operator norms."""
-        return None
 
     def save(self, path: str | Path) -> None:
         """Write the trained network to a file; `ImageModel.load` reads it."""
@@ -148,27 +134,17 @@ class SpectralResNet(ResNetClassifier):
 
     coefficient: float = 4.0
 
-    def _bound(self) -> float | None:
-        return self.coefficient
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PlainResNet(ResNetClassifier):
     """The usual residual network: a wide stem with stride and pooling, ReLU, and no bound on anything.
 
     Args:
-        width: channels of the first stage, doubled from stage to stage; depth: blocks of a stage; stages: how many.
-        epochs, batch_size, lr, momentum, weight_decay: of stochastic gradient descent on the cross-entropy.
-        drops: shares of the training after which the step is divided by 10.
-        seed: weights and the order of the images are drawn from it.
+        width, depth, stages, epochs, batch_size, lr, momentum, weight_decay, drops, seed: see `SpectralResNet`.
 
     >>> import holdfast as hf
-    >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> net.score(images, labels) > 0.9
-    True
+    >>> hf.images.PlainResNet.paper()
+    PlainResNet(width=64, epochs=50)
     """
 
 
@@ -177,29 +153,41 @@ NETWORKS: dict[str, type[ResNetClassifier]] = {"spectral": SpectralResNet, "plai
 
 def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> ResNetClassifier:
     """A network to be trained, "spectral" or "plain", with settings such as 'epochs=20'."""
-    if kind not in NETWORKS:
-        raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    require(kind in NETWORKS, f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
     cls = NETWORKS[kind]
     known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
     return cls(**parse_settings(cls, f"a {kind} network", known, assignments), seed=seed)
 
 
-def encoded(labels: Any, n: int) -> tuple[list[Any], Tensor]:
+Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classes
+
+
+def training_images(
+    images: ImagesLike, labels: Outcomes, held_out: Labelled | None
+) -> tuple[Tensor, Tensor, list[Any], Held | None]:
+    """Images, the numbers of their classes, the names of the classes, and the same of what is held out."""
+    x = as_images(images)
+    classes, y = encoded(labels, len(x))
+    if held_out is None:
+        return x, y, classes, None
+    more = as_images(held_out[0], (x.shape[1], x.shape[2], x.shape[3]))
+    return x, y, classes, (more, places(held_out[1], classes, len(more)))
+
+
+def encoded(labels: Outcomes, n: int) -> tuple[list[Any], Tensor]:
     """The sorted names of the classes, and the number of each label (n,)."""
     given = _one_each(labels, n)
-    if n < 2:
-        raise SettingError(f"a classifier needs at least 2 images, got {n}")
+    require(n >= 2, f"a classifier needs at least 2 images, got {n}")
     try:
         names, numbers = np.unique(given, return_inverse=True)
     except TypeError:
         kinds = sorted({type(v).__name__ for v in given.tolist()})
         raise SettingError(f"labels must be of one kind to be put in order, got {listed(kinds)}") from None
-    if len(names) < 2:
-        raise SettingError(f"a classifier needs at least 2 classes, but every label is {names.tolist()[0]!r}")
+    require(len(names) >= 2, f"a classifier needs at least 2 classes, but every label is {names.tolist()[0]!r}")
     return names.tolist(), torch.as_tensor(numbers)
 
 
-def places(labels: Any, classes: list[Any], n: int) -> Tensor:
+def places(labels: Outcomes, classes: list[Any], n: int) -> Tensor:
     """The number (n,) of each label among classes that are known."""
     known = {name: i for i, name in enumerate(classes)}
     given = _one_each(labels, n).tolist()
@@ -209,11 +197,10 @@ def places(labels: Any, classes: list[Any], n: int) -> Tensor:
     return torch.tensor([known[label] for label in given], dtype=torch.int64)
 
 
-def _one_each(labels: Any, n: int) -> NDArray[Any]:
+def _one_each(labels: Outcomes, n: int) -> NDArray[Any]:
     """(n,) labels, none missing."""
     given = np.asarray(labels)
-    if given.shape != (n,):
-        raise SettingError(f"expected one label per image, ({n},) in all, got shape {given.shape}")
+    require(given.shape == (n,), f"expected one label per image, ({n},) in all, got shape {given.shape}")
     missing = np.asarray(pd.isna(given))
     if missing.any():
         raise SettingError(f"{int(missing.sum())} labels are missing, the first at place {int(missing.argmax())}")

@@ -15,16 +15,17 @@ convolutions have bounded norms, so that distances between features say somethin
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ModelError, SettingError, require
 from holdfast.images.greedy import GreedyPixels, Slopes
-from holdfast.images.model import ImageModel
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
 from holdfast.models.density import FeatureDensity, Gaussians
+from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 UNBOUNDED = "this network has no spectral normalisation"
@@ -63,37 +64,34 @@ class DeDUCE(GreedyPixels):
     when: ClassVar[str] = "few pixels should change, and the model should find the answer typical of the wanted class"
     cost: ClassVar[str] = "up to max_iter gradient passes"
     needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 
     momentum: float = 0.6
     mu: float = 1.0
     lam: float | None = None
 
-    def fit(self, model: Any, images: Any = None, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike | None = None, labels: Outcomes | None = None) -> Self:
         """Fit the densities of the classes to training images, or take those that came with the model's file.
 
         A network without spectral normalisation is warned about, with its accuracy and how much features can change
         with an image.
         """
-        net = ImageModel.of(model)
+        net, warning = ImageModel.of(model), f"{UNBOUNDED}, so near features need not mean near images"
         if images is None:
             if net.density is None:
                 raise SettingError("DeDUCE needs images and their labels: .fit(model, images, labels)")
             self.density_ = net.density
             if not spectrally_normalised(net):
-                warnings.warn(f"{UNBOUNDED}, so near features need not mean near images", stacklevel=2)
+                warnings.warn(warning, stacklevel=2)
             return self
         if labels is None:
             raise SettingError("DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
         self.density_ = FeatureDensity(net).fit(images, labels)
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
-            warnings.warn(
-                f"{UNBOUNDED}, so near features need not mean near images: around "
-                f"{norms.images} of the images features change up to {norms.largest:.3g} times as much as the image "
-                f"(median {norms.median:.3g}); accuracy on these images {net.accuracy(images, labels):.4f}",
-                stacklevel=2,
-            )
+            warning += f": around {norms.images} of the images features change up to {norms.largest:.3g} times as much"
+            warning += f" as the image (median {norms.median:.3g})"
+            accuracy = net.accuracy(images, labels)
+            warnings.warn(f"{warning}; accuracy on these images {accuracy:.4f}", stacklevel=2)
         return self
 
     def check(self, model: ImageModel) -> None:
@@ -102,11 +100,9 @@ class DeDUCE(GreedyPixels):
         require(self.lam is None or self.lam >= 0, f"lam must be at least 0, got {self.lam}")
         if not model.has_features:
             raise ModelError("DeDUCE needs features: hf.images.ImageModel.of(module, size, features=NAME)")
-        require(
-            self.gaussians.mean.shape == (len(model.classes), model.feature_count),
-            f"the densities are of {len(self.gaussians)} classes and {self.gaussians.mean.shape[1]} features, the "
-            f"model has {len(model.classes)} and {model.feature_count}; fit again with this model",
-        )
+        own, (k, f) = (len(model.classes), model.feature_count), self.gaussians.mean.shape
+        sizes = f"of {k} classes and {f} features, the model has {own[0]} and {own[1]}"
+        require((k, f) == own, f"the densities are {sizes}; fit again with this model")
 
     @property
     def gaussians(self) -> Gaussians:

@@ -25,12 +25,13 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
-from holdfast.errors import ModelError, SettingError, require, require_integer
-from holdfast.images.classifier import ImageClassifier, Labelled, encoded, places
-from holdfast.images.loop import Epoch, accuracy, batched, line
-from holdfast.images.model import ImageModel, as_images
-from holdfast.models.base import Outputs, to_scores
+from holdfast.errors import ModelError, require, require_integer
+from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
+from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
+from holdfast.images.model import ImageModel, ImagesLike
+from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
+from holdfast.problem import Outcomes
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
 EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
@@ -53,10 +54,8 @@ def pooled(logits: Tensor) -> Tensor:
 
 
 def member_logits(model: ImageModel, x: Tensor) -> Tensor:
-    """(M, n, k) logits of the members of a eval_mode model; one that is no ensemble has itself."""
-    if isinstance(model.module, Pool):
-        return model.module.each(x)
-    return model(x)[None]
+    """(M, n, k) logits of the members of a model in eval_mode; one that is no ensemble has itself."""
+    return model.module.each(x) if isinstance(model.module, Pool) else model(x)[None]
 
 
 class Several(Pool):
@@ -116,8 +115,8 @@ class Trainable:
                 h = self._normalised(3 * i + 2, h.relu())
         return h.mT
 
-    def _normalised(self, at: int, h: Tensor) -> Tensor:
-        weight, bias, mean, var = (self.state[f"{at}.{name}"].flatten() for name in NORM)
+    def _normalised(self, layer: int, h: Tensor) -> Tensor:
+        weight, bias, mean, var = (self.state[f"{layer}.{name}"].flatten() for name in NORM)
         out = F.batch_norm(h.flatten(0, 1)[None], mean, var, weight, bias, training=True, momentum=MOMENTUM, eps=EPS)
         return out.view(h.shape)
 
@@ -180,45 +179,35 @@ class Ensemble(ImageClassifier):
     def of(networks: Sequence[Any]) -> ImageModel:
         """An ensemble of classifiers of the same images and classes: `ImageModel`s, or what `ImageModel.of` takes."""
         models = [ImageModel.of(net) for net in networks]
-        if not models:
-            raise ModelError("an ensemble needs at least one network, got none")
+        require(models, "an ensemble needs at least one network, got none", ModelError)
         first = models[0]
         for i, other in enumerate(models):
             if (other.size, other.classes) != (first.size, first.classes):
-                raise ModelError(
-                    f"members of an ensemble must take the same images and know the same classes in the same order; "
-                    f"number {i} has {other.size} and {list(other.classes)}, the first {first.size} and "
-                    f"{list(first.classes)}"
-                )
+                each = [f"{model.size} and {list(model.classes)}" for model in (other, first)]
+                must = "members of an ensemble must take the same images and know the same classes in the same order"
+                raise ModelError(f"{must}; number {i} has {each[0]}, the first {each[1]}")
         return ImageModel.of(Several(models), first.size, classes=first.classes)
 
     def fit(
-        self, images: Any, labels: Any, *, held_out: Labelled | None = None, progress: bool = False, threads: int = 0
-    ) -> Self:
+        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: bool = False,
+        threads: int = 0,
+    ) -> Self:  # fmt: skip
         """Train all members on images and their labels.
 
         Afterwards `model_` is the ensemble with all normalisation written into its weights, and `history_` tells of the
         epochs: loss and accuracy are means over the members, accuracy on images held out that of the ensemble.
 
         Args:
-            images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-            labels: n names of classes, numbers or words; classes are in sorted order.
-            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt from them.
-            progress: show a bar and a line per epoch on stderr.
-            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+            images, labels, held_out, progress, threads: see `SpectralResNet.fit`.
         """
         loop = self._checked()
         with torch.inference_mode(False), torch.enable_grad():
-            x = as_images(images)
-            size = x.shape[1], x.shape[2], x.shape[3]
-            classes, y = encoded(labels, len(x))
-            more = None if held_out is None else as_images(held_out[0], size)
-            held = None if held_out is None or more is None else (more, places(held_out[1], classes, len(more)))
+            x, y, classes, held = training_images(images, labels, held_out)
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
             nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
                 history = fit_members(nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar)
-            self.model_ = ImageModel.of(nets.folded(), size, classes=classes)
+            self.model_ = ImageModel.of(nets.folded(), x.shape[1:], classes=classes)
         self.history_: list[Epoch] = history
         return self
 
@@ -233,14 +222,7 @@ class Ensemble(ImageClassifier):
 
 
 def fit_members(
-    nets: Trainable,
-    x: Tensor,
-    y: Tensor,
-    loop: Loop,
-    plan: Variation,
-    attack: float,
-    held: tuple[Tensor, Tensor] | None,
-    bar: Progress,
+    nets: Trainable, x: Tensor, y: Tensor, loop: Loop, plan: Variation, attack: float, held: Held | None, bar: Progress
 ) -> list[Epoch]:
     """Train networks on images (n, d) and their classes (n,); every member goes its own way, as if it were alone."""
     optimizer: Any = torch.optim.Adam(nets.parameters, lr=loop.lr, eps=loop.adam_eps, fused=True)
@@ -254,8 +236,7 @@ def fit_members(
             value, hits = step(nets, optimizer, x[rows], y[rows], attack)
             loss, right = loss + value * len(part), right + hits
             bar.step(1 / len(parts))
-        if not all(bool(p.isfinite().all()) for p in nets.parameters):
-            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({loop.lr:g})")
+        check_converged(nets.parameters, loop.lr)
         known = accuracy(nets.folded(), *held) if held else None
         history.append(Epoch(epoch + 1, loss / count, right / count, known))
         bar.say(line(history[-1]))

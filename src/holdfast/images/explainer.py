@@ -8,26 +8,26 @@ back.
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from holdfast import __version__
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
+from holdfast._core.version import version
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError, require
-from holdfast.images.model import ImageModel, as_images, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import TimeBudget, check_limits
-from holdfast.target import BoundTarget, Status, Target
+from holdfast.problem import Outcomes, TimeBudget, check_limits
+from holdfast.target import BoundTarget, Status, Target, TargetLike
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ImageExplainer(Settings, ABC):
     def search(self, problem: ImageSearchProblem) -> Found:
         """Images with the wanted class, where some were found; only values that are free may differ."""
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
         return self
 
@@ -98,12 +98,12 @@ class ImageExplainer(Settings, ABC):
     @final
     def explain(
         self,
-        model: Any,
-        images: Any,
-        target: Any = None,
+        model: ImageModelLike,
+        images: ImagesLike,
+        target: TargetLike = None,
         *,
-        labels: Any = None,
-        locked: Any = None,
+        labels: Outcomes | None = None,
+        locked: npt.ArrayLike | Tensor | None = None,
         seed: int = 0,
         batch_size: int = 128,
         time_budget: float | None = None,
@@ -162,18 +162,14 @@ class ImageExplainer(Settings, ABC):
         check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
         self.check_finite()
-        require(
-            self.confidence is None or 0 < self.confidence < 1,
-            f"confidence must lie between 0 and 1, got {self.confidence}",
-        )
-        if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
+        likely = self.confidence is None or 0 < self.confidence < 1
+        require(likely, f"confidence must lie between 0 and 1, got {self.confidence}")
+        require(not self.needs_data or self.is_fitted, f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
 
     def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[BoundTarget, Tensor]:
         """The goal of every pair, and which image each pair is about."""
-        asked = Target.of(target)
-        n, k = now.shape
+        asked, (n, k) = Target.of(target), now.shape
         source = torch.arange(n)
         if isinstance(asked.label, str) and asked.label == "all" and "all" not in model.classes:
             others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
@@ -182,7 +178,7 @@ class ImageExplainer(Settings, ABC):
             wanted = now.scatter(1, now.argmax(1, keepdim=True), -torch.inf).argmax(1)
         else:
             one = isinstance(asked.label, str) or np.ndim(cast(Any, asked.label)) == 0
-            wanted = _places(model, [asked.label] * n if one else asked.label, n)
+            wanted = _places(model, cast(Outcomes, [asked.label] * n if one else asked.label), n)
         if asked.probability is None and not asked.margin and self.confidence is not None:
             asked = replace(asked, probability=self.confidence)
         soft = asked.probability is not None
@@ -190,12 +186,10 @@ class ImageExplainer(Settings, ABC):
         return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else asked.margin, soft, k), source
 
     def _reasons(self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget) -> list[str]:
-        def why(code: int, p: float, late: bool) -> str:
-            if code == Status.FOUND:
-                return ""
-            if code == Status.ALREADY_MET:
-                return "the model gives the wanted class already"
-            if late:
+        def why(code: int, p: float, cut_short: bool) -> str:
+            if code != Status.NOT_FOUND:
+                return "" if code == Status.FOUND else "the model gives the wanted class already"
+            if cut_short:
                 return f"the time budget of {budget.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
@@ -203,19 +197,17 @@ class ImageExplainer(Settings, ABC):
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        about = f"images of {words(model.size)}"
+        now, about = datetime.now(UTC).isoformat(timespec="seconds"), f"images of {words(model.size)}"
         wanted = str(Target.of(target))
-        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, __version__, now)
+        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, version(), now)
 
 
-def _places(model: ImageModel, labels: Any, n: int) -> Tensor:
+def _places(model: ImageModel, labels: Outcomes, n: int) -> Tensor:
     """(n,) numbers of classes."""
-    if np.ndim(labels) != 1:
-        raise TargetError(f"expected one class per image, ({n},) in all, got shape {np.shape(labels)}")
-    given = cast(Sequence[Any], labels.tolist() if hasattr(labels, "tolist") else list(labels))
-    if len(given) != n:
-        raise TargetError(f"{len(given)} classes for {n} images; give one class, or one per image")
+    shape = np.shape(cast(Any, labels))
+    require(len(shape) == 1, f"expected one class per image, ({n},) in all, got shape {shape}", TargetError)
+    given: list[Any] = cast(Any, labels).tolist() if hasattr(labels, "tolist") else list(labels)
+    require(len(given) == n, f"{len(given)} classes for {n} images; give one class, or one per image", TargetError)
     place = {label: model.place(label) for label in dict.fromkeys(given)}
     return torch.tensor([place[label] for label in given], dtype=torch.int64)
 
@@ -225,8 +217,7 @@ def _free(locked: Any, x: Tensor) -> Tensor:
     if locked is None:
         return torch.ones_like(x, dtype=torch.bool)
     mask = torch.as_tensor(locked if isinstance(locked, Tensor) else np.asarray(locked))
-    if mask.dtype != torch.bool:
-        raise SettingError(f"locked must be booleans, true where nothing may change, got {mask.dtype}")
+    require(mask.dtype == torch.bool, f"locked must be booleans, true where nothing may change, got {mask.dtype}")
     try:
         free = ~mask.expand_as(x)
     except RuntimeError:

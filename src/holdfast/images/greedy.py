@@ -21,8 +21,8 @@ pixel is taken at once.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -58,9 +58,8 @@ class Slots:
 
     def keep(self, rows: Tensor) -> "Slots":
         """Some of the slots."""
-        memory = None if self.memory is None else self.memory[rows]
-        return Slots(self.pair[rows], self.x[rows], self.free[rows], self.goal[rows], self.steps[rows], memory,
-                     self.locked[rows], self.count[rows])  # fmt: skip
+        parts: list[Any] = [None if values is None else values[rows] for values in vars(self).values()]
+        return Slots(*parts)
 
     def put(self, rows: Tensor, new: "Slots") -> None:
         """Other pairs in some of the slots."""
@@ -68,9 +67,8 @@ class Slots:
             values = getattr(self, name)
             if values is not None:
                 values[rows] = getattr(new, name)
-        label = self.goal.label.clone()
-        label[rows] = new.goal.label
-        self.goal = BoundTarget(label, self.goal.sign, self.goal.margin, self.goal.soft, self.goal.k)
+        label = self.goal.label.index_copy(0, rows, new.goal.label)
+        self.goal = replace(self.goal, label=label)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -96,6 +94,8 @@ class GreedyPixels(ImageExplainer):
     ['DeDUCE', 'JSMA']
     """
 
+    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
+
     delta: float = 0.2
     limit: int | None = 5
     pixels: int = 1
@@ -117,17 +117,13 @@ class GreedyPixels(ImageExplainer):
 
     def check(self, model: ImageModel) -> None:
         require(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
-        for name, least in (("limit", 1), ("pixels", 1), ("max_iter", 0)):
-            value: Any = getattr(self, name)
-            if name != "limit" or value is not None:
-                require_integer(name, value, least)
-                require(value < LIMIT_OFF, f"{name} must be below {LIMIT_OFF}, got {value}")
+        limit = 1 if self.limit is None else self.limit
+        for name, value, least in (("limit", limit, 1), ("pixels", self.pixels, 1), ("max_iter", self.max_iter, 0)):
+            require_integer(name, value, least)
+            require(value < LIMIT_OFF, f"{name} must be below {LIMIT_OFF}, got {value}")
         require(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
-        modes = ("sign", "choice")
-        require(
-            self.momentum_applies_to in modes,
-            f"momentum_applies_to must be one of {modes}, got {self.momentum_applies_to!r}",
-        )
+        mode, modes = self.momentum_applies_to, ("sign", "choice")
+        require(mode in modes, f"momentum_applies_to must be one of {modes}, got {mode!r}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
         n, shape = len(problem), problem.x.shape[1:]
@@ -144,8 +140,7 @@ class GreedyPixels(ImageExplainer):
             over = slots.goal.met(scores) | (slots.count >= self.max_iter)
             if not bool(over.all()):
                 passes += len(over)
-                stuck = self.step(slots, *slopes(), over)
-                over |= stuck
+                over |= self.step(slots, *slopes(), over)
             done = over.nonzero().squeeze(1)
             if not len(done):
                 continue

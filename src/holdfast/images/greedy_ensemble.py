@@ -44,7 +44,6 @@ class GreedyEnsemble(GreedyPixels):
     paper: ClassVar[str] = "Schut et al. 2021"
     when: ClassVar[str] = "few pixels should change, and an ensemble of networks should agree on the answer"
     cost: ClassVar[str] = "up to max_iter gradient passes through each network of the ensemble"
-    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
 
     confidence: float | None = 0.99
     max_iter: int = 5000

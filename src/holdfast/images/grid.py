@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.render.png import Bytes, to_bytes
 from holdfast.render.svg import Drawing, Svg, cut, width_of
 from holdfast.target import Status
@@ -53,10 +53,8 @@ def difference(before: Tensor, after: Tensor) -> Bytes:
 
 def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
     """Numbers of the pairs to show: those with an answer; if there are none, the attempts."""
-    if order not in get_args(Order):
-        raise SettingError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
-    if most < 1:
-        raise SettingError(f"most must be at least 1, got {most}")
+    require(order in get_args(Order), f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
+    require(most >= 1, f"most must be at least 1, got {most}")
     pairs = np.flatnonzero(cfs.found)
     pairs = pairs if len(pairs) else np.arange(len(cfs))
     if order == "spread" and len(pairs) > most:
@@ -68,23 +66,14 @@ def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
 
 
 def grid(
-    cfs: "ImageCounterfactuals",
-    *,
-    most: int = 12,
-    by: str = "pair",
-    columns: int | None = None,
-    order: str = "spread",
-    pairs: Sequence[int] | None = None,
-    zoom: int | None = None,
-) -> Svg:
+    cfs: "ImageCounterfactuals", *, most: int = 12, by: str = "pair", columns: int | None = None,
+    order: str = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
+) -> Svg:  # fmt: skip
     """The picture; see `ImageCounterfactuals.grid`."""
-    if by not in get_args(By):
-        raise SettingError(f"by must be one of {', '.join(get_args(By))}, got {by!r}")
+    require(by in get_args(By), f"by must be one of {', '.join(get_args(By))}, got {by!r}")
     for name, value in (("columns", columns), ("zoom", zoom)):
-        if value is not None and value < 1:
-            raise SettingError(f"{name} must be at least 1, got {value}")
-    if not len(cfs):
-        raise SettingError("nothing to draw: there are no pairs")
+        require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+    require(len(cfs), "nothing to draw: there are no pairs")
     shown = chosen(cfs, most if by == "pair" else len(cfs), order if by == "pair" else "asked")
     if pairs is not None:
         shown = np.asarray(pairs, dtype=np.int64)
@@ -179,11 +168,8 @@ def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom:
 
 def _three(cfs: "ImageCounterfactuals", i: int) -> dict[str, Bytes]:
     """What a pair shows, by name."""
-    return {
-        "original": colours(cfs.x[i]),
-        "counterfactual": colours(cfs.x_cf[i]),
-        "difference": difference(cfs.x[i], cfs.x_cf[i]),
-    }
+    both = {"original": colours(cfs.x[i]), "counterfactual": colours(cfs.x_cf[i])}
+    return both | {"difference": difference(cfs.x[i], cfs.x_cf[i])}
 
 
 def _framed(drawing: Drawing, pixels: Bytes, x: int, y: int, zoom: int, words: str) -> None:

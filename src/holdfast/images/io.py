@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -13,14 +13,16 @@ from torch import Tensor
 
 from holdfast import datasets
 from holdfast.counterfactuals import run_of
-from holdfast.errors import FileError, SettingError, did_you_mean, untyped
-from holdfast.images.model import Size, as_images
+from holdfast.errors import FileError, SettingError, did_you_mean, require, untyped
+from holdfast.images.model import ImagesLike, Size, as_images
+from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.result import ImageCounterfactuals
 
 MARK = b"holdfast-images"
+Read = TypeVar("Read")
 
 
 # ---- images
@@ -48,16 +50,13 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
         size: what each image must be, if that is known.
     """
     path = Path(path)
-    if path.suffix.lower() != ".npz":
-        raise FileError(f"cannot read images from {str(path)!r}: expected an .npz file with an array 'images'")
-    arrays, names = _arrays(path)
-    if "images" not in arrays:
-        raise FileError(
-            f"{str(path)!r} has no array 'images'; {did_you_mean('images', names) if names else 'it is empty'}"
-        )
+    hint = "expected an .npz file with an array 'images'"
+    require(path.suffix.lower() == ".npz", f"cannot read images from {str(path)!r}: {hint}", FileError)
+    arrays, names = _loaded(path, _arrays)
+    hint = did_you_mean("images", names) if names else "it is empty"
+    require("images" in arrays, f"{str(path)!r} has no array 'images'; {hint}", FileError)
     images = arrays["images"]
-    if images.dtype.kind not in "fiub":
-        raise FileError(f"the images of {str(path)!r} are not numeric but {images.dtype}")
+    require(images.dtype.kind in "fiub", f"the images of {str(path)!r} are not numeric but {images.dtype}", FileError)
     try:
         x = as_images(images.astype(images.dtype.newbyteorder("=")), size)
     except SettingError as error:
@@ -85,18 +84,23 @@ def load_images(source: str | Path, part: str, size: Size | None = None) -> Labe
     return Labelled(as_images(data.X, size), np.array(data.y.tolist()))
 
 
-def _arrays(path: Path) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Images and labels of an .npz file, read without running code, and the names of all arrays in it."""
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
+def _arrays(file: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Images and labels of an .npz file, and the names of all arrays in it."""
+    if isinstance(file, np.ndarray):
+        raise ValueError("it holds a single array, not several by name")
+    with file:
+        return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+
+
+def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
+    """What `how` makes of a file that numpy wrote, read without running code."""
+    require(path.is_file(), f"no file at {str(path)!r}", FileError)
     try:
-        content: Any = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            raise ValueError("it holds a single array, not several by name")
-        with content as file:
-            return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+        return how(np.load(path, allow_pickle=False))
     except Exception as error:  # whatever a file that is not what it claims to be leads to
-        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+        # numpy advises to allow pickles, which run code: that is no advice for a file of unknown make.
+        plain = "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
+        raise FileError(f"cannot read {str(path)!r}: {plain}") from None
 
 
 def read_mask(path: str | Path) -> NDArray[np.bool_]:
@@ -104,29 +108,17 @@ def read_mask(path: str | Path) -> NDArray[np.bool_]:
     path = Path(path)
     if path.suffix.lower() != ".npy":
         raise FileError(f"cannot read locked pixels from {str(path)!r}: expected an .npy file, as numpy.save writes it")
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
-    try:
-        mask = np.asarray(np.load(path, allow_pickle=False))
-    except Exception as error:
-        raise FileError(f"cannot read {str(path)!r}: {_plain(error)}") from None
+    mask = _loaded(path, np.asarray)
     if mask.dtype.kind not in "biu":
         raise FileError(f"locked pixels in {str(path)!r} must be true or false, got {mask.dtype}")
     return mask.astype(np.bool_)
 
 
-def _plain(error: Exception) -> str:
-    """numpy advises to allow pickles, which run code: that is no advice for a file of unknown make."""
-    text = str(error)
-    return "it holds Python objects or is no such file" if "allow_pickle" in text or "pickle" in text else text
-
-
-def write_images(path: str | Path, images: Any, labels: Any = None) -> None:
+def write_images(path: str | Path, images: ImagesLike, labels: Outcomes | None = None) -> None:
     """An .npz file that `read_images` reads."""
     named = {"images": np.asarray(images)} | ({} if labels is None else {"labels": np.asarray(labels)})
     path = Path(path)
-    if path.suffix.lower() != ".npz":
-        raise FileError(f"cannot write {str(path)!r}: the name must end in .npz")
+    require(path.suffix.lower() == ".npz", f"cannot write {str(path)!r}: the name must end in .npz", FileError)
     _write(path, lambda file: _zip(file, named))
 
 
@@ -158,16 +150,10 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
 def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
     """The answers as arrays, one line per pair."""
     return {
-        "images": cfs.x.numpy(),
-        "counterfactuals": cfs.x_cf.numpy(),
-        "row": cfs.source,
-        "label": _strings(cfs.label),
-        "target": _strings(cfs.target),
-        "status": cfs.status_codes,
-        "confidence": cfs.confidence.to_numpy(),
-        "iterations": cfs.iterations,
-        "scores": cfs.scores.numpy(),
-    }
+        "images": cfs.x.numpy(), "counterfactuals": cfs.x_cf.numpy(), "row": cfs.source,
+        "label": _strings(cfs.label), "target": _strings(cfs.target), "status": cfs.status_codes,
+        "confidence": cfs.confidence.to_numpy(), "iterations": cfs.iterations, "scores": cfs.scores.numpy(),
+    }  # fmt: skip
 
 
 def _strings(names: NDArray[Any]) -> NDArray[Any]:
@@ -185,30 +171,21 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         return pa.FixedSizeListArray.from_arrays(flat, wide)
 
     columns = {
-        "image": lists(cfs.x),
-        "counterfactual": lists(cfs.x_cf),
-        "row": pa.array(cfs.source),
-        "own": pa.array(cfs.own),
-        "target": pa.array(cfs.goal.label.numpy()),
-        "status": pa.array(cfs.status_codes),
-        "reason": pa.array(cfs.reasons, pa.string()),
-        "iterations": pa.array(cfs.iterations),
-    }
+        "image": lists(cfs.x), "counterfactual": lists(cfs.x_cf), "row": pa.array(cfs.source),
+        "own": pa.array(cfs.own), "target": pa.array(cfs.goal.label.numpy()), "status": pa.array(cfs.status_codes),
+        "reason": pa.array(cfs.reasons, pa.string()), "iterations": pa.array(cfs.iterations),
+    }  # fmt: skip
     columns |= {f"score:{i}": pa.array(column.numpy()) for i, column in enumerate(cfs.scores.T.contiguous())}
     content = {
-        "run": asdict(cfs.run),
-        "classes": list(cfs.classes),
-        "size": list(cfs.x.shape[1:]),
-        "passes": cfs.passes,
+        "run": asdict(cfs.run), "classes": list(cfs.classes), "size": list(cfs.x.shape[1:]), "passes": cfs.passes,
         "goal": {"sign": cfs.goal.sign, "margin": cfs.goal.margin, "soft": cfs.goal.soft},
-    }
+    }  # fmt: skip
     return pa.table(columns).replace_schema_metadata({MARK: json.dumps(content, default=str).encode()})
 
 
 def load(path: Path) -> "ImageCounterfactuals":
     """Read what `save` wrote as .parquet."""
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
+    require(path.is_file(), f"no file at {str(path)!r}", FileError)
     try:
         table: Any = untyped("pyarrow.parquet").read_table(path)
     except Exception as error:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast._core.rows import rows_per_chunk
+from holdfast._core.rows import CACHE_CELLS, rows_per_chunk
 from holdfast.errors import require
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.greedy import GreedyPixels, Slopes
@@ -25,7 +25,6 @@ from holdfast.images.model import ImageModel, words
 from holdfast.target import BoundTarget
 
 MOST_VALUES = 1024  # of an image whose pairs are compared: half a million pairs
-CELLS = 1 << 18  # pairs looked at together: what stays in a core's cache
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -64,11 +63,9 @@ class JSMA(GreedyPixels):
         if self.saliency == "original":
             require(self.momentum == 0, f"saliency is not accumulated; set momentum=0, got {self.momentum}")
             require(self.pixels in (1, 2), f"saliency is of one pixel or of two, got pixels={self.pixels}")
-            require(
-                self.pixels == 1 or math.prod(model.size) <= MOST_VALUES,
-                f"images of {words(model.size)} have too many pairs of pixels to compare (at most {MOST_VALUES} "
-                f"values); set pixels=1",
-            )
+            few = self.pixels == 1 or math.prod(model.size) <= MOST_VALUES
+            pairs = f"too many pairs of pixels to compare (at most {MOST_VALUES} values)"
+            require(few, f"images of {words(model.size)} have {pairs}; set pixels=1")
 
     def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
         return self._by_saliency(model, x, goal) if self.saliency == "original" else self._by_loss(model, x, goal)
@@ -112,20 +109,20 @@ def saliency(a: Tensor, b: Tensor) -> Tensor:
 def best_pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """(n,) the largest S_ij over i < j, and (n, 2) which; of equal ones the first."""
     n, d = a.shape
-    best, at = a.new_zeros(n), torch.zeros(n, 2, dtype=torch.int64)
-    block = rows_per_chunk(n * d, CELLS)
+    best, pair = a.new_zeros(n), torch.zeros(n, 2, dtype=torch.int64)
+    block = rows_per_chunk(n * d, CACHE_CELLS)
     for i in range(0, d, block):
         left = [v[:, i : i + block, None] for v in (a, b)]
         s = saliency(*[u + v[:, None, i:] for u, v in zip(left, (a, b), strict=True)]).triu(1)  # (n, block, d - i)
         value, where = s.flatten(1).max(1)
         better = value > best
         best = torch.where(better, value, best)
-        pair = torch.stack([where // (d - i), where % (d - i)], 1) + i
-        at = torch.where(better[:, None], pair, at)
-    return best, at
+        here = torch.stack([where // (d - i), where % (d - i)], 1) + i
+        pair = torch.where(better[:, None], here, pair)
+    return best, pair
 
 
-def _first_two(best: Tensor, at: Tensor, *, like: Tensor) -> Tensor:
+def _first_two(best: Tensor, pair: Tensor, *, like: Tensor) -> Tensor:
     """Priorities (n, d) that put the two pixels of a pair before all others, where a pair has any saliency."""
     order = torch.tensor([2.0, 1.0], dtype=like.dtype) * (best > 0)[:, None]
-    return torch.zeros_like(like).scatter_(1, at, order)
+    return torch.zeros_like(like).scatter_(1, pair, order)

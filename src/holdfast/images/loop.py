@@ -1,5 +1,6 @@
 """The training loop of image classifiers: shuffled mini-batches, cross-entropy, SGD with momentum, falling steps."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads
-from holdfast.errors import SettingError, require_integer
+from holdfast.errors import require, require_integer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +26,11 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             require_integer(name, getattr(self, name))
-        if not (self.lr > 0 and 0 <= self.momentum < 1 and self.weight_decay >= 0):
-            raise SettingError(
-                f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {self.lr}, {self.momentum}, "
-                f"{self.weight_decay}"
-            )
-        if not all(0 < at < 1 for at in self.drops):
-            raise SettingError(f"drops are shares of the training between 0 and 1, got {self.drops}")
-
-    def lr_at(self, done: float) -> float:
-        """The step after a share of the training."""
-        return self.lr / 10 ** sum(done >= at for at in self.drops)
+        good = self.lr > 0 and 0 <= self.momentum < 1 and self.weight_decay >= 0
+        given = f"{self.lr}, {self.momentum}, {self.weight_decay}"
+        require(good, f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {given}")
+        shares = all(0 < drop < 1 for drop in self.drops)
+        require(shares, f"drops are shares of the training between 0 and 1, got {self.drops}")
 
 
 @dataclass(frozen=True)
@@ -49,20 +44,12 @@ class Epoch:
 
 
 def fit_images(
-    net: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    schedule: Schedule,
-    *,
-    held: tuple[Tensor, Tensor] | None = None,
-    seed: int = 0,
-    bar: Progress,
-    threads: int = 0,
-) -> list[Epoch]:
+    net: nn.Module, x: Tensor, y: Tensor, schedule: Schedule, *, held: tuple[Tensor, Tensor] | None = None,
+    seed: int = 0, bar: Progress, threads: int = 0,
+) -> list[Epoch]:  # fmt: skip
     """Train a network on images (n, c, h, w) and their classes (n,)."""
-    optimizer: Any = torch.optim.SGD(
-        net.parameters(), lr=schedule.lr, momentum=schedule.momentum, weight_decay=schedule.weight_decay
-    )
+    how: dict[str, Any] = {"lr": schedule.lr, "momentum": schedule.momentum, "weight_decay": schedule.weight_decay}
+    optimizer = torch.optim.SGD(net.parameters(), **how)
     generator, history = torch.Generator().manual_seed(seed), list[Epoch]()
     batches = len(batched(torch.arange(len(x)), schedule.batch_size))
     bar.total(schedule.epochs)
@@ -72,22 +59,33 @@ def fit_images(
             loss, right = 0.0, 0
             order = torch.randperm(len(x), generator=generator)
             for i, rows in enumerate(batched(order, schedule.batch_size)):
+                done = (epoch + i / batches) / schedule.epochs
                 for group in optimizer.param_groups:
-                    group["lr"] = schedule.lr_at((epoch + i / batches) / schedule.epochs)
+                    group["lr"] = schedule.lr / 10 ** sum(done >= drop for drop in schedule.drops)
                 scores = net(x[rows])
-                value: Any = nn.functional.cross_entropy(scores, y[rows])
-                optimizer.zero_grad(set_to_none=True)
-                value.backward()
-                optimizer.step()
+                value = nn.functional.cross_entropy(scores, y[rows])
+                step(optimizer, value)
                 loss += float(value.detach()) * len(rows)
                 right += int((scores.detach().argmax(1) == y[rows]).sum())
                 bar.step(1 / batches)
             history.append(Epoch(epoch + 1, loss / len(x), right / len(x), accuracy(net, *held) if held else None))
             bar.say(line(history[-1]))
     net.eval()
-    if not all(bool(p.isfinite().all()) for p in net.parameters()):
-        raise SettingError(f"training diverged: some weights are no longer numbers; lower lr ({schedule.lr:g})")
+    check_converged(net.parameters(), schedule.lr)
     return history
+
+
+def step(optimizer: Any, loss: Any) -> None:
+    """One step against the gradient of a loss."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+def check_converged(weights: Iterable[Tensor], lr: float) -> None:
+    """Raise an error if training has left non-finite weights."""
+    finite = all(bool(w.isfinite().all()) for w in weights)
+    require(finite, f"training diverged: some weights are non-finite; lower lr ({lr:g})")
 
 
 def batched(order: Tensor, size: int) -> list[Tensor]:

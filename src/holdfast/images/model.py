@@ -8,27 +8,31 @@ import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Union, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast._core.rows import RowBlocks, chunks
-from holdfast.errors import HoldfastError, ModelError, SettingError, did_you_mean
+from holdfast.errors import HoldfastError, ModelError, SettingError, did_you_mean, require
 from holdfast.images._stored import Size as Size
+from holdfast.images._stored import filled, laid_out, part_of, read_network, write_network
 from holdfast.images._stored import holds_images as holds_images
-from holdfast.images._stored import part_of, read_network, write_network
-from holdfast.images.resnet import ResNet, Shape, empty, ready
-from holdfast.models.base import Outputs, looks_like_probabilities, to_scores
-from holdfast.models.density import FeatureDensity
+from holdfast.images.resnet import ResNet, Shape
+from holdfast.models.density import FeatureDensity, HasImageModel
+from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
+from holdfast.problem import Outcomes
 
+ImagesLike = npt.ArrayLike | Tensor  # bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)
+ImageModelLike = Union["ImageModel", nn.Module, HasImageModel]  # what `ImageModel.of` takes
 Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
 BATCH = 500  # images that are only scored at once
 
 
-def as_images(images: Any, size: Size | None = None) -> Tensor:
+def as_images(images: ImagesLike, size: Size | None = None) -> Tensor:
     """Images (n, c, h, w) with values from 0 to 1 in single precision, copied.
 
     Args:
@@ -39,7 +43,7 @@ def as_images(images: Any, size: Size | None = None) -> Tensor:
         return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
 
 
-def _from_array(images: Any) -> Tensor:
+def _from_array(images: ImagesLike) -> Tensor:
     """Any array as a tensor: read-only, flipped, or with bytes in another order."""
     try:
         array: NDArray[Any] = np.asarray(images)
@@ -57,8 +61,8 @@ def _checked(x: Tensor, size: Size | None) -> Tensor:
     if x.ndim == 3:
         x = x[:, None]
     if x.ndim != 4:
-        raise SettingError(f"expected images of shape (n, height, width) or (n, channels, height, width), got "
-                           f"{tuple(x.shape)}")  # fmt: skip
+        shapes = "(n, height, width) or (n, channels, height, width)"
+        raise SettingError(f"expected images of shape {shapes}, got {tuple(x.shape)}")
     if size is not None and tuple(x.shape[1:]) != size:
         raise SettingError(f"expected images of {words(size)}, got {words(cast(Size, tuple(x.shape[1:])))}")
     if x.dtype == torch.uint8:
@@ -68,8 +72,7 @@ def _checked(x: Tensor, size: Size | None) -> Tensor:
     x = x.detach().float().clone()
     if x.numel() and not (float(x.min()) >= 0 and float(x.max()) <= 1):
         low, high = float(x.min()), float(x.max())
-        if low != low:
-            raise SettingError(f"{int(x.isnan().sum())} values of the images are non-finite (NaN)")
+        require(low == low, f"{int(x.isnan().sum())} values of the images are non-finite (NaN)")
         raise SettingError(f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?")
     return x
 
@@ -101,15 +104,9 @@ class ImageModel:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        size: Size,
-        *,
-        layer: str | None,
-        classes: Sequence[Any] | None,
-        outputs: Outputs,
+        self, module: nn.Module, size: Size, *, layer: str | None, classes: Sequence[Any] | None, outputs: Outputs,
         coefficient: float | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.module, self.size, self.layer = module, size, layer
         self.outputs: Outputs = outputs
         self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
@@ -126,13 +123,9 @@ class ImageModel:
 
     @staticmethod
     def of(
-        module: Any,
-        size: Size | Sequence[int] | None = None,
-        *,
-        features: str | None = None,
-        classes: Sequence[Any] | None = None,
-        outputs: Outputs = "logits",
-    ) -> "ImageModel":
+        module: Any, size: Size | Sequence[int] | None = None, *, features: str | None = None,
+        classes: Sequence[Any] | None = None, outputs: Outputs = "logits",
+    ) -> "ImageModel":  # fmt: skip
         """Wrap a torch classifier of images.
 
         Args:
@@ -154,10 +147,8 @@ class ImageModel:
             fitted = "; call .fit(images, labels) first" if hasattr(module, "fit") else ""
             raise ModelError(f"expected a torch module that classifies images, got {name}{fitted}")
         if isinstance(module, ResNet):
-            shape = module.shape
-            size = shape.channels, *shape.sides
-            return ImageModel(module, size, layer=None, classes=classes, outputs="logits",
-                              coefficient=shape.coefficient)  # fmt: skip
+            size, bound = (module.shape.channels, *module.shape.sides), module.shape.coefficient
+            return ImageModel(module, size, layer=None, classes=classes, outputs="logits", coefficient=bound)
         if size is None or len(size) != 3 or not all(isinstance(s, int) and s >= 1 for s in size):
             raise ModelError(f"size must say channels, height and width of an image, got {size}")
         if outputs not in ("logits", "probabilities"):
@@ -204,10 +195,8 @@ class ImageModel:
             raw = self.module(x.clone())  # modules may normalise in place
         if self.layer is None:
             return None, raw
-        if not self._seen:
-            raise ModelError(
-                f"the module does not use its layer {self.layer!r}; features must come from one that it uses"
-            )
+        hint = "features must come from one that it uses"
+        require(self._seen, f"the module does not use its layer {self.layer!r}; {hint}", ModelError)
         return self._seen.pop(), raw
 
     def _hook(self, _: nn.Module, __: Any, out: Any) -> None:
@@ -248,9 +237,8 @@ class ImageModel:
         """Features (n, f) and scores (n, k)."""
         z, raw = self._forward(padded(x))
         if z is None:
-            raise ModelError(
-                "which layer has the features? Wrap the module: hf.images.ImageModel.of(module, size, features=NAME)"
-            )
+            hint = "Wrap the module: hf.images.ImageModel.of(module, size, features=NAME)"
+            raise ModelError(f"which layer has the features? {hint}")
         return z[: len(x)], to_scores(raw, self.outputs)[: len(x)]
 
     def vjp(self, x: Tensor) -> tuple[Tensor | None, Tensor, Pull]:
@@ -270,30 +258,28 @@ class ImageModel:
 
     # ---- for everybody
 
-    def scores(self, images: Any) -> Tensor:
+    def scores(self, images: ImagesLike) -> Tensor:
         """Scores (n, k) of any number of images."""
         return self._in_parts(images, self)
 
-    def features(self, images: Any) -> Tensor:
+    def features(self, images: ImagesLike) -> Tensor:
         """Features (n, f) of any number of images."""
         return self._in_parts(images, lambda x: self.both(x)[0])
 
-    def _in_parts(self, images: Any, of: Callable[[Tensor], Tensor]) -> Tensor:
+    def _in_parts(self, images: ImagesLike, of: Callable[[Tensor], Tensor]) -> Tensor:
         x = as_images(images, self.size)
         with self.eval_mode():
             if not len(x):  # not every module takes none
                 return of(x.new_zeros(1, *self.size))[:0]
             return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])
 
-    def predict(self, images: Any) -> NDArray[Any]:
+    def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
-        mixed = any(
-            isinstance(c, str) != isinstance(self.classes[0], str) for c in self.classes
-        )  # numpy would make strings of numbers
-        names: NDArray[Any] = np.array(self.classes, dtype=object) if mixed else np.array(self.classes)
+        mixed = len({isinstance(c, str) for c in self.classes}) > 1  # numpy would make strings of numbers
+        names: NDArray[Any] = np.array(self.classes, dtype=object if mixed else None)
         return names[self.scores(images).argmax(1).numpy()]
 
-    def accuracy(self, images: Any, labels: Any) -> float:
+    def accuracy(self, images: ImagesLike, labels: Outcomes) -> float:
         """Share of images that get their class."""
         predicted, given = self.predict(images), np.asarray(labels)
         if predicted.shape != given.shape or not len(predicted):
@@ -327,10 +313,8 @@ class ImageModel:
         if not isinstance(self.module, ResNet):
             name = type(self.module).__name__
             raise ModelError(f"only our residual networks can be saved, not a {name}; save its state_dict yourself")
-        if not isinstance(self.module.stem, nn.Conv2d):
-            raise ModelError(
-                "this network is still to be trained; save what `holdfast.images.resnet.folded` makes of it"
-            )
+        hint = "save what `holdfast.images.resnet.folded` makes of it"
+        require(isinstance(self.module.stem, nn.Conv2d), f"this network is still to be trained; {hint}", ModelError)
         tensors = {f"net.{k}": v for k, v in self.module.state_dict().items()}
         content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
         density = density or self.density
@@ -349,9 +333,9 @@ DENSITY = "density."
 
 def _built(content: dict[str, Any], tensors: dict[str, Tensor]) -> ImageModel:
     """The model of a file."""
-    net = empty(Shape(**content["shape"]))
-    net.load_state_dict(part_of(tensors, "net."), assign=True)
-    model = ImageModel.of(ready(net), classes=content["classes"])
+    shape = Shape(**content["shape"])
+    net = laid_out(filled(lambda: ResNet(shape), part_of(tensors, "net.")))
+    model = ImageModel.of(net, classes=content["classes"])
     kept = part_of(tensors, DENSITY)
     model.density = FeatureDensity.from_tensors(model, kept) if kept else None
     return model

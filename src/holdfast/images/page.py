@@ -3,12 +3,10 @@
 Images are PNG files of their own size inside the page; the browser enlarges them without blurring.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from holdfast.errors import MissingExtraError, optional
 from holdfast.images.charts import confidence_chart, pixels_chart
 from holdfast.images.grid import Ints, chosen, colours, difference
 from holdfast.render.charts.theme import to_svg
-from holdfast.render.html import inline_svg, provenance, render
+from holdfast.render.html import by_status, inline_svg, middle, provenance, render, write_page
 from holdfast.render.png import Bytes, encoded
 from holdfast.target import Status
 
@@ -26,24 +24,6 @@ if TYPE_CHECKING:
 MOST_CARDS = 12
 MOST_PAIRS = 500  # in the table of the report
 MOST_CLASSES = 20  # a table of every class against every class is legible up to there
-
-
-@dataclass(frozen=True)
-class Card:
-    """One pair as strings and pictures."""
-
-    row: int
-    label: str
-    target: str
-    status: str
-    reason: str
-    confidence: str
-    pixels: str
-    l1: str
-    iterations: str
-    before: str  # addresses of pictures
-    after: str
-    changed: str
 
 
 def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
@@ -59,27 +39,13 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
     order = np.concatenate([found, failed, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
     pixels, confidence = charts(cfs, found)
-    page = render(
-        "images.html",
-        headline=headline(cfs),
-        figures=figures(cfs),
-        pixels=pixels,
-        confidence=confidence,
-        found=len(found),
-        matrix=matrix(cfs),
-        some=cards(cfs, chosen(cfs, MOST_CARDS, "spread")) if len(found) else [],
-        pairs=listed,
-        total=len(cfs),
-        labels=_names(cfs.label),
-        targets=_names(cfs.target),
-        statuses=[s.words for s in Status if (cfs.status_codes == s).any()],
-        tall=tall(cfs, 98),
-        low=tall(cfs, 44),
+    return write_page(
+        path, "images.html", headline=headline(cfs), figures=figures(cfs), pixels=pixels, confidence=confidence,
+        found=len(found), matrix=matrix(cfs), total=len(cfs), labels=_names(cfs.label), targets=_names(cfs.target),
+        some=cards(cfs, chosen(cfs, MOST_CARDS, "spread")) if len(found) else [], pairs=listed,
+        statuses=[s.words for s in Status if (cfs.status_codes == s).any()], tall=tall(cfs, 98), low=tall(cfs, 44),
         provenance=provenance(cfs.run, "Images"),
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-    return path
+    )  # fmt: skip
 
 
 def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Markup | None]:
@@ -119,24 +85,13 @@ def headline(cfs: "ImageCounterfactuals") -> str:
 def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n, found = len(cfs), cfs.found
-    count = {s: int((cfs.status_codes == s).sum()) for s in Status}
-
-    def share(status: Status) -> str:
-        return f"{count[status] / n:.0%} of pairs" if n else ""
-
-    def over(values: "pd.Series[float]", middle: str, style: str) -> str:
-        kept = values.to_numpy()[found]
-        return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
-
     high, wide = cfs.x.shape[2:]
     return [
         ("Images", f"{len(np.unique(cfs.source)):,}", f"of {wide} x {high} pixels"),
-        ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
-        ("Already met", f"{count[Status.ALREADY_MET]:,}", share(Status.ALREADY_MET)),
-        ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
-        ("Median pixels", over(cfs.pixels, "median", "g"), "changed per answer"),
-        ("Median l1", over(cfs.cost("l1"), "median", ".2f"), "sum of all changes"),
-        ("Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted class"),
+        *by_status(cfs, "pairs"),
+        ("Median pixels", middle(cfs.pixels, found, "median", "g"), "changed per answer"),
+        ("Median l1", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of all changes"),
+        ("Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted class"),
         ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.3g} ms per pair" if n else ""),
     ]
 
@@ -149,34 +104,35 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
         return None
     pixels = cfs.pixels.to_numpy()
     places = [[(cfs.own == own) & (cfs.goal.label.numpy() == to) & found for to in columns] for own in rows]
-    middle = [[float(np.median(pixels[p])) if p.any() else None for p in line] for line in places]
-    most = max(1.0, *(v for line in middle for v in line if v is not None))
+    medians = [[float(np.median(pixels[p])) if p.any() else None for p in line] for line in places]
+    most = max(1.0, *(v for line in medians for v in line if v is not None))
 
     def cell(value: float | None) -> tuple[str, str]:
         """The number, and how dark its field is."""
         return ("", "0") if value is None else (f"{value:g}", f"{0.06 + 0.5 * value / most:.2f}")
 
     names = [str(cfs.classes[own]) for own in rows.tolist()]
-    lines = [(name, [cell(v) for v in line]) for name, line in zip(names, middle, strict=True)]
+    lines = [(name, [cell(v) for v in line]) for name, line in zip(names, medians, strict=True)]
     return {"columns": [str(cfs.classes[to]) for to in columns.tolist()], "lines": lines}
 
 
-def cards(cfs: "ImageCounterfactuals", at: Ints) -> list[Card]:
-    """The pairs numbered `at` as strings and pictures; an image that is asked about several times is made once."""
-    images = {row: _url(colours(cfs.x[i])) for i, row in zip(at.tolist(), cfs.source[at].tolist(), strict=True)}
+def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
+    """Pairs as strings and addresses of pictures; an image that is asked about several times is made once."""
+    images = {row: _url(colours(cfs.x[i])) for i, row in zip(pairs.tolist(), cfs.source[pairs].tolist(), strict=True)}
     label, target, sure = cfs.label, cfs.target, cfs.confidence.to_numpy()
     pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
 
-    def card(i: int) -> Card:
+    def card(i: int) -> dict[str, str]:
         row, status = int(cfs.source[i]), Status(int(cfs.status_codes[i]))
         failed = status == Status.NOT_FOUND
-        words = str(label[i]), str(target[i]), status.words, cfs.reasons[i], f"{sure[i]:.1%}"
-        numbers = "" if failed else f"{pixels[i]:g}", "" if failed else f"{l1[i]:.2f}", f"{cfs.iterations[i]:,}"
-        return Card(
-            row, *words, *numbers, images[row], _url(colours(cfs.x_cf[i])), _url(difference(cfs.x[i], cfs.x_cf[i]))
-        )
+        return {
+            "row": str(row), "label": str(label[i]), "target": str(target[i]), "status": status.words,
+            "reason": cfs.reasons[i], "confidence": f"{sure[i]:.1%}", "pixels": "" if failed else f"{pixels[i]:g}",
+            "l1": "" if failed else f"{l1[i]:.2f}", "iterations": f"{cfs.iterations[i]:,}", "before": images[row],
+            "after": _url(colours(cfs.x_cf[i])), "changed": _url(difference(cfs.x[i], cfs.x_cf[i])),
+        }  # fmt: skip
 
-    return [card(i) for i in at.tolist()]
+    return [card(i) for i in pairs.tolist()]
 
 
 def _url(pixels: Bytes) -> str:

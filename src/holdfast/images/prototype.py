@@ -28,7 +28,7 @@ image that goes through the model, with or without the way back.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -36,11 +36,12 @@ from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.distances import l1, squared_l2
-from holdfast.errors import SettingError, require
+from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
-from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.methods._fista import bisected
+from holdfast.problem import Outcomes
 
 CLIP = 1000.0  # gradients are cut off here, per pixel
 
@@ -91,12 +92,11 @@ class Prototype(ImageExplainer):
     autoencoder: ConvAutoencoder | None = None
     confidence: float | None = None
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Train the autoencoder, unless it is ready, and remember the codes and predicted classes of the images."""
         net = ImageModel.of(model)
         x = as_images(images, net.size)
-        if not len(x):
-            raise SettingError("Prototype needs training images for its prototypes, got none")
+        require(len(x), "Prototype needs training images for its prototypes, got none")
         self.autoencoder_ = ready_for(self.autoencoder or ConvAutoencoder(), x)
         self.codes_: Tensor = self.autoencoder_.encode(x).flatten(1)  # (m, e)
         self.predicted_: Tensor = net.scores(x).argmax(1)  # (m,)
@@ -165,12 +165,8 @@ Draw = Callable[[Tensor], Tensor]
 
 
 def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
-    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2.
-
-    Args:
-        proto: (m, e) with m >= n; rows beyond n belong to the images that fill up a batch.
-        theta: (m, 1).
-    """
+    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2; rows
+    beyond n of proto (m, e) and theta (m, 1) belong to the images that fill up a batch."""
 
     def draw(v: Tensor) -> Tensor:
         leaf = padded(v).detach().requires_grad_()
@@ -252,7 +248,7 @@ class Cheapest:
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
         self.problem, self.beta, self.passes, self.steps, n = problem, beta, 0, 0, len(problem)
-        self.x, self.last, self.at = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
+        self.x, self.last, self.iterations = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
         self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
@@ -272,11 +268,11 @@ class Cheapest:
         met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
-        self.x[better], self.price[better], self.at[better] = new[better], price[better], self.steps
+        self.x[better], self.price[better], self.iterations[better] = new[better], price[better], self.steps
         return self.hit
 
     def done(self, passes: int) -> Found:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
-        x, at = torch.where(per_row(has, self.last), self.x, self.last), torch.where(has, self.at, self.steps)
-        return Found(x, at, passes + self.passes)
+        x = torch.where(per_row(has, self.last), self.x, self.last)
+        return Found(x, torch.where(has, self.iterations, self.steps), passes + self.passes)

@@ -17,9 +17,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.images.anogan.anogan import AnoGAN, Gan, anogan_score
-from holdfast.images.model import as_images
+from holdfast.images.model import ImagesLike, as_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.target import Status
 
@@ -32,18 +32,13 @@ LOWER_IS_BETTER = {"anogan": True, "reconstruction": True, "log_density": False}
 class Reconstructs(Protocol):
     """What is asked of an autoencoder; `ConvVAE` is one."""
 
-    def reconstruct(self, images: Any) -> Tensor: ...
+    def reconstruct(self, images: ImagesLike) -> Tensor: ...
 
 
 def realism(
-    images: Any,
-    *,
-    gan: Gan | None = None,
-    vae: Reconstructs | None = None,
-    density: "FeatureDensity | None" = None,
-    anogan: AnoGAN | None = None,
-    progress: bool = False,
-) -> pd.DataFrame:
+    images: ImagesLike, *, gan: Gan | None = None, vae: Reconstructs | None = None,
+    density: "FeatureDensity | None" = None, anogan: AnoGAN | None = None, progress: bool = False,
+) -> pd.DataFrame:  # fmt: skip
     """One line per image, one column per score whose model is given.
 
     With a GAN there is also `anogan_spread`, how far apart the descents of an image ended.
@@ -101,8 +96,7 @@ def auroc(inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_
     """
     parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
     for name, values in zip(("inside", "outside"), parts, strict=True):
-        if not len(values):
-            raise SettingError(f"auroc needs scores on both sides, but {name} has none")
+        require(len(values), f"auroc needs scores on both sides, but {name} has none")
         if np.isnan(values).any():
             raise SettingError(f"{int(np.isnan(values).sum())} scores of {name} are missing; leave them out first")
     n, m = map(len, parts)

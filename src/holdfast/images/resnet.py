@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, require
+from holdfast.images._stored import filled, laid_out
 from holdfast.images.spectral.norm import SpectralConv2d
 
 
@@ -34,8 +35,8 @@ class Shape:
 
     def __post_init__(self) -> None:
         numbers: dict[str, Any] = {k: getattr(self, k) for k in ("channels", "classes", "width", "stages", "depth")}
-        if len(self.sides) != 2:
-            raise ModelError(f"size must be a number, or height and width of an image, got {self.size}")
+        sized = len(self.sides) == 2
+        require(sized, f"size must be a number, or height and width of an image, got {self.size}", ModelError)
         numbers |= {"height": self.sides[0], "width of images": self.sides[1]}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 14:
@@ -157,7 +158,6 @@ def folded(net: ResNet) -> ResNet:
 
     (W x - m) g / sqrt(v + e) + b  =  (g / sqrt(v + e)) W x  +  b - m g / sqrt(v + e)
     """
-    out = empty(net.shape)
     state = dict[str, Tensor]()
     parts: dict[str, nn.Module] = dict(cast(Any, net).named_modules())
     for name, part in parts.items():
@@ -168,21 +168,4 @@ def folded(net: ResNet) -> ResNet:
             state[f"{name}.weight"] = (weight * scale[:, None, None, None]).detach()
             state[f"{name}.bias"] = (norm.bias - norm.running_mean * scale).detach()
     state |= {f"head.{k}": v.detach().clone() for k, v in net.head.state_dict().items()}
-    out.load_state_dict(state, assign=True)
-    return ready(out)
-
-
-def empty(shape: Shape) -> ResNet:
-    """A folded network without memory of its own; its tensors are still to come."""
-    with torch.device("meta"):
-        return ResNet(shape)
-
-
-def ready(net: ResNet) -> ResNet:
-    """For use, not for training."""
-    return laid_out(net).eval().requires_grad_(False)
-
-
-def laid_out(net: ResNet) -> ResNet:
-    """Channels last, as convolutions are fastest."""
-    return cast(Any, net).to(memory_format=torch.channels_last)
+    return laid_out(filled(lambda: ResNet(net.shape), state))

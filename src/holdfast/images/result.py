@@ -2,18 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from torch import Tensor
 
 from holdfast import datasets
-from holdfast.counterfactuals import Answers, RowSelection, Run, positions
+from holdfast.counterfactuals import Answers, Run
 from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget
 
@@ -48,14 +47,6 @@ class ImageCounterfactuals(Answers):
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
     run: Run
-
-    def __getitem__(self, pairs: RowSelection) -> "ImageCounterfactuals":
-        """Some of the pairs: one by its number, several by a slice, by numbers or by a mask such as `cfs.found`."""
-        rows = positions(pairs, len(self))
-        places = torch.as_tensor(rows)
-        fields = {name: getattr(self, name)[places] for name in ("x", "x_cf", "scores", "goal")}
-        fields |= {name: getattr(self, name)[rows] for name in ("status_codes", "source", "own", "iterations")}
-        return replace(self, **fields, reasons=[self.reasons[i] for i in rows.tolist()])
 
     @property
     def label(self) -> npt.NDArray[Any]:
@@ -98,19 +89,12 @@ class ImageCounterfactuals(Answers):
     def to_table(self) -> pd.DataFrame:
         """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
         status = self.status
-        return pd.DataFrame(
-            {
-                "row": self.source,
-                "label": self.label,
-                "target": self.target,
-                "status": status["status"],
-                "confidence": self.confidence,
-                "pixels": self.pixels.astype("Int64"),
-                "l1": self.cost("l1"),
-                "iterations": self.iterations,
-                "reason": status["reason"],
-            }
-        )
+        columns = {
+            "row": self.source, "label": self.label, "target": self.target, "status": status["status"],
+            "confidence": self.confidence, "pixels": self.pixels.astype("Int64"), "l1": self.cost("l1"),
+            "iterations": self.iterations, "reason": status["reason"],
+        }  # fmt: skip
+        return pd.DataFrame(columns)
 
     def to_json(self) -> str:
         """The table as a JSON list of records."""
@@ -131,24 +115,15 @@ class ImageCounterfactuals(Answers):
         return pairs_table(self)
 
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        names = np.empty(len(self.classes), dtype=object)
-        names[:] = self.classes
         same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make strings of numbers
-        return (np.array(self.classes) if same else names)[places]
+        return np.array(self.classes, dtype=None if same else object)[places]
 
     # ---- pictures and files
 
     def grid(
-        self,
-        path: "str | Path | None" = None,
-        *,
-        most: int = 12,
-        by: "By" = "pair",
-        columns: int | None = None,
-        order: "Order" = "spread",
-        pairs: Sequence[int] | None = None,
-        zoom: int | None = None,
-    ) -> "Svg":
+        self, path: "str | Path | None" = None, *, most: int = 12, by: "By" = "pair", columns: int | None = None,
+        order: "Order" = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
+    ) -> "Svg":  # fmt: skip
         """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
 
         What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that

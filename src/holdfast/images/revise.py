@@ -16,7 +16,7 @@ Pairs are worked on in slots, as in the greedy engine: one that is finished leav
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -25,7 +25,8 @@ from holdfast.errors import require
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
-from holdfast.images.model import ImageModel, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
+from holdfast.problem import Outcomes
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
@@ -71,7 +72,7 @@ class REVISE(ImageExplainer):
     vae: ConvVAE | None = None
     confidence: float | None = 0.5
 
-    def fit(self, model: Any, images: Any, labels: Any = None) -> Self:
+    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
         """Train the VAE on images, unless it is ready."""
         self.vae_ = ready_for(self.vae or ConvVAE(), as_images(images, ImageModel.of(model).size))
         return self
@@ -81,9 +82,8 @@ class REVISE(ImageExplainer):
         require(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
         require(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
         require(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
-        require(
-            self.patience is None or self.patience >= 1, f"patience must be at least 1, or None, got {self.patience}"
-        )
+        patient = self.patience is None or self.patience >= 1
+        require(patient, f"patience must be at least 1, or None, got {self.patience}")
         size, own = words(model.size), words(self.vae_.size)
         require(size == own, f"the VAE is for images of {own}, the model takes {size}")
 
@@ -96,8 +96,7 @@ class REVISE(ImageExplainer):
             look = Look(slots, net, problem.model, self.lam, locks)
             over = replace(problem.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
-            out_of_time = problem.budget.over()  # what is open comes back as it is
-            over |= out_of_time
+            over |= (out_of_time := problem.budget.over())  # what is open comes back as it is
             done = over.nonzero().squeeze(1)
             out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
             if len(done) < len(over):

@@ -15,7 +15,6 @@ Columns that a person cannot change may be given rather than modelled (Pawelczyk
 2015): the encoder sees the whole row, the decoder (z, x_given), and what it leaves out is copied from x.
 """
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,16 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast._core.rows import (
-    CACHE_CELLS,
-    COLUMN_BLOCK,
-    ROW_BLOCK,
-    chunks,
-    limited_threads,
-    pad_rows,
-    rows_per_chunk,
-)
-from holdfast.errors import FileError, HoldfastError, SettingError
+from holdfast._core.rows import CACHE_CELLS, COLUMN_BLOCK, ROW_BLOCK, chunks, limited_threads, pad_rows, rows_per_chunk
+from holdfast.errors import SettingError, require
 from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, mlp
 from holdfast.nn.relu_network import Engine, Pullback, padded_layers
@@ -67,12 +58,11 @@ class TableAutoencoder:
         check_given(self.given, self.groups, self.width)
         codes, columns = _outputs(self.encoder), _outputs(self.decoder)
         inside = bool(((self.groups >= 0) & (self.groups <= self.width)).all())
-        whole = columns + len(self.given) == self.width
-        if not whole or self.latent < 1 or codes not in (self.latent, 2 * self.latent) or not inside:
-            raise SettingError(
-                f"the networks do not fit: {self.width} columns to {codes} latent numbers, "
-                f"and {self.latent} back to {columns}" + (f" and {len(self.given)} given" if len(self.given) else "")
-            )
+        fits = inside and columns + len(self.given) == self.width and self.latent >= 1
+        there, back = f"{self.width} columns to {codes} latent numbers", f"{self.latent} back to {columns}"
+        given = f" and {len(self.given)} given" if len(self.given) else ""
+        fits = fits and codes in (self.latent, 2 * self.latent)
+        require(fits, f"the networks do not fit: {there}, and {back}{given}")
 
     @cached_property
     def _engines(self) -> tuple[Engine, Engine]:
@@ -104,12 +94,8 @@ class TableAutoencoder:
         return engine.scores(pad_rows(x.to(engine.weights[0][0].dtype)))[: len(x), : self.latent]
 
     def decode(self, z: Tensor, x: Tensor | None = None) -> Tensor:
-        """Latent points (n, latent) -> rows (n, d), with probabilities in the columns of `groups`.
-
-        Args:
-            z: the points.
-            x: (n, d) the rows that the given columns are copied from, if there are any.
-        """
+        """Latent points z (n, latent) -> rows (n, d), with probabilities in the columns of `groups`; given columns, if
+        there are any, are copied from rows x (n, d)."""
         rows = pad_rows(self._inputs(z, x))
         raw = torch.cat([self._engines[1].scores(part) for part in chunks(rows, self._block) or [rows]])
         return self._rows(raw[: len(z)], x)
@@ -121,14 +107,8 @@ class TableAutoencoder:
         return rows_per_chunk(widest, CACHE_CELLS, block=ROW_BLOCK)
 
     def decode_columns(self, z: Tensor, x: Tensor, out: Tensor, *, soft: bool) -> None:
-        """Decode m points for each of n people into a tensor with columns first.
-
-        Args:
-            z: (n m, latent) the points, those of a person in a row.
-            x: (n, d) the people.
-            out: (d, n m), overwritten.
-            soft: probabilities in the columns of `groups`, or just logits.
-        """
+        """Decode m points z (n m, latent) for each of n people x (n, d), a person's in a row, into `out` (d, n m)
+        (columns first); with probabilities in the columns of `groups` if `soft`, or just logits."""
         n, parts, decode = len(x), self._parts, self._engines[1].scores
         each = len(z) // max(1, n)
         if soft:
@@ -187,18 +167,9 @@ class TableAutoencoder:
     @staticmethod
     def load(path: str | Path) -> "TableAutoencoder":
         """Read what `save` wrote."""
-        try:
-            metadata, tensors = safetensors.read(path)
-        except FileError as error:
-            raise FileError(f"cannot read an autoencoder from {str(path)!r}: {error}") from None
-        if _MARK not in metadata:
-            raise FileError(f"{str(path)!r} holds no autoencoder; write one with `TableAutoencoder.save`")
-        try:
-            return _from_parts(json.loads(metadata[_MARK]), tensors)
-        except HoldfastError:
-            raise
-        except Exception as error:  # the text in the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+        content, tensors = safetensors.read_marked(path, _MARK, "an autoencoder", "TableAutoencoder.save")
+        with safetensors.damage_reported(path):
+            return _from_parts(content, tensors)
 
 
 _MARK = "holdfast-autoencoder"
@@ -263,10 +234,10 @@ class Parts:
 def check_given(given: Tensor, groups: Tensor, width: int) -> None:
     """Raise a `SettingError` unless these are columns, each once, with no modelled category among them."""
     inside = given.ndim == 1 and bool(((given >= 0) & (given < width)).all())
-    if not inside or bool((torch.bincount(given, minlength=1) > 1).any()):
-        raise SettingError(f"given must be numbers of columns below {width}, each once, got {given}")
-    if bool(torch.isin(groups[groups < width], given).any()):
-        raise SettingError("given must hold all columns of a category or none of them")
+    once = inside and not bool((torch.bincount(given, minlength=1) > 1).any())
+    require(once, f"given must be numbers of columns below {width}, each once, got {given}")
+    whole = not bool(torch.isin(groups[groups < width], given).any())
+    require(whole, "given must hold all columns of a category or none of them")
 
 
 # ---- losses
@@ -319,24 +290,11 @@ def _padded(x: Tensor, value: float) -> Tensor:
 
 
 def autoencoder(
-    X: pd.DataFrame | Tensor,
-    schema: Schema,
-    *,
-    kind: Kind = "autoencoder",
-    hidden: Sequence[int] = HIDDEN,
-    latent: int = 32,
-    given: Tensor | None = None,
-    beta: float = 0.3,
-    warm_up: int = 0,
-    epochs: int = 200,
-    batch_size: int = 128,
-    lr: float = 1e-3,
-    weight_decay: float = 0.0,
-    held_out: float = 0.1,
-    patience: int = 10,
-    seed: int = 0,
-    progress: bool = False,
-) -> TableAutoencoder:
+    X: pd.DataFrame | Tensor, schema: Schema, *, kind: Kind = "autoencoder", hidden: Sequence[int] = HIDDEN,
+    latent: int = 32, given: Tensor | None = None, beta: float = 0.3, warm_up: int = 0, epochs: int = 200,
+    batch_size: int = 128, lr: float = 1e-3, weight_decay: float = 0.0, held_out: float = 0.1, patience: int = 10,
+    seed: int = 0, progress: bool = False,
+) -> TableAutoencoder:  # fmt: skip
     """Train an autoencoder on a table, or on its encoding (n, d).
 
     The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae", hidden=(512, 256),
@@ -354,31 +312,24 @@ def autoencoder(
         held_out, patience: training stops once the loss on this share of the rows has not fallen for so many epochs.
         seed: weights, order and noise come from it; the caller's generators stay as they are.
     """
-    if kind not in ("autoencoder", "vae"):
-        raise SettingError(f"kind must be 'autoencoder' or 'vae', got {kind!r}")
-    if latent < 1 or epochs < 1 or batch_size < 1 or patience < 1 or any(h < 1 for h in hidden):
-        raise SettingError("hidden, latent, epochs, batch_size and patience must be at least 1")
-    if not (lr > 0 and beta >= 0 and 0 < held_out < 1):
-        raise SettingError(f"need lr > 0, beta >= 0, 0 < held_out < 1, got {lr}, {beta}, {held_out}")
-    if not (0 <= warm_up <= epochs and weight_decay >= 0):
-        raise SettingError(
-            f"need 0 <= warm_up <= epochs and weight_decay >= 0, got {warm_up}, {epochs}, {weight_decay}"
-        )
-    given = _no_columns() if given is None else given.long().sort().values
-    if len(given) >= schema.width:
-        raise SettingError("all columns are given, so none is left to model; give fewer, or leave some free to change")
-    groups = _modelled(schema.encoding().groups, given, schema.width)
+    require(kind in ("autoencoder", "vae"), f"kind must be 'autoencoder' or 'vae', got {kind!r}")
+    counts = min(latent, epochs, batch_size, patience, *hidden)
+    require(counts >= 1, "hidden, latent, epochs, batch_size and patience must be at least 1")
+    rates = lr > 0 and beta >= 0 and 0 < held_out < 1
+    require(rates, f"need lr > 0, beta >= 0, 0 < held_out < 1, got {lr}, {beta}, {held_out}")
+    fits, got = 0 <= warm_up <= epochs and weight_decay >= 0, f"{warm_up}, {epochs}, {weight_decay}"
+    require(fits, f"need 0 <= warm_up <= epochs and weight_decay >= 0, got {got}")
+    given, none_left = _no_columns() if given is None else given.long().sort().values, "so none is left to model"
+    require(len(given) < schema.width, f"all columns are given, {none_left}; give fewer, or leave some free to change")
+    groups = schema.encoding().groups
+    if len(given):  # those that are not given as a whole
+        groups = groups[~torch.isin(groups, torch.cat([given, torch.tensor([schema.width])])).all(1)]
     check_given(given, groups, schema.width)
     generator = torch.Generator().manual_seed(seed)
-    with (
-        Progress(progress, "autoencoder") as bar,
-        torch.inference_mode(False),
-        torch.enable_grad(),
-        limited_threads(1),
-    ):
+    with Progress(progress, "autoencoder") as bar, torch.inference_mode(False), torch.enable_grad(), limited_threads(1):
         x = (X if isinstance(X, Tensor) else schema.encode(X)).detach().float().clone()
-        if x.ndim != 2 or x.shape[1] != schema.width or len(x) < 2:
-            raise SettingError(f"need at least 2 rows of {schema.width} columns, got {tuple(x.shape)}")
+        good = x.ndim == 2 and x.shape[1] == schema.width and len(x) >= 2
+        require(good, f"need at least 2 rows of {schema.width} columns, got {tuple(x.shape)}")
         twice, seen = 2 if kind == "vae" else 1, latent + len(given)
         with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
             decoder = mlp(seen, [*hidden][::-1], schema.width - len(given))
@@ -393,12 +344,6 @@ def autoencoder(
             epochs=epochs, batch_size=batch_size, lr=lr, patience=patience, warm_up=warm_up, weight_decay=weight_decay,
         )  # fmt: skip
     return TableAutoencoder(nets[0], nets[1], groups, history, given)
-
-
-def _modelled(groups: Tensor, given: Tensor, width: int) -> Tensor:
-    """The groups that are not given as a whole."""
-    inside = torch.isin(groups, torch.cat([given, torch.tensor([width])])).all(1)
-    return groups[~inside] if len(given) else groups
 
 
 Objective = Callable[[Tensor, bool, float], Tensor]
@@ -428,20 +373,10 @@ def _objective(
 
 
 def _train(
-    nets: Sequence[nn.Sequential],
-    train: Tensor,
-    test: Tensor,
-    loss: Objective,
-    bar: Progress,
-    generator: torch.Generator,
-    *,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    patience: int,
-    warm_up: int,
+    nets: Sequence[nn.Sequential], train: Tensor, test: Tensor, loss: Objective, bar: Progress,
+    generator: torch.Generator, *, epochs: int, batch_size: int, lr: float, patience: int, warm_up: int,
     weight_decay: float,
-) -> tuple[tuple[float, float], ...]:
+) -> tuple[tuple[float, float], ...]:  # fmt: skip
     """Adam until the loss on `test` has not fallen for `patience` epochs; the best weights stay in `nets`."""
     parameters = [p for net in nets for p in net.parameters()]
     optimizer: Any = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
@@ -469,8 +404,7 @@ def _train(
             kept = [{k: v.clone() for k, v in net.state_dict().items()} for net in nets]
         if since >= patience:
             break
-    if not kept:
-        raise SettingError(f"training the autoencoder diverged; lower lr ({lr:g})")
+    require(bool(kept), f"training the autoencoder diverged; lower lr ({lr:g})")
     for net, state in zip(nets, kept, strict=True):
         net.load_state_dict(state)
         net.eval().requires_grad_(False)

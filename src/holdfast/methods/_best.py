@@ -10,13 +10,8 @@ from holdfast.problem import SearchProblem
 
 
 class BestSoFar:
-    """The cheapest valid row for each person, and the nearest miss where there is none.
-
-    Args:
-        problem: the people.
-        distance: what cheap means.
-        weight: (d,) of the columns in it; left out, those of the schema.
-    """
+    """The cheapest valid row for each person, and the nearest miss where there is none; columns have the weights (d,)
+    in the distance, if left out those of the schema."""
 
     def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
         self.problem, self.distance, self.x = problem, distance, problem.x

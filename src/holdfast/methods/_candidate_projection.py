@@ -1,4 +1,4 @@
-"""What people can reach, for many candidates each, columns first as in `_candidates`."""
+"""What people can reach, for many candidates each."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -12,7 +12,7 @@ from holdfast.schema.feasible import FeasibleSet, stays_missing
 
 
 class CandidateProjection:
-    """What people can reach, for many candidates each: `FeasibleSet.project`, columns first.
+    """What people can reach, for many candidates each: `FeasibleSet.project`, columns first as in `_candidates`.
 
     It finds the same rows, up to rounding: steps along a grid are counted from the person's own value, where that is
     on the grid, and not from its origin, which saves comparing the two.
@@ -45,10 +45,8 @@ class CandidateProjection:
         for columns, into in self.parts:
             into(z[columns], people)
         if missing.numel():
-            x, lo, hi = (
-                v[people].T[columns, :, None]
-                for v, columns in ((self.feasible.x, value), (self.feasible.lo, missing), (self.feasible.hi, missing))
-            )
+            some = self.feasible[people]
+            x, lo, hi = some.x.T[value, :, None], some.lo.T[missing, :, None], some.hi.T[missing, :, None]
             stays = stays_missing(u, w, x, z[value], lo, hi)
             z[value], z[missing] = torch.where(stays, x, z[value]), stays.to(z.dtype)
         if len(encoding.rules):

@@ -46,13 +46,8 @@ class Nearest(NamedTuple):
 
 
 class Candidates:
-    """The people of a problem, who may each be given many candidates.
-
-    Args:
-        problem: the people.
-        distance: what the nearest is nearest by.
-        weight: (d,) of the columns in that distance; None for 1.
-    """
+    """The people of a problem, who may each be given many candidates; the nearest is nearest by `distance`, in which
+    columns have the weights (d,), or 1."""
 
     def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
         self.problem, self.distance, self.weight = problem, distance, weight
@@ -79,12 +74,8 @@ class Candidates:
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
         """The cheapest success among the `samples` candidates that `place` gives each person; people it does not come
-        to in time have none.
-
-        Args:
-            ordered: the candidates come nearest first, up to what making them reachable does: the first success is
-                taken, which saves measuring all.
-        """
+        to in time have none. Of candidates that are `ordered`, nearest first up to what making them reachable does, the
+        first success is taken, which saves measuring all."""
         best, everyone = Nearest.start(self.problem.x.clone()), torch.arange(len(self))
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)

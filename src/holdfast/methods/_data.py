@@ -1,15 +1,45 @@
 """What methods remember of the data they are fitted on."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks
-from holdfast.errors import require
+from holdfast.errors import require, untyped
+from holdfast.explainer import Explainer
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
 from holdfast.target import Target
+
+
+@dataclass(eq=False, repr=False)
+class DataMethod(Explainer):
+    """A method that remembers data rows, encoded as `data_` (m, d), and the model's `scores_` (m, k) of them."""
+
+    needs_grad = False
+    needs_data = True
+    keeps_repeats: ClassVar[bool] = True
+
+    def check(self, model: Model) -> None:
+        check_columns(self.data_.shape[1], model)
+
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
+        """Remember the data and its scores."""
+        x = encoded(X, model, type(self).__name__)
+        self.data_: Tensor = x if self.keeps_repeats else untyped("torch").unique(x, dim=0)
+        self.scores_: Tensor = scores_of(self.data_, model)
+
+    def data_by_label(self, problem: SearchProblem) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each label the people (r,) who have it, and the data rows (m, d) with the outcome that they ask for."""
+        for label in range(problem.goal.k):
+            people = (problem.goal.label == label).nonzero().squeeze(1)
+            if len(people):
+                fits = have_outcome(problem, label, self.scores_)
+                if fits.any():
+                    yield people, self.data_[fits].to(problem.x.dtype)
 
 
 def encoded(X: Rows, model: Model, name: str) -> Tensor:

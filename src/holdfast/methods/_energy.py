@@ -6,12 +6,15 @@ E = -M(x)_t is a logit. Neither the paper on ECCCo nor that on Counterfactual Tr
 the authors' code, and without phi the energy would weigh 20 to 200 times as much. phi is 0 for T <= 12.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
 RIDGE = 1e-3  # weight of E^2 beside E
 
 
+@cache
 def decay(steps: int) -> Tensor:
     """(steps,) phi_1 .. phi_T, in double precision."""
     b = round(steps / 25)

@@ -20,14 +20,10 @@ Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 def bisected(x: Tensor, c: Tensor, rounds: Iterable[Iterable[int]], step: Step) -> None:
-    """Steps from x, again and again with another weight.
+    """Steps from rows or images x (n, ...), again and again with another weight, at first c (n,).
 
-    Args:
-        x: (n, ...) rows or images.
-        c: (n,) the first weight of each.
-        rounds: for each weight the numbers k of its steps.
-        step: step(v, c, k) gives the next point from the extrapolated one, and which rows (n,) have an answer at this
-            step.
+    Each of `rounds` has the numbers k of the steps with one weight; step(v, c, k) gives the next point from the
+    extrapolated one, and which rows (n,) have an answer there.
     """
     low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
     for steps in rounds:

@@ -13,9 +13,7 @@ more than tau, by a probability or a margin, is waited for. A row that never mat
 the model gives it the wanted outcome.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,7 +36,8 @@ class GuidedMethod(Explainer):
         lr, steps: step size and number of steps at most.
     """
 
-    advice: ClassVar[str] = "raise steps or lr, or try NearestNeighbor"
+    cost = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
+    advice = "raise steps or lr, or try NearestNeighbor"
 
     lam: float = 0.001
     tau: float = 0.75
@@ -55,9 +54,13 @@ class GuidedMethod(Explainer):
     def search(self, problem: SearchProblem) -> Tensor:
         return until_met(problem, self.walk(problem), self.steps)[0]
 
-    @abstractmethod
     def walk(self, problem: SearchProblem) -> "GuidedWalk":
         """The rows at their start, with all that the method's term needs."""
+        return GuidedWalk(self, problem)
+
+    def by_scores(self, walk: "GuidedWalk", scores: Tensor, s: Tensor, t: int) -> Tensor:
+        """(n, k) the derivative of cross-entropy and term by the scores at step t; s is their softmax."""
+        return s - walk.own
 
 
 class GuidedWalk(Walk):
@@ -65,7 +68,7 @@ class GuidedWalk(Walk):
 
     def __init__(self, how: GuidedMethod, problem: SearchProblem) -> None:
         super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), problem, how.lam)
-        goal = problem.goal
+        self.method, goal = how, problem.goal
         label = goal.label if goal.sign > 0 else goal.wanted(problem.model(problem.x))
         self.label = label[:, None]
         self.own = torch.nn.functional.one_hot(label, goal.k).to(self.z.dtype)  # e_t
@@ -84,13 +87,10 @@ class GuidedWalk(Walk):
         scores, pull = problem.model.vjp(p)
         s = softmax(scores)
         if t < self.how.steps:
-            grad = self.distance.add_slope(pull(self.by_scores(scores, s, t)), p - problem.x, self.slope_weight)
+            slope = pull(self.method.by_scores(self, scores, s, t))
+            grad = self.distance.add_slope(slope, p - problem.x, self.slope_weight)
             self._move(self.by_row(grad, p), t, problem.feasible.lo, problem.feasible.hi)
         return self.below - s.gather(1, self.label)
-
-    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
-        """(n, k) the derivative of cross-entropy and term by the scores; s is their softmax."""
-        return s - self.own
 
     def by_row(self, grad: Tensor, p: Tensor) -> Tensor:
         """(n, d) the gradient with that of what the term says about the rows p themselves."""

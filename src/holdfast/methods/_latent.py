@@ -1,13 +1,16 @@
-"""What methods that search in the latent space of an autoencoder have in common: its settings, and its training."""
+"""What methods that search in the latent space of an autoencoder have in common."""
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
+
+from torch import Tensor
 
 from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import Kind, TableAutoencoder, autoencoder
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows
+from holdfast.schema.schema import Schema
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -22,7 +25,9 @@ class LatentMethod(Explainer):
         autoencoder: a ready `TableAutoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
     """
 
-    needs_data: ClassVar[bool] = True
+    regression = True
+    needs_grad = False
+    needs_data = True
     conditioned: ClassVar[bool] = True  # is the autoencoder given the columns that cannot change?
 
     kind: Kind = "vae"
@@ -47,7 +52,13 @@ class LatentMethod(Explainer):
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train the autoencoder, unless one was given."""
         given = model.schema.encoding().fixed.nonzero().squeeze(1) if self.conditioned else None
-        self.autoencoder_ = self.autoencoder or autoencoder(
-            X, model.schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs,
-            beta=self.beta, seed=self.seed, given=given,
+        self.autoencoder_ = self.ready_autoencoder(X, model.schema, given)
+
+    def ready_autoencoder(
+        self, X: Rows, schema: Schema, given: Tensor | None = None, progress: bool = False
+    ) -> TableAutoencoder:
+        """That of the settings, or else one trained on rows."""
+        return self.autoencoder or autoencoder(
+            X, schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, beta=self.beta,
+            seed=self.seed, given=given, progress=progress,
         )  # fmt: skip

@@ -133,14 +133,10 @@ class Neighbors:
             column = self.levels.index_select(0, bits.flatten()).reshape(n, g, m)
             place = column + torch.arange(0, n * m * d, d).reshape(n, 1, m)
             z.view(-1).index_fill_(0, place.flatten(), 1.0)
-            own = encoding.groups.expand(n, -1, -1).gather(2, _level(x, encoding)[..., None])  # (n, g, 1)
+            level = torch.cat([x, x.new_full((n, 1), -1.0)], 1)[:, encoding.groups].argmax(2)  # that each row holds
+            own = encoding.groups.expand(n, -1, -1).gather(2, level[..., None])  # (n, g, 1)
             r2 += 2 * (column != own).sum(1)  # another level: two columns change by 1
         return r2
-
-
-def _level(x: Tensor, encoding: Encoding) -> Tensor:
-    """(n, categories) the level that each row holds."""
-    return torch.cat([x, x.new_full((len(x), 1), -1.0)], 1)[:, encoding.groups].argmax(2)
 
 
 def blocks_of(encoding: Encoding) -> list[Block]:

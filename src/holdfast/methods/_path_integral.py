@@ -7,7 +7,6 @@ t_P = 1 is the row itself. Black, Wang, Fredrikson and Datta, "Consistent Counte
 line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of once per point, both ways.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import COLUMN_BLOCK
-from holdfast.models.base import Model, to_scores
+from holdfast.models.base import Model
+from holdfast.models.scores import to_scores
 from holdfast.nn.stack import ModelStack, Stack
 
 
@@ -77,10 +77,7 @@ def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
     own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
-
-    sign = (2.0 * y - 1).to(b.dtype)
-    weight = w.repeat_interleave(len(y))
-    signs = sign.repeat(len(t))
+    weight, signs = w.repeat_interleave(len(y)), (2.0 * y - 1).to(b.dtype).repeat(len(t))
 
     def value(z: Tensor) -> Value:
         line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
@@ -136,24 +133,20 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
     m, points, n = models.count, len(t), len(y)
     steps, room = t[:, None, None], torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
     # Memory for hidden values and their slopes, kept from step to step.
-    widths = models.sizes[1:-1]
-    spaces = [
-        (torch.empty(m, points * n, b_, dtype=b.dtype), torch.empty(m, points * n, a, dtype=b.dtype))
-        for a, b_ in itertools.pairwise(widths)
-    ]
+    hidden = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[2:-1]]
+    slopes = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[1:-2]]
     back = wl.transpose(1, 2).contiguous()
     # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
     every = w.repeat(m)
-    first = torch.nn.functional.pad(
-        w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, -models.sizes[0] % COLUMN_BLOCK)
-    )
+    more = -models.sizes[0] % COLUMN_BLOCK
+    first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, more))
     mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
 
     def value(z: Tensor) -> Value:
         u = torch.matmul(z - b, w1)  # (M, n, h)
         h = torch.addcmul(start, u[:, None], steps, out=room).relu_().view(m, points * n, -1)
         kept = [h]
-        for (weight, bias), (space, _) in zip(middle, spaces, strict=True):
+        for (weight, bias), space in zip(middle, hidden, strict=True):
             h = torch.baddbmm(bias, h, weight, out=space).relu_()
             kept.append(h)
         raw = torch.baddbmm(bl, h, wl).view(m, points, n, -1)
@@ -169,7 +162,7 @@ def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
             scores = raw[0, -1]
         for i in range(len(middle) - 1, -1, -1):
             mask(g, kept[i + 1], 0, grad_input=g)
-            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=spaces[i][1])
+            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=slopes[i])
         g = mask(g, kept[0], 0, grad_input=g).view(m, points, -1)
         g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
         slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]

@@ -1,9 +1,4 @@
-"""Walks of many rows at once by steps against a gradient: where each row is, and the memory of its optimiser.
-
-Gradients are taken at the nearest reachable row of z and applied to z (straight through), so that integers and
-categories change as soon as enough has been gathered. `SoftWalk` takes them at a softmax over the levels instead.
-Either way every row that is judged or kept is one a person can hand in.
-"""
+"""Walks of many rows at once by steps against a gradient, see `descent.py`."""
 
 import math
 from functools import cache
@@ -25,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """Where all rows are, and the memory of the optimiser, one row each.
-
-    Args:
-        how: loss, distance, optimiser and step size.
-        problem: the rows.
-        lam: weight of the distance.
-    """
+    """Where all rows are, and the memory of the optimiser, one row each; `how` has loss, distance and step size."""
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
         self.how, self.lam, self.z = how, lam, problem.feasible.clamp(problem.x)

@@ -13,7 +13,7 @@ before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; rad
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,25 +55,22 @@ class CCHVAE(LatentMethod):
         norm: 1, 2, a name such as "linf", or a `Distance`: what the nearest is nearest by.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic Counterfactual Explanations for Tabular Data".
     """
 
-    title: ClassVar[str] = "random search in growing rings around the row's code in a conditional VAE, any model"
-    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE)"
-    when: ClassVar[str] = "answers should look like data, for any model; two models are tried with the same candidates"
-    cost: ClassVar[str] = "up to rings x samples forward passes for each row, after training a VAE once"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise rings, step or samples, or try NearestNeighbor"
+    title = "random search in growing rings around the row's code in a conditional VAE, any model"
+    paper = "Pawelczyk et al. 2020 (C-CHVAE)"
+    when = "answers should look like data, for any model; two models are tried with the same candidates"
+    cost = "up to rings x samples forward passes for each row, after training a VAE once"
+    advice = "raise rings, step or samples, or try NearestNeighbor"
 
     step: float = 0.1
     rings: int = 100

@@ -6,14 +6,12 @@ methods, such as when a row stops, is in `_guided.py`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
 from holdfast.errors import require
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -26,22 +24,20 @@ class ClaPROAR(GuidedMethod):
         external: weight of that loss.
         lam, tau, lr, steps: see `GuidedMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> len(hf.ClaPROAR().explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> len(hf.ClaPROAR().explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
         Recourse".
     """
 
-    title: ClassVar[str] = "gradient descent that also pays the loss of the model's next training"
-    paper: ClassVar[str] = "Altmeyer et al. 2023 (ClaPROAR)"
-    when: ClassVar[str] = "many people will follow the advice, the model will be trained on them, and there are no data"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
+    title = "gradient descent that also pays the loss of the model's next training"
+    paper = "Altmeyer et al. 2023 (ClaPROAR)"
+    when = "many people will follow the advice, the model will be trained on them, and there are no data"
 
     lam: float = 0.1
     external: float = 0.5
@@ -50,16 +46,5 @@ class ClaPROAR(GuidedMethod):
         super().check(model)
         require(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
 
-    def walk(self, problem: SearchProblem) -> "LossWalk":
-        return LossWalk(self, problem)
-
-
-class LossWalk(GuidedWalk):
-    """The walk with a second, weighted cross-entropy."""
-
-    def __init__(self, how: ClaPROAR, problem: SearchProblem) -> None:
-        super().__init__(how, problem)
-        self.weight = 1 + how.external
-
-    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
-        return self.weight * (s - self.own)
+    def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
+        return (1 + self.external) * (s - walk.own)

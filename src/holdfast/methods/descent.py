@@ -22,10 +22,11 @@ Either way every row that is judged or kept is one a person can hand in.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
+from holdfast._core.params import preset
 from holdfast.distances import Distance, Norm, penalty_of, squared_l2
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -34,7 +35,6 @@ from holdfast.methods._walk import SoftWalk, Walk, until_met
 from holdfast.problem import SearchProblem
 
 Loss = Literal["cross_entropy", "score", "hinge"]
-_TO_THE_END: dict[str, Any] = {"decay": True, "restarts": 1, "keep": "last"}
 
 
 @dataclass(eq=False, repr=False)
@@ -58,26 +58,23 @@ class Descent(Explainer):
         relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the levels a person may
             take. With the latter, judging rows on the way (any keep but "last") costs a second pass per step.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> bool(hf.Descent.wachter().explain(model, data.X.head(20), "yes").found.any())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> bool(hf.Descent.wachter().explain(model, data.X.head(20), "yes").found.any())
+    True
 
     Reference:
         Wachter, Mittelstadt and Russell 2018, "Counterfactual Explanations without Opening the Black Box"; Pawelczyk
         et al. 2022 (SCFE).
     """
 
-    title: ClassVar[str] = "gradient descent on a loss plus a distance"
-    paper: ClassVar[str] = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
-    when: ClassVar[str] = (
-        "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss of your own"
-    )
-    cost: ClassVar[str] = "steps gradient passes, up to restarts times for rows without an answer"
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or restarts, lower lam, or try NearestNeighbor"
+    title = "gradient descent on a loss plus a distance"
+    paper = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
+    when = "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss of your own"
+    cost = "steps gradient passes, up to restarts times for rows without an answer"
+    regression = True
+    advice = "raise steps or restarts, lower lam, or try NearestNeighbor"
 
     loss: Loss = "cross_entropy"
     norm: Norm | Distance = 1
@@ -95,40 +92,24 @@ class Descent(Explainer):
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until found."""
-        base: dict[str, Any] = {"norm": 1, "lam": 0.1, "lr": 0.01, "steps": 1000, "restarts": 10, "keep": "first"}
-        return cls(**(base | settings))
+        return cls(**preset(settings, norm=1, lam=0.1, lr=0.01, steps=1000, restarts=10, keep="first"))
 
     @classmethod
     def scfe(cls, **settings: Any) -> "Descent":
         """Squared score loss and squared distance, run to the end."""
-        base: dict[str, Any] = _TO_THE_END | {
-            "loss": "score",
-            "norm": 2,
-            "optimizer": "newton",
-            "lr": 1.0,
-            "steps": 100,
-        }
-        return cls(**(base | settings))
+        how = preset(settings, loss="score", norm=2, optimizer="newton", lr=1.0, steps=100)
+        return cls(**preset(how, decay=True, restarts=1, keep="last"))
 
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
         """Cross-entropy and l1 by plain gradient descent until the class changes."""
-        base: dict[str, Any] = {
-            "optimizer": "sgd",
-            "lam": 0.001,
-            "lr": 0.1,
-            "steps": 1000,
-            "restarts": 1,
-            "keep": "first",
-        }
-        return cls(**(base | settings))
+        return cls(**preset(settings, optimizer="sgd", lam=0.001, lr=0.1, steps=1000, restarts=1, keep="first"))
 
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
         """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last point."""
-        base: dict[str, Any] = {"norm": "mse", "lam": 0.5, "optimizer": "rmsprop", "lr": 0.001, "steps": 1000}
-        base = _TO_THE_END | base | {"decay": False, "relax": "softmax"}
-        return cls(**(base | settings))
+        how = preset(settings, norm="mse", lam=0.5, optimizer="rmsprop", lr=0.001, steps=1000)
+        return cls(**preset(how, restarts=1, keep="last", relax="softmax"))
 
     def check(self, model: object) -> None:
         require(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
@@ -138,10 +119,8 @@ class Descent(Explainer):
         newton = self.optimizer != "newton" or (self.loss == "score" and distance == squared_l2)
         require(newton, "optimizer='newton' is for loss='score' with norm=2")
         require(self.relax in ("round", "softmax"), f"relax must be 'round' or 'softmax', got {self.relax!r}")
-        require(
-            self.relax == "round" or self.optimizer != "newton",
-            "relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'",
-        )
+        gradient = self.relax == "round" or self.optimizer != "newton"
+        require(gradient, "relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'")
         require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
         require(self.lr > 0, f"lr must be positive, got {self.lr}")
         require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
@@ -157,11 +136,14 @@ class Descent(Explainer):
 
     def _descend(self, problem: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
         """One run for all rows -> what is kept of each, and whether it has the wanted outcome."""
+        walk = Walk(self, problem, lam) if self.relax == "round" else SoftWalk(self, problem, lam)
         if self.keep == "first":
-            return until_met(problem, self._walk(problem, lam), self.steps)
-        if self.keep == "last" and self.relax == "softmax":
-            return self._unjudged(problem, lam)
-        walk = self._walk(problem, lam)
+            return until_met(problem, walk, self.steps)
+        if self.keep == "last" and isinstance(walk, SoftWalk):
+            for t in problem.steps(self.steps):  # only the end is rounded: nothing on the way needs a reachable row
+                walk.descend(problem, t)
+            p = walk.row(problem.feasible)
+            return p, problem.met(p)
         best = BestOfWalk(problem, penalty_of(self.norm)) if self.keep == "cheapest" else None
         p = walk.z
         for t in problem.steps(self.steps + 1):
@@ -170,14 +152,3 @@ class Descent(Explainer):
             if best:
                 best.see(p, u)
         return best.done(p) if best else (p, problem.met(p))
-
-    def _walk(self, problem: SearchProblem, lam: float) -> Walk:
-        return Walk(self, problem, lam) if self.relax == "round" else SoftWalk(self, problem, lam)
-
-    def _unjudged(self, problem: SearchProblem, lam: float) -> tuple[Tensor, Tensor]:
-        """Only the end is rounded: nothing on the way needs a reachable row."""
-        walk = SoftWalk(self, problem, lam)
-        for t in problem.steps(self.steps):
-            walk.descend(problem, t)
-        p = walk.row(problem.feasible)
-        return p, problem.met(p)

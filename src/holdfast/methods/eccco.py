@@ -12,7 +12,6 @@ in the authors' code: before that a small set would be one without t.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from holdfast.methods._data import classes_of, encoded, scores_of
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import Outcomes, Rows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -42,23 +41,21 @@ class ECCCo(GuidedMethod):
         temperature: how soft membership of the set is.
         lam, tau, lr, steps: see `GuidedMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> len(hf.ECCCo().explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> len(hf.ECCCo().explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through Energy-Constrained
         Conformal Counterfactuals".
     """
 
-    title: ClassVar[str] = "gradient descent towards low energy of the wanted class"
-    paper: ClassVar[str] = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
-    when: ClassVar[str] = "answers should be rows that the model itself finds typical of the wanted class"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
-    uses_data: ClassVar[bool] = True
+    title = "gradient descent towards low energy of the wanted class"
+    paper = "Altmeyer et al. 2024 (ECCCo); Altmeyer et al. 2025"
+    when = "answers should be rows that the model itself finds typical of the wanted class"
+    uses_data = True
 
     energy: float = 5.0
     conformal: float = 0.0
@@ -82,25 +79,13 @@ class ECCCo(GuidedMethod):
         rank = int(self.alpha * (len(own) + 1))
         self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
 
-    def walk(self, problem: SearchProblem) -> "EnergyWalk":
-        return EnergyWalk(self, problem)
-
-
-class EnergyWalk(GuidedWalk):
-    """The walk with the derivatives of energy and set size by the scores."""
-
-    def __init__(self, how: ECCCo, problem: SearchProblem) -> None:
-        super().__init__(how, problem)
-        self.weights, self.method = [float(phi) * how.energy for phi in decay(how.steps)], how
-
-    def by_scores(self, scores: Tensor, s: Tensor, t: int) -> Tensor:
-        w = self.weights[t]
+    def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
+        w = float(decay(self.steps)[t]) * self.energy
         # Cross-entropy has S - e_t, the energy w (-1 + 2e-3 M_t) e_t.
-        v = torch.sub(s, self.own, alpha=1 + w).addcmul_(self.own, scores, value=2 * RIDGE * w)
-        how = self.method
-        if how.conformal:
-            sure = s.gather(1, self.label) >= 0.5
-            v += torch.where(sure, how.conformal * set_size(s, how.q_, how.temperature)[1], 0.0)
+        v = torch.sub(s, walk.own, alpha=1 + w).addcmul_(walk.own, scores, value=2 * RIDGE * w)
+        if self.conformal:
+            sure = s.gather(1, walk.label) >= 0.5
+            v += torch.where(sure, self.conformal * set_size(s, self.q_, self.temperature)[1], 0.0)
         return v
 
 

@@ -8,7 +8,6 @@ shared with other methods, such as when a row stops, is in `_guided.py`.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,25 +36,23 @@ class Gravitational(GuidedMethod):
         seed: which 1,000 rows of a class with more are looked at.
         lam, tau, lr, steps: see `GuidedMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.Gravitational(external=0.05).fit(model, data.X, data.y)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.Gravitational(external=0.05).fit(model, data.X, data.y)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
         Recourse".
     """
 
-    title: ClassVar[str] = "gradient descent drawn to the nearest data rows of the wanted class"
-    paper: ClassVar[str] = "Altmeyer et al. 2023 (Gravitational)"
-    when: ClassVar[str] = "many people will follow the advice, and the model will be trained on them"
-    cost: ClassVar[str] = "up to steps gradient passes; rows stop as soon as the wanted class has probability tau"
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "lower external, raise steps or lr, or try NearestNeighbor"
+    title = "gradient descent drawn to the nearest data rows of the wanted class"
+    paper = "Altmeyer et al. 2023 (Gravitational)"
+    when = "many people will follow the advice, and the model will be trained on them"
+    needs_data = True
+    advice = "lower external, raise steps or lr, or try NearestNeighbor"
 
     lam: float = 0.1
     external: float = 0.5
@@ -85,8 +82,7 @@ class GravityWalk(GuidedWalk):
 
     def __init__(self, how: Gravitational, problem: SearchProblem) -> None:
         super().__init__(how, problem)
-        self.weight = how.external
-        data, labels = how.data_.to(self.z.dtype), how.labels_
+        self.weight, data, labels = how.external, how.data_.to(self.z.dtype), how.labels_
         most = min(how.neighbors, len(data))
         self.near = self.z.new_full((most, *self.z.shape), math.inf)  # (K, n, d), inf where there are fewer
         self.count = torch.zeros_like(self.z[:, :1])

@@ -8,11 +8,12 @@ and shared by all rows: which directions a row is tried in depends on the seed a
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from holdfast._core.params import preset
 from holdfast.distances import squared_l2
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -39,27 +40,26 @@ class GrowingSpheres(Explainer):
         variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories drawn anew).
         width: width of a ring in the "carla" variant.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.ensemble import RandomForestClassifier
-        >>> data = hf.datasets.moons(n=200)
-        >>> forest = RandomForestClassifier(10, random_state=0).fit(data.X, data.y)
-        >>> model = hf.Model.of(forest, data.schema)
-        >>> cfs = hf.GrowingSpheres().explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> data = hf.datasets.moons(n=200)
+    >>> forest = RandomForestClassifier(10, random_state=0).fit(data.X, data.y)
+    >>> model = hf.Model.of(forest, data.schema)
+    >>> cfs = hf.GrowingSpheres().explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in Machine Learning".
     """
 
-    title: ClassVar[str] = "random search in growing rings, any model"
-    paper: ClassVar[str] = "Laugel et al. 2018"
-    when: ClassVar[str] = "the model is a black box and there are no data at hand"
-    cost: ClassVar[str] = "samples forward passes per ball (at most 30) and ring, then one per changed feature"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise samples or rings, or try NearestNeighbor"
+    title = "random search in growing rings, any model"
+    paper = "Laugel et al. 2018"
+    when = "the model is a black box and there are no data at hand"
+    cost = "samples forward passes per ball (at most 30) and ring, then one per changed feature"
+    regression = True
+    needs_grad = False
+    advice = "raise samples or rings, or try NearestNeighbor"
 
     samples: int = 200
     radius: float | None = None
@@ -70,8 +70,7 @@ class GrowingSpheres(Explainer):
     @classmethod
     def carla(cls, **settings: Any) -> "GrowingSpheres":
         """The variant of the CARLA benchmark, with its numbers of samples and rings."""
-        base: dict[str, Any] = {"variant": "carla", "samples": 1000, "rings": 1000, "width": 0.2}
-        return cls(**(base | settings))
+        return cls(**preset(settings, variant="carla", samples=1000, rings=1000, width=0.2))
 
     def check(self, model: object) -> None:
         require(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
@@ -142,9 +141,7 @@ class GrowingSpheres(Explainer):
 
 
 def _few_values(encoding: Encoding) -> Tensor:
-    """(d,) the columns of categories, and of numbers that take two values.
-
-    A uniform number between the limits, made reachable, is a fair choice between the two, or between the levels.
-    """
+    """(d,) the columns of categories, and of numbers that take two values: a uniform number between the limits, made
+    reachable, is a fair choice between the two, or between the levels."""
     two_values = (encoding.grid > 0) & (encoding.seen_high - encoding.seen_low < 1.5 * encoding.grid)
     return encoding.one_hot | two_values

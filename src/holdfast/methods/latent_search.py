@@ -7,7 +7,6 @@ norm 1. A row without a hit has no answer.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,26 +34,23 @@ class LatentSearch(LatentMethod):
         repeats: how often to draw at most, for rows without a hit.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for Deep Models".
     """
 
-    title: ClassVar[str] = "random search around the row's code in an autoencoder, any model"
-    paper: ClassVar[str] = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
-    when: ClassVar[str] = "answers should look like data, for any model, and most columns may change"
-    cost: ClassVar[str] = "up to repeats x samples forward passes, after training an autoencoder once"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    conditioned: ClassVar[bool] = False
-    advice: ClassVar[str] = "raise radius, samples or repeats, or try NearestNeighbor"
+    title = "random search around the row's code in an autoencoder, any model"
+    paper = "Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022"
+    when = "answers should look like data, for any model, and most columns may change"
+    cost = "up to repeats x samples forward passes, after training an autoencoder once"
+    conditioned = False
+    advice = "raise radius, samples or repeats, or try NearestNeighbor"
 
     radius: float = 1.0
     samples: int = 1280

@@ -17,7 +17,6 @@ place of logits with kappa = 0.5, and no distance gradient once the margin excee
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -50,28 +49,27 @@ class MinCost(Explainer):
         legacy: the elastic net alone, as the authors of the paper ran it.
         beta: threshold of the legacy shrinkage.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> cfs = hf.MinCost().explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> cfs = hf.MinCost().explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022, "Consistent
         Counterfactuals for Deep Models" (Min-cost l1 and l2).
     """
 
-    title: ClassVar[str] = "smallest change: elastic net, tightened by linear programs"
-    paper: ClassVar[str] = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
-    when: ClassVar[str] = "the model has gradients and the change should be as small as can be: the method to try first"
-    cost: ClassVar[str] = (
+    title = "smallest change: elastic net, tightened by linear programs"
+    paper = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
+    when = "the model has gradients and the change should be as small as can be: the method to try first"
+    cost = (
         "bisections x steps + polish gradient passes, and linearise more for the row itself and each category; about "
         "as many forward passes as features change"
     )
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
+    regression = True
+    advice = "raise steps or bisections, or try NearestNeighbor"
 
     norm: Norm | Distance = 1
     steps: int = 60
@@ -84,10 +82,8 @@ class MinCost(Explainer):
     beta: float = 1.0
 
     def check(self, model: Model) -> None:
-        require(
-            not (self.legacy and model.is_regression),
-            "legacy=True is about classes; leave it out for a regression model",
-        )
+        classes = not (self.legacy and model.is_regression)
+        require(classes, "legacy=True is about classes; leave it out for a regression model")
         penalty_of(self.norm)
         if self.legacy:
             distance_of(self.norm, (l1, l2))

@@ -5,7 +5,7 @@ for a relative one). The cost comes in rungs of radius / radii by construction.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,24 +28,23 @@ class MinEpsilonPGD(Explainer):
         steps: steps per ball.
         start: from the row itself, or from a random point of the ball.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> bool(hf.MinEpsilonPGD(steps=20).explain(model, data.X.head(20), "yes").found.any())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> bool(hf.MinEpsilonPGD(steps=20).explain(model, data.X.head(20), "yes").found.any())
+    True
 
     Reference:
         Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et al. 2022,
         "Consistent Counterfactuals for Deep Models".
     """
 
-    title: ClassVar[str] = "smallest l2 ball in which gradient ascent succeeds"
-    paper: ClassVar[str] = "Madry et al. 2018; Black et al. 2022"
-    when: ClassVar[str] = "you want the attack of the robustness literature, or a start that many columns share"
-    cost: ClassVar[str] = "up to radii x steps gradient passes; rows leave with the first ball that holds an answer"
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise radius or steps"
+    title = "smallest l2 ball in which gradient ascent succeeds"
+    paper = "Madry et al. 2018; Black et al. 2022"
+    when = "you want the attack of the robustness literature, or a start that many columns share"
+    cost = "up to radii x steps gradient passes; rows leave with the first ball that holds an answer"
+    regression = True
+    advice = "raise radius or steps"
 
     radius: float | None = None
     radii: int = 10

@@ -7,24 +7,22 @@ an answer only when no data row gives one. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import Distance, Norm, penalty_of
-from holdfast.errors import require, untyped
-from holdfast.explainer import Explainer
-from holdfast.methods._data import encoded, have_outcome, scores_of
+from holdfast.errors import require
+from holdfast.methods._data import DataMethod
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 BLOCK = 64  # candidates tried at once for each row
 
 
 @dataclass(eq=False, repr=False)
-class NearestNeighbor(Explainer):
+class NearestNeighbor(DataMethod):
     """The nearest data row of the wanted class, as far as the person can reach it.
 
         minimise over data rows t    |z_t - x|        z_t: the reachable row nearest to t
@@ -34,53 +32,40 @@ class NearestNeighbor(Explainer):
         norm: 1, 2, a name such as "linf", or a `Distance`: the distance that counts.
         n_counterfactuals: how many different answers per row; a row with fewer repeats its last one.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
-        >>> cfs = hf.NearestNeighbor().fit(model, data.X).explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+    >>> cfs = hf.NearestNeighbor().fit(model, data.X).explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Compare Brughmans, Leyman and Martens 2023, "NICE: an Algorithm for Nearest Instance Counterfactual
         Explanations".
     """
 
-    title: ClassVar[str] = "nearest data row of the wanted class, any model"
-    paper: ClassVar[str] = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
-    when: ClassVar[str] = "any model, and an answer wherever the data have one; a row much like real ones"
-    cost: ClassVar[str] = "one forward pass per data row when fitted, then blocks of 64 per row until one succeeds"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "no data row leads to one from here: give more data, or free more columns"
+    title = "nearest data row of the wanted class, any model"
+    paper = "nearest-neighbour counterfactuals; compare NICE, Brughmans et al. 2023"
+    when = "any model, and an answer wherever the data have one; a row much like real ones"
+    cost = "one forward pass per data row when fitted, then blocks of 64 per row until one succeeds"
+    regression = True
+    keeps_repeats = False
+    advice = "no data row leads to one from here: give more data, or free more columns"
 
     norm: Norm | Distance = 1
     n_counterfactuals: int = 1
 
-    def check(self, model: object) -> None:
+    def check(self, model: Model) -> None:
+        super().check(model)
         penalty_of(self.norm)
         require(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
 
-    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember the data, encoded, without repeats."""
-        self.data_: Tensor = untyped("torch").unique(encoded(X, model, "NearestNeighbor"), dim=0)
-        self.scores_ = scores_of(self.data_, model)
-
     def search(self, problem: SearchProblem) -> Tensor:
-        d = problem.x.shape[1]
         out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
-        data = self.data_.to(problem.x.dtype)
-        for label in range(problem.goal.k):
-            rows = (problem.goal.label == label).nonzero().squeeze(1)
-            if not len(rows):
-                continue
-            fits = have_outcome(problem, label, self.scores_)
-            if fits.any():
-                for part in chunks(rows, rows_per_chunk(int(fits.sum()) * d, 1 << 24)):
-                    out[part] = self._nearest(problem[part], data[fits])
+        for people, data in self.data_by_label(problem):
+            for part in chunks(people, rows_per_chunk(data.numel(), 1 << 24)):
+                out[part] = self._nearest(problem[part], data)
         return out
 
     def _nearest(self, problem: SearchProblem, data: Tensor) -> Tensor:

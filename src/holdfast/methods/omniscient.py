@@ -6,20 +6,18 @@ the outcome is up to the model. With more `draws`, rows that lost it try again. 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import require
-from holdfast.explainer import Explainer
-from holdfast.methods._data import check_columns, encoded, have_outcome, scores_of
+from holdfast.methods._data import DataMethod, have_outcome
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 
 @dataclass(eq=False, repr=False)
-class Omniscient(Explainer):
+class Omniscient(DataMethod):
     """A random data row with the wanted outcome, as far as the person can reach it.
 
         answer = the reachable row nearest to d,   d drawn from { data rows with the wanted outcome }
@@ -27,37 +25,29 @@ class Omniscient(Explainer):
     Args:
         draws: how many data rows are tried at most.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> cfs = hf.Omniscient().fit(model, data.X).explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> cfs = hf.Omniscient().fit(model, data.X).explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Altmeyer et al. 2025, "Counterfactual Training".
     """
 
-    title: ClassVar[str] = "a random data row of the wanted class: a control, any model"
-    paper: ClassVar[str] = "Altmeyer et al. 2025 (Omniscient)"
-    when: ClassVar[str] = "a comparison needs a control: plausible rows, found without any thought for cost"
-    cost: ClassVar[str] = "up to draws forward passes"
-    regression: ClassVar[bool] = True
-    needs_grad: ClassVar[bool] = False
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise draws, or try NearestNeighbor"
+    title = "a random data row of the wanted class: a control, any model"
+    paper = "Altmeyer et al. 2025 (Omniscient)"
+    when = "a comparison needs a control: plausible rows, found without any thought for cost"
+    cost = "up to draws forward passes"
+    regression = True
+    advice = "raise draws, or try NearestNeighbor"
 
     draws: int = 1
 
     def check(self, model: Model) -> None:
         require(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
-        check_columns(self.data_.shape[1], model)
-
-    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember the data, encoded, and its scores."""
-        self.data_: Tensor = encoded(X, model, "Omniscient")
-        self.scores_: Tensor = scores_of(self.data_, model)
+        super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         data, label = self.data_.to(problem.x.dtype), problem.goal.label

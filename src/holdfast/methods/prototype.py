@@ -11,7 +11,6 @@ left is the elastic net.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,19 +18,18 @@ from torch import Tensor
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import Distance, l1, squared_l2
 from holdfast.errors import require
-from holdfast.explainer import Explainer
 from holdfast.methods._best import BestSoFar
-from holdfast.methods._data import check_columns, encoded, scores_of
+from holdfast.methods._data import DataMethod
 from holdfast.methods._fista import bisected, lead_and_gradient, rounds_of
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
+from holdfast.problem import SLACK, SearchProblem
 from holdfast.target import BoundTarget
 
 CLIP = 1000.0  # gradients are cut off here, per column
 
 
 @dataclass(eq=False, repr=False)
-class Prototype(Explainer):
+class Prototype(DataMethod):
     """The elastic net, drawn towards the k-th nearest data row of a class that is wanted.
 
         minimise over z    c max(0, kappa - lead(z)) + beta |z - x|_1 + |z - x|_2^2 + theta |z - proto|_2^2
@@ -47,24 +45,23 @@ class Prototype(Explainer):
         steps, bisections: steps for each weight, and how many weights.
         lr: first step size; it falls with the root of the steps left.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.Prototype(k=5, steps=30, bisections=3).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.Prototype(k=5, steps=30, bisections=3).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by Prototypes".
     """
 
-    title: ClassVar[str] = "elastic net drawn towards a typical row of the wanted class"
-    paper: ClassVar[str] = "Van Looveren & Klaise 2021; Black et al. 2022"
-    when: ClassVar[str] = "answers should be near typical rows of the wanted class, and change few columns"
-    cost: ClassVar[str] = "bisections x steps gradient passes, and as many forward passes"
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps or bisections, or try NearestNeighbor"
+    title = "elastic net drawn towards a typical row of the wanted class"
+    paper = "Van Looveren & Klaise 2021; Black et al. 2022"
+    when = "answers should be near typical rows of the wanted class, and change few columns"
+    cost = "bisections x steps gradient passes, and as many forward passes"
+    needs_grad = True
+    advice = "raise steps or bisections, or try NearestNeighbor"
 
     k: int = 20
     theta: float = 100.0
@@ -79,19 +76,13 @@ class Prototype(Explainer):
         require(self.k >= 1, f"k must be at least 1, got {self.k}")
         require(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
         require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
-        require(
-            self.theta >= 0 and self.beta >= 0, f"theta and beta must be 0 or more, got {self.theta} and {self.beta}"
-        )
-        check_columns(self.data_.shape[1], model)
-
-    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember the data, encoded, and the class that the model gives each row."""
-        self.data_: Tensor = encoded(X, model, "Prototype")
-        self.labels_: Tensor = scores_of(self.data_, model).argmax(1)
+        theta, beta = self.theta, self.beta
+        require(theta >= 0 and beta >= 0, f"theta and beta must be 0 or more, got {theta} and {beta}")
+        super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         x, feasible = problem.x, problem.feasible
-        proto, distance = prototypes(x, problem.goal, self.data_.to(x.dtype), self.labels_, self.k)
+        proto, distance = prototypes(x, problem.goal, self.data_.to(x.dtype), self.scores_.argmax(1), self.k)
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
         best = BestSoFar(problem, ElasticNet(self.beta))
 

@@ -17,20 +17,19 @@ boundary is that between rows a person can hand in; `relaxed` makes it the model
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from holdfast._core.rows import ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import l1, l2
-from holdfast.errors import require, untyped
-from holdfast.explainer import Explainer
-from holdfast.methods._data import check_columns, encoded, have_outcome, scores_of
+from holdfast.errors import require
+from holdfast.methods._data import DataMethod
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
 COARSE, FINE, ZOOMS = 25, 9, 10  # of the inner problems: values per axis at first, later, and how many times
@@ -39,7 +38,7 @@ AT_ONCE = 4  # points of each segment tried at once
 
 
 @dataclass(eq=False, repr=False)
-class RBR(Explainer):
+class RBR(DataMethod):
     """Projected gradient on the worst-case posterior odds of samples around the boundary.
 
         x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
@@ -61,26 +60,24 @@ class RBR(Explainer):
         relaxed: look for the boundary between the levels of categories too, as the paper does. Such a point may be
             rounded back to the levels it came from; otherwise only rows that a person can hand in are tried.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
-        >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+    >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
     """
 
-    title: ClassVar[str] = "worst-case posterior odds of samples around the boundary, any model"
-    paper: ClassVar[str] = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
-    when: ClassVar[str] = "the model is a black box and its answers should outlast a change of the data"
-    cost: ClassVar[str] = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
-    needs_grad: ClassVar[bool] = False
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise delta_plus, give more data, or try NearestNeighbor"
+    title = "worst-case posterior odds of samples around the boundary, any model"
+    paper = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
+    when = "the model is a black box and its answers should outlast a change of the data"
+    cost = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
+    keeps_repeats = False
+    advice = "raise delta_plus, give more data, or try NearestNeighbor"
 
     e_op: float = 0.5
     e_pe: float = 0.5
@@ -100,12 +97,7 @@ class RBR(Explainer):
         require(self.radius > 0, f"radius must be positive, got {self.radius}")
         require(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
         require(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
-        check_columns(self.data_.shape[1], model)
-
-    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember the data, encoded, without repeats."""
-        self.data_: Tensor = untyped("torch").unique(encoded(X, model, "RBR"), dim=0)
-        self.scores_ = scores_of(self.data_, model)
+        super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         edge = self._boundary(problem)
@@ -122,26 +114,16 @@ class RBR(Explainer):
     def _boundary(self, problem: SearchProblem) -> Tensor:
         """x_b (n, d); NaN in rows that no data row shows the way."""
         edge = torch.full_like(problem.x, math.nan)
-        data = self.data_.to(problem.x.dtype)
-        for label in range(problem.goal.k):
-            rows = (problem.goal.label == label).nonzero().squeeze(1)
-            if not len(rows):
-                continue
-            fits = have_outcome(problem, label, self.scores_)
-            m = min(self.neighbors, int(fits.sum()))
-            if not m:
-                continue
-            for part in chunks(rows, rows_per_chunk(max(m * AT_ONCE * data.shape[1], int(fits.sum())))):
+        for people, data in self.data_by_label(problem):
+            m = min(self.neighbors, len(data))
+            for part in chunks(people, rows_per_chunk(max(m * AT_ONCE * data.shape[1], len(data)))):
                 if problem.budget.over():
                     return edge
                 some = problem[part]
-                edge[part] = self._nearest_flip(some, self._guides(some, data[fits], m))
+                near = l1.between(some.x, data).topk(m, 1, largest=False, sorted=True).indices
+                guides = some.feasible.repeat(m).project(data[near].flatten(0, 1))  # as far as each person can reach
+                edge[part] = self._nearest_flip(some, guides.reshape(len(part), m, -1))
         return edge
-
-    def _guides(self, problem: SearchProblem, data: Tensor, m: int) -> Tensor:
-        """(n, m, d) the m nearest of the data rows, as far as each person can reach them."""
-        near = l1.between(problem.x, data).topk(m, 1, largest=False, sorted=True).indices
-        return problem.feasible.repeat(m).project(data[near].flatten(0, 1)).reshape(len(problem), m, -1)
 
     def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
         """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
@@ -221,7 +203,7 @@ def odds(z: Tensor, points: Tensor, pos: Tensor, kernel: "Kernels") -> tuple[Ten
     """J (n,) at rows z (n, d), and its gradient (n, d)."""
     way = z[:, None] - points  # (n, m, d)
     c = way.square().sum(2).sqrt()
-    (op, op_slope), (pe, pe_slope) = kernel.op(c), kernel.pe(c)
+    (op, op_slope), (pe, pe_slope) = (curve(c) for curve in kernel)
     neg_log, pos_log = (-op).masked_fill(pos, -math.inf), pe.masked_fill(~pos, -math.inf)
     # Without samples of one kind there are no odds; the other kind alone still says where to go.
     some_neg, some_pos = (~pos).any(1), pos.any(1)
@@ -236,13 +218,6 @@ def odds(z: Tensor, points: Tensor, pos: Tensor, kernel: "Kernels") -> tuple[Ten
 # ---- the inner problems
 
 
-class Inner(NamedTuple):
-    """The optimum of an inner problem at given c: value and slope by c."""
-
-    value: Tensor
-    slope: Tensor
-
-
 def f_op(c: Tensor, v1: Tensor, v2: Tensor, s: float, p: int) -> Tensor:
     """What F_op minimises."""
     return torch.log(v2 + s) + (c - v1).square() / (2 * (v2 + s).square()) + (p - 1) * math.log(s)
@@ -255,41 +230,41 @@ def f_pe(c: Tensor, u1: Tensor, u2: Tensor, s: float, p: int, e: float) -> Tenso
     return -torch.log(u2 + s) - (c + math.sqrt(p) * u1).square() / (2 * (u2 + s).square()) - others
 
 
-def optimistic(c: Tensor, e: float, s: float, p: int) -> Inner:
-    """F_op: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a search over v_2."""
+def minimised(f: Callable[[Tensor], Tensor], n: int, most: Tensor, first: int) -> Tensor:
+    """(n, k) where f, of points (n, m, k) of the box from 0 to `most` (k,), is least: by grids that zoom in."""
+    low, high, best = most.new_zeros(n, len(most)), most.expand(n, -1), most
+    for size in (first, *[FINE] * (ZOOMS - 1)):
+        line = torch.linspace(0, 1, size, dtype=most.dtype)
+        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(*[line] * len(most)).view(-1, len(most))
+        best = grid[torch.arange(n), f(grid).argmin(1)]
+        step = (high - low) / (size - 1)
+        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
+    return best
+
+
+def optimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
+    """F_op at c and its slope: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a search over v_2."""
 
     def at(v2: Tensor) -> tuple[Tensor, Tensor]:
         v1 = torch.minimum(c[:, None], (e * e - v2.square()).clamp_min(0).sqrt())
         return f_op(c[:, None], v1, v2, s, p), v1
 
-    low, high = torch.zeros_like(c), torch.full_like(c, e)
-    v2 = low
-    for zoom in range(ZOOMS):
-        grid = low[:, None] + (high - low)[:, None] * torch.linspace(0, 1, FINE if zoom else 8 * COARSE, dtype=c.dtype)
-        v2 = grid.gather(1, at(grid)[0].argmin(1, keepdim=True)).squeeze(1)
-        step = (high - low) / (grid.shape[1] - 1)
-        low, high = (v2 - step).clamp(0, e), (v2 + step).clamp(0, e)
+    v2 = minimised(lambda v: at(v[..., 0])[0], len(c), c.new_tensor([e]), 8 * COARSE).squeeze(1)
     value, v1 = at(v2[:, None])
-    return Inner(value.squeeze(1), (c - v1.squeeze(1)) / (v2 + s).square())
+    return value.squeeze(1), (c - v1.squeeze(1)) / (v2 + s).square()
 
 
-def pessimistic(c: Tensor, e: float, s: float, p: int) -> Inner:
-    """F_pe: a search over the length r and the angle t of u = r (cos t, sin t)."""
-    low = c.new_zeros(len(c), 2)
+def pessimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
+    """F_pe at c and its slope: a search over the length r and the angle t of u = r (cos t, sin t)."""
+
+    def at(c: Tensor, r: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        u1, u2 = r * t.cos(), r * t.sin()
+        return f_pe(c, u1, u2, s, p, e), u1, u2
+
     most = c.new_tensor([e / math.sqrt(p), math.pi / 2])
-    high = most.expand_as(low)
-    best = low
-    for zoom in range(ZOOMS):
-        size = FINE if zoom else COARSE
-        line = torch.linspace(0, 1, size, dtype=c.dtype)
-        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(line, line)  # (n, size^2, 2)
-        r, t = grid.unbind(2)
-        at = f_pe(c[:, None], r * t.cos(), r * t.sin(), s, p, e).argmin(1)
-        best = grid[torch.arange(len(c)), at]
-        step = (high - low) / (size - 1)
-        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
-    u1, u2 = best[:, 0] * best[:, 1].cos(), best[:, 0] * best[:, 1].sin()
-    return Inner(f_pe(c, u1, u2, s, p, e), -(c + math.sqrt(p) * u1) / (u2 + s).square())
+    best = minimised(lambda u: at(c[:, None], *u.unbind(2))[0], len(c), most, COARSE)
+    value, u1, u2 = at(c, *best.unbind(1))
+    return value, -(c + math.sqrt(p) * u1) / (u2 + s).square()
 
 
 @dataclass(frozen=True)
@@ -316,11 +291,7 @@ class Curve:
         return value, slope / h
 
 
-class Kernels(NamedTuple):
-    """F_op and F_pe for all c."""
-
-    op: Curve
-    pe: Curve
+Kernels = tuple[Curve, Curve]  # F_op and F_pe for all c
 
 
 @cache
@@ -328,12 +299,8 @@ def kernels(e_op: float, e_pe: float, sigma: float, p: int, dtype: torch.dtype) 
     """Both inner problems solved at the nodes."""
     c = sigma * torch.expm1(torch.arange(NODES, dtype=torch.float64) / DENSITY)
 
-    def curve(found: list[Inner]) -> Curve:
-        value, slope = torch.cat([f.value for f in found]), torch.cat([f.slope for f in found])
-        return Curve(sigma, c.to(dtype), value.to(dtype), slope.to(dtype))
+    def curve(solve: Callable[..., tuple[Tensor, Tensor]], e: float) -> Curve:
+        found = [solve(part, e, sigma, p) for part in chunks(c, 256)]
+        return Curve(sigma, *(torch.cat(v).to(dtype) for v in ([c], *zip(*found, strict=True))))
 
-    parts = chunks(c, 256)
-    return Kernels(
-        curve([optimistic(part, e_op, sigma, p) for part in parts]),
-        curve([pessimistic(part, e_pe, sigma, p) for part in parts]),
-    )
+    return curve(optimistic, e_op), curve(pessimistic, e_pe)

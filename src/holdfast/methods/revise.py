@@ -6,7 +6,6 @@ nearest one that a person can hand in.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,25 +35,24 @@ class REVISE(LatentMethod):
         lr, steps: step size and number of steps.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.REVISE(steps=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.REVISE(steps=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in Black-Box Decision
         Making Systems".
     """
 
-    title: ClassVar[str] = "gradient descent over the row's code in a conditional VAE"
-    paper: ClassVar[str] = "Joshi et al. 2019 (REVISE)"
-    when: ClassVar[str] = "answers should look like data, and both model and data can be differentiated through"
-    cost: ClassVar[str] = "steps gradient passes through model and decoder, after training a VAE once"
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "raise steps, lower lam, or try NearestNeighbor"
+    title = "gradient descent over the row's code in a conditional VAE"
+    paper = "Joshi et al. 2019 (REVISE)"
+    when = "answers should look like data, and both model and data can be differentiated through"
+    cost = "steps gradient passes through model and decoder, after training a VAE once"
+    needs_grad = True
+    advice = "raise steps, lower lam, or try NearestNeighbor"
 
     lam: float = 0.1
     norm: Norm | Distance = 1

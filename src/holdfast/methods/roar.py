@@ -15,11 +15,12 @@ random sign step, and without letting the shifts of all steps add up.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from holdfast._core.params import preset
 from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -54,26 +55,25 @@ class ROAR(Explainer):
         samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
             range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
-        >>> method = hf.ROAR(delta=0.02, steps=100, samples=500).fit(model, data.X)
-        >>> len(method.explain(model, data.X.head(20), "yes"))
-        20
+    >>> import holdfast as hf
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
+    >>> method = hf.ROAR(delta=0.02, steps=100, samples=500).fit(model, data.X)
+    >>> len(method.explain(model, data.X.head(20), "yes"))
+    20
 
     Reference:
         Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
     """
 
-    title: ClassVar[str] = "descent against the worst shift of a linear score's weights, any model"
-    paper: ClassVar[str] = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
-    when: ClassVar[str] = "the weights of a linear model, or of its local likeness, may shift by a known amount"
-    cost: ClassVar[str] = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
-    needs_grad: ClassVar[bool] = False
-    needs_data: ClassVar[bool] = True
-    advice: ClassVar[str] = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
+    title = "descent against the worst shift of a linear score's weights, any model"
+    paper = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
+    when = "the weights of a linear model, or of its local likeness, may shift by a known amount"
+    cost = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
+    needs_grad = False
+    needs_data = True
+    advice = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
 
     delta: float = 0.1
     lam: float = 0.1
@@ -95,9 +95,8 @@ class ROAR(Explainer):
     @classmethod
     def lime(cls, **settings: Any) -> "ROAR":
         """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of RMSprop."""
-        base: dict[str, Any] = {"linear": "lime", "intercept": False, "relax": "softmax", "distance": "mse"}
-        base |= {"lam": 0.5, "optimizer": "rmsprop", "lr": 0.1, "steps": 50, "tolerance": 0.0, "restarts": 1}
-        return cls(**(base | settings))
+        how = preset(settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5)
+        return cls(**preset(how, optimizer="rmsprop", lr=0.1, steps=50, tolerance=0.0, restarts=1))
 
     def check(self, model: Model) -> None:
         require(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")

@@ -9,7 +9,7 @@ found with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -56,25 +56,24 @@ class StableNeighborSearch(Explainer):
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
         endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons(n=200)
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-        >>> method = hf.StableNeighborSearch(steps=20).fit(model, data.X)
-        >>> cfs = method.explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons(n=200)
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
+    >>> method = hf.StableNeighborSearch(steps=20).fit(model, data.X)
+    >>> cfs = method.explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
     """
 
-    title: ClassVar[str] = "another method's answers, moved to where retrained models agree"
-    paper: ClassVar[str] = "Black et al. 2022"
-    when: ClassVar[str] = "a network will be trained again and its answers should still hold"
-    cost: ClassVar[str] = "what start takes, and steps x path_points gradient passes through the model and the bank"
-    advice: ClassVar[str] = "the method it starts from found none: try another start"
-    uses_data: ClassVar[bool] = True
+    title = "another method's answers, moved to where retrained models agree"
+    paper = "Black et al. 2022"
+    when = "a network will be trained again and its answers should still hold"
+    cost = "what start takes, and steps x path_points gradient passes through the model and the bank"
+    advice = "the method it starts from found none: try another start"
+    uses_data = True
 
     start: Explainer | None = None
     radius: float | Literal["auto"] = "auto"
@@ -182,32 +181,25 @@ class StableNeighborSearch(Explainer):
         base = path_value(problem.model, y, path)
         if self.bank is None:
             return base
-        others = [
-            (group.dtype, stack_value(group.networks, y, Path(*[v.to(group.dtype) for v in path])))
-            for group in self.bank.groups
-            if group.networks is not None
-        ]
+        stacks = [(group.dtype, group.networks) for group in self.bank.groups if group.networks is not None]
+        others = [(dtype, stack_value(nets, y, Path(*[v.to(dtype) for v in path]))) for dtype, nets in stacks]
 
         def value(z: Tensor) -> Value:
-            total, least, slope, scores = base(z)
+            out = base(z)
             for dtype, other in others:
                 more = Value(*[v.to(z.dtype) for v in other(z.to(dtype))])
-                total, slope = total + more.total, slope + more.slope
-                least = torch.minimum(least, more.least)
-            return Value(total, least, slope, scores)
+                least = torch.minimum(out.least, more.least)
+                out = Value(out.total + more.total, least, out.slope + more.slope, out.scores)
+            return out
 
         return value
 
     def _refine(self, problem: SearchProblem, x0: Tensor, radius: float) -> Tensor:
         """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
-        path = Path.of(
-            torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype),
-            self.path_points,
-            self.endpoint_weight,
-        )
-        y, out = problem.model(x0).argmax(1), x0.clone()
-        z = x0
+        baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
+        path = Path.of(baseline, self.path_points, self.endpoint_weight)
+        y, z, out = problem.model(x0).argmax(1), x0, x0.clone()
         rows, value = torch.arange(len(x0)), self._value(problem, y, path)
         best, highest = x0, x0.new_full((len(x0),), -torch.inf)
         done = torch.zeros(len(x0), dtype=torch.bool)

@@ -1,15 +1,11 @@
 """Models: a batch of rows in, a batch of class scores, or of estimated numbers, out.
 
-Scores are logits: softmax of a row of scores gives the probabilities, whatever the wrapped model returns. A
-one-column output f becomes (0, f); probabilities become their logarithms. A regression model has no classes, and its
-one score is the number that it estimates. What a model returns is decided once, in `Model.of`.
+Scores are logits, whatever the wrapped model returns: a one-column output f becomes (0, f), probabilities become their
+logarithms. The largest is the class that the model gives; of an estimator that is for its own `predict` to say, and
+where its scores say otherwise, as behind a threshold, they are put right (see `compiled.decision_rule`).
 
-The largest score is the class that the model gives. Of an estimator that is for its own `predict` to say, and where
-its scores say otherwise, as behind a threshold, they are put right (see `compiled.decision_rule`).
-
-A model scores rows in two ways. `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as
-possible. `model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself; only
-that decides whether an answer counts.
+`model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as possible. `model.score_frame(frame)` scores
+rows as a person would hand them in, by the wrapped model itself; only that decides whether an answer counts.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +13,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +21,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, listed
-from holdfast.models.scores import Conversion
+from holdfast.errors import ModelError, listed, require
+from holdfast.models.scores import OUTPUTS, Conversion, Inputs, Outputs
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Row, Schema
 
@@ -34,11 +30,7 @@ if TYPE_CHECKING:
     from holdfast.models.compiled.tree_leaves import TreeIndex
     from holdfast.target import BoundTarget
 
-Outputs = Literal["logits", "probabilities", "value"]
-OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
-Inputs = Literal["frame", "encoded"]
 Shortfall = tuple[Tensor, Tensor, Pullback]
-PROBE_ROWS = 16
 NOT_NEEDED = Conversion(True, "none needed: searches use the model itself")
 
 
@@ -96,15 +88,9 @@ class Model(ABC):
 
     @staticmethod
     def of(
-        model: ModelLike,
-        schema: Schema,
-        *,
-        classes: Sequence[Hashable] | None = None,
-        outputs: Outputs | None = None,
-        inputs: Inputs | None = None,
-        convert: bool = True,
-        missing: bool | None = None,
-    ) -> "Model":
+        model: ModelLike, schema: Schema, *, classes: Sequence[Hashable] | None = None, outputs: Outputs | None = None,
+        inputs: Inputs | None = None, convert: bool = True, missing: bool | None = None,
+    ) -> "Model":  # fmt: skip
         """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
 
         Args:
@@ -131,10 +117,8 @@ class Model(ABC):
         Returns:
             The model, which searches, metrics and audits take.
         """
-        if isinstance(model, Model):
-            raise ModelError("this is a Holdfast model already; use it as it is")
-        if not isinstance(schema, Schema):
-            raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
+        require(not isinstance(model, Model), "this is a Holdfast model already; use it as it is", ModelError)
+        require(isinstance(schema, Schema), f"a model needs its Schema, got {type(schema).__name__}", ModelError)
         if outputs not in (None, *OUTPUTS):
             raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
         if inputs not in (None, "frame", "encoded"):
@@ -146,7 +130,7 @@ class Model(ABC):
             from holdfast.models.torch_model import wrap_module
 
             return wrap_module(model, schema, names, outputs)
-        # These are models themselves, and need all of `compiled`.
+        # It is a model itself, and needs all of `compiled`.
         from holdfast.models.black_box import wrap_estimator
 
         return wrap_estimator(model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing)
@@ -157,8 +141,7 @@ class Model(ABC):
 
     @abstractmethod
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
-        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself. `x` is the frame's
-        encoding, if the caller has it at hand."""
+        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself; `x` is their encoding."""
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores, and the function from weights on the scores to gradients by the rows."""
@@ -191,7 +174,8 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         kind = "regression" if self.is_regression else f"classes {listed(self.classes)}"
-        parts = [self.name, f"{len(self.schema.names)} features", kind, f"{'' if self.has_grad else 'no '}gradients"]
+        gradients = "gradients" if self.has_grad else "no gradients"
+        parts = [self.name, f"{len(self.schema.names)} features", kind, gradients]
         if self.conversion != NOT_NEEDED:
             parts.append(f"{'compiled' if self.conversion else 'not compiled'}: {self.conversion}")
         return f"Model({', '.join(parts)})"
@@ -203,11 +187,9 @@ class Model(ABC):
         Args:
             schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
         """
-        if _encoding_of(schema) != _encoding_of(self.schema):
-            raise ModelError(
-                "with_schema takes a schema that encodes rows as the model's own does; make it with "
-                "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
-            )
+        what = "with_schema takes a schema that encodes rows as the model's own does; make it with"
+        fix = "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
+        require(_encoding_of(schema) == _encoding_of(self.schema), f"{what} {fix}", ModelError)
         return replace(self, schema=schema)
 
     def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
@@ -216,8 +198,7 @@ class Model(ABC):
         gap, slope = goal.gap_and_slope(scores, soft=soft)
         v = (level - gap)[:, None]
         split = goal.k > 2 and soft is not None and soft != goal.soft
-        u = (level - goal.gap(scores))[:, None] if split else v
-        return u, v, lambda outer: pull(outer * -slope)
+        return (level - goal.gap(scores))[:, None] if split else v, v, lambda outer: pull(outer * -slope)
 
     @contextmanager
     def eval_mode(self) -> Generator[None]:
@@ -245,14 +226,9 @@ class Model(ABC):
 
     @staticmethod
     def load(
-        path: str | Path,
-        schema: Schema | None = None,
-        *,
-        trust: bool = False,
-        classes: Sequence[Hashable] | None = None,
-        outputs: Outputs | None = None,
-        inputs: Inputs | None = None,
-    ) -> "Model":
+        path: str | Path, schema: Schema | None = None, *, trust: bool = False,
+        classes: Sequence[Hashable] | None = None, outputs: Outputs | None = None, inputs: Inputs | None = None,
+    ) -> "Model":  # fmt: skip
         """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
         or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`; what is checked
         of the others is in SECURITY.md.
@@ -279,28 +255,19 @@ def _encoding_of(schema: Schema) -> object:
     return schema.encoding_key, [(f.dtype, f.stand_in if f.has_gaps else None) for f in schema.features]
 
 
-# ---- classes
-
-
-def checked_classes(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> tuple[Any, ...]:
+def class_names(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> tuple[Any, ...]:
     """The names of the classes of a model with so many columns of outputs; none of a regression model."""
     if outputs == "value":
-        if columns != 1:
-            raise ModelError(f"a regression model estimates one number per row, this one gives {columns}")
-        if classes:
-            raise ModelError(
-                f"a regression model has no classes, got {list(classes)}; leave classes out, or pass "
-                "outputs='logits' if what it gives is the score of a class"
-            )
+        require(columns == 1, f"a regression model estimates one number per row, this one gives {columns}", ModelError)
+        fix = "leave classes out, or pass outputs='logits' if what it gives is the score of a class"
+        require(not classes, f"a regression model has no classes, got {list(classes or ())}; {fix}", ModelError)
         return ()
     k = max(columns, 2)
     names = _plain_names(range(k) if classes is None else classes)
     if len(names) == 1:
         raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
-    if len(names) != k:
-        raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
-    if len(set(names)) != k:
-        raise ModelError(f"class names must differ, got {names}")
+    require(len(names) == k, f"the model has {k} classes, but {len(names)} names were given: {names}", ModelError)
+    require(len(set(names)) == k, f"class names must differ, got {names}", ModelError)
     return tuple(names)
 
 
@@ -319,35 +286,11 @@ def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any
     return names
 
 
-# ---- scores
-
-
-def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
-    """What a model returns -> logits (n, k) with k >= 2, or estimates (n, 1)."""
-    raw = raw[:, None] if raw.ndim == 1 else raw
-    if outputs == "value":
-        return raw
-    if outputs == "probabilities":
-        tiny = torch.finfo(raw.dtype).tiny
-        if raw.shape[1] == 1:
-            raw = raw.clamp_min(tiny).log() - (1 - raw).clamp_min(tiny).log()
-        else:
-            raw = raw.clamp_min(tiny).log()
-    return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
-
-
-def looks_like_probabilities(raw: Tensor) -> bool:
-    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in that range)."""
-    inside = bool(((raw >= 0) & (raw <= 1)).all())
-    return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
-
-
 def probe_rows(schema: Schema, dtype: torch.dtype) -> Tensor:
     """A few encoded rows (16, d) spread evenly over the data's range."""
-    at = schema.encoding(dtype)
-    low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-    t = torch.linspace(0, 1, PROBE_ROWS, dtype=dtype)[:, None]
-    return at.whole(low + t * (high - low))
+    encoding = schema.encoding(dtype)
+    low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
+    return encoding.whole(low + torch.linspace(0, 1, 16, dtype=dtype)[:, None] * (high - low))
 
 
 def output_scale_of(values: Tensor) -> float:

@@ -1,48 +1,28 @@
-"""Models that are not torch modules: estimators and functions of the table, and their compiled forms.
-
-`BlackBox` scores rows by the wrapped model itself, as they would be handed in. `CompiledModel` scores tables likewise,
-and encoded rows, for searches, by a compiled scorer (see `holdfast.models.compiled`), which has gradients or is fast.
-"""
+"""Models that are not torch modules: estimators and functions of the table, and their compiled forms."""
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, listed
-from holdfast.models.base import (
-    Inputs,
-    Model,
-    Outputs,
-    Shortfall,
-    checked_classes,
-    output_scale_of,
-    probe_rows,
-    to_scores,
-)
+from holdfast.errors import ModelError, listed, require
+from holdfast.models.base import Model, Shortfall, class_names, output_scale_of, probe_rows
+from holdfast.models.compiled import decision_rule as decisions
 from holdfast.models.compiled.build import CompiledScorer, compile_scorer, difference, probes, table_probes
 from holdfast.models.compiled.column_names import handed, lacking
-from holdfast.models.compiled.decision_rule import (
-    DecisionRule,
-    ScoreSource,
-    core,
-    decision_rule,
-    name_of,
-    score_source,
-    threshold_of,
-)
+from holdfast.models.compiled.decision_rule import DecisionRule, core, name_of
 from holdfast.models.compiled.from_boosters import boosted, has_margins, is_booster
 from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_program import TreeProgram
-from holdfast.models.scores import CLEARLY, Conversion, decided, lead
+from holdfast.models.scores import CLEARLY, Conversion, Inputs, Outputs, decided, lead, to_scores
 from holdfast.models.torch_model import TorchModel, wrap_module
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
@@ -62,42 +42,34 @@ class WrappedModel:
     model: Any
     schema: Schema
     inputs: Inputs
-    source: ScoreSource
+    source: decisions.ScoreSource
     columns: list[str]  # of the table, as it is handed them: it may have been trained on some, in an order of its own
 
     @cached_property
     def probe(self) -> tuple[Tensor, pd.DataFrame | None]:
         """A few encoded rows spread over the data's range, and the same as a table, if it takes one."""
-        rows = self._spread_rows()
-        return rows, None if self.inputs == "encoded" else self.schema.decode(rows)
-
-    def _spread_rows(self) -> Tensor:
         rows = probe_rows(self.schema, DTYPE)
-        return self.schema.feasible(rows).project(rows)
+        rows = self.schema.feasible(rows).project(rows)
+        return rows, None if self.inputs == "encoded" else self.schema.decode(rows)
 
     def call(self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
         """What one of its functions returns for encoded rows; `frame`: the same rows as they were handed in."""
         try:
-            return function(self._rows(x, frame))
+            if self.inputs == "encoded":
+                return function(x.numpy())
+            table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+            return function(table if self.columns == list(table.columns) else table[self.columns])
         except ModelError:
             raise
         except Exception as error:
             raise ModelError(self._why_it_failed(error)) from error
 
-    def _rows(self, x: Tensor, frame: pd.DataFrame | None) -> Any:
-        if self.inputs == "encoded":
-            return x.numpy()
-        table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
-        return table if self.columns == list(table.columns) else table[self.columns]
-
     def _why_it_failed(self, error: Exception) -> str:
         name, missing = name_of(self.model), lacking(self.model, self.schema.names)
         if self.inputs == "encoded" or not missing:
             return f"the model ({name}) failed on the table: {type(error).__name__}: {error}"
-        return (
-            f"the model ({name}) needs {len(missing)} column(s) that the schema lacks: {listed(missing)}; infer the "
-            "schema from the table that the model was trained on, or train it without them"
-        )
+        what = f"the model ({name}) needs {len(missing)} column(s) that the schema lacks: {listed(missing)}"
+        return f"{what}; infer the schema from the table that the model was trained on, or train it without them"
 
     def raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         """(n, k) what it returns, checked."""
@@ -105,14 +77,13 @@ class WrappedModel:
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
             raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
-        if not np.isfinite(raw).all():
-            raise ModelError(f"the model returned {int((~np.isfinite(raw)).sum())} non-finite scores")
+        bad = int((~np.isfinite(raw)).sum())
+        require(not bad, f"the model returned {bad} non-finite scores", ModelError)
         if self.source.outputs == "probabilities":
             inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
-                raise ModelError(
-                    f"expected probabilities (rows in [0, 1] that add up to 1), got other values{self._fix()}"
-                )
+                what = "expected probabilities (rows in [0, 1] that add up to 1), got other values"
+                raise ModelError(what + self._fix())
         return torch.tensor(raw)
 
     def _fix(self) -> str:
@@ -136,7 +107,7 @@ class WrappedModel:
             why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
             return {name: why for _, name in gaps}
         rejected: dict[str, str] = {}
-        known = self._spread_rows()
+        known = self.probe[0].clone()
         known[:, self.schema.encoding(DTYPE).gaps[1]] = 0.0
         full = self.schema.decode_numbers(known)
         for i, name in gaps:
@@ -185,10 +156,8 @@ class BlackBox(Model):
         return self.original.scores(x, frame)
 
     def __call__(self, x: Tensor) -> Tensor:
-        scores = self._scores(x)
-        if self.rule and self.defers_to_predict:
-            return decided(scores, self.original.call(self.rule, x), CLEARLY)
-        return scores
+        deferred = self.rule if self.defers_to_predict else None
+        return decided(self._scores(x), self.original.call(deferred, x), CLEARLY) if deferred else self._scores(x)
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         x = self.schema.encode(frame, self.dtype) if x is None else x
@@ -203,7 +172,7 @@ class BlackBox(Model):
         if self.defers_to_predict:  # what it predicts is not in its scores
             assert self.rule is not None
             predicted = self.original.call(self.rule, probes(self.schema, [], PREDICTED_ROWS))
-            what += f" {threshold_of(core(self.wrapped))} {predicted.tolist()}"
+            what += f" {decisions.threshold_of(core(self.wrapped))} {predicted.tolist()}"
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
 
 
@@ -223,7 +192,7 @@ class CompiledModel(BlackBox):
         return self.scorer.trees
 
     def __call__(self, x: Tensor) -> Tensor:
-        return _compiled_scores(self.scorer, self.program, x)
+        return self.program(x) if self.program else self.scorer.scores(x)
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         return self.program.vjp(x) if self.program else super().vjp(x)
@@ -241,27 +210,20 @@ class CompiledModel(BlackBox):
             yield
 
 
-def _compiled_scores(scorer: CompiledScorer, program: TorchModel | None, x: Tensor) -> Tensor:
-    return program(x) if program else to_scores(cast(Any, scorer.run)(x), scorer.outputs)
-
-
-# ---- wrapping a model
-
-
 def wrap_estimator(
     model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs, *,
     convert: bool = True, missing: bool | None = None,
 ) -> BlackBox:  # fmt: skip
     """An estimator or a function with what is to be known of it, compiled if it can be and is to be; see `Model.of`."""
     model = boosted(model, outputs) if is_booster(model) else model
-    source = score_source(model, classes, outputs)
+    source = decisions.score_source(model, classes, outputs)
     original = WrappedModel(model, schema, inputs, source, handed(model, schema.names))
     rejected = original.rejects_missing(missing) if inputs == "frame" else {}
     if rejected:
         original = replace(original, schema=schema.without_gaps(rejected))
-    names = checked_classes(classes, original.raw(*original.probe).shape[1], source.outputs)
+    names = class_names(classes, original.raw(*original.probe).shape[1], source.outputs)
     scale = 1.0 if names else output_scale_of(original.raw(original.schema.probe))
-    rule = None if source.labels_only else decision_rule(model)
+    rule = None if source.labels_only else decisions.decision_rule(model)
     known: dict[str, Any] = {
         "schema": original.schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
         "rule": rule, "rejects_missing": rejected, "labels_only": source.labels_only,
@@ -302,19 +264,17 @@ def _compile(
 
 
 def _differs(original: WrappedModel, scorer: CompiledScorer, program: TorchModel | None, scale: float) -> str:
-    """Why the compiled scores are not the model's own, or nothing: on rows of a table at thresholds and beside them, to
-    the last digit, where it has codes for them; else on encoded rows as they are decoded."""
+    """Why the compiled scores are not the model's own, or nothing; if possible on a table, at thresholds and beside."""
     rows, frame = probes(original.schema, scorer.cuts), None
     if original.inputs == "frame" and scorer.trees and isinstance(scorer.run, TreeProgram):
         numbers = table_probes(original.schema, scorer.trees.ends)
         rows, frame = original.schema.encode_numbers(numbers, DTYPE), original.schema.table(numbers)
-    compiled = _compiled_scores(scorer, program, rows)
+    compiled = program(rows) if program else scorer.scores(rows)
     return difference(compiled, original.scores(rows, frame), original.source.outputs, scale)
 
 
 def _contradicts_itself(original: WrappedModel, rule: DecisionRule) -> bool:
-    """Does `predict` give other classes than the scores do? Rows all over the data's range are looked at, and pairs
-    of rows on either side of where the predicted class changes, found by bisection."""
+    """Does `predict` give other classes than the scores, in the data's range and, by bisection, where it changes?"""
     rows = probes(original.schema, [], PREDICTED_ROWS)
     try:
         predicted = original.call(rule, rows)

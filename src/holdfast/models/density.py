@@ -2,7 +2,6 @@
 
     p_c = N(mu_c, Sigma_c)        mean and 1/(n - 1) covariance of the features of class c, in double precision
     ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi,     Sigma_c = L_c L_c^T
-    p(z) = 1/k sum_c p_c(z)       high at home, low for what the model has never seen
 
 Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their space, so jitter is
 added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesky factor; `jitter` keeps it.
@@ -19,8 +18,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.rows import chunks, pad_rows
-from holdfast.errors import ModelError, SettingError, listed, untyped
+from holdfast._core.rows import chunks, pad_rows, rows_per_chunk
+from holdfast.errors import ModelError, SettingError, listed, require, untyped
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.images.result import ImageCounterfactuals
     from holdfast.problem import Outcomes
 
-Examples = pd.DataFrame | Tensor | npt.NDArray[Any]  # rows of a table, their encoding, or images
+Examples = pd.DataFrame | Tensor | npt.ArrayLike  # rows of a table, their encoding, or images
 JITTER = 1e-6
 MOST_DOUBLINGS = 40
 CELLS = 1 << 25  # numbers held at once
@@ -52,19 +51,17 @@ class Gaussians:
     def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
         """Fit to features (n, f) of classes (n,)."""
         z = z.detach().double()
-        if z.ndim != 2 or len(z) != len(labels):
-            raise SettingError(f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together")
-        if not bool(z.isfinite().all()):
-            raise SettingError("some features are non-finite; look for NaN or inf in the model or the data")
-        counts = torch.bincount(labels, minlength=k)
-        if int(counts.min()) < 2:
-            raise SettingError(f"class number {int(counts.argmin())} has {int(counts.min())} rows; a Gaussian needs 2")
-        mean = z.new_zeros(k, z.shape[1]).index_add_(0, labels, z) / counts[:, None]
-        spread = torch.stack([torch.cov(z[labels == c].T).reshape(z.shape[1], z.shape[1]) for c in range(k)])
-        factor, jitter = _cholesky(spread)
-        eye = torch.eye(z.shape[1], dtype=torch.float64).expand(k, -1, -1)
+        what = f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
+        require(z.ndim == 2 and len(z) == len(labels), what)
+        require(z.isfinite().all(), "some features are non-finite; look for NaN or inf in the model or the data")
+        counts, f = torch.bincount(labels, minlength=k), z.shape[1]
+        few, worst = int(counts.min()), int(counts.argmin())
+        require(few >= 2, f"class number {worst} has {few} rows; a Gaussian needs 2")
+        mean = z.new_zeros(k, f).index_add_(0, labels, z) / counts[:, None]
+        factor, jitter = _cholesky(torch.stack([torch.cov(z[labels == c].T).reshape(f, f) for c in range(k)]))
+        eye = torch.eye(f, dtype=torch.float64).expand(k, -1, -1)
         whiten: Tensor = untyped("torch").linalg.solve_triangular(factor, eye, upper=False)
-        constant = -factor.diagonal(0, 1, 2).log().sum(1) - z.shape[1] / 2 * math.log(2 * math.pi)
+        constant = -factor.diagonal(0, 1, 2).log().sum(1) - f / 2 * math.log(2 * math.pi)
         return cls(mean, whiten.contiguous(), constant, jitter)
 
     def __len__(self) -> int:
@@ -72,12 +69,8 @@ class Gaussians:
 
     def of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by them (n, f)."""
-        n, most = len(z), max(2, CELLS // self.mean.shape[1] ** 2)
-        parts = [self._of_class(z[r], label[r]) for r in chunks(torch.arange(n), most)]
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return z.new_zeros(0, dtype=torch.float64), z.new_zeros(0, self.mean.shape[1], dtype=torch.float64)
+        size = rows_per_chunk(self.mean.shape[1] ** 2, CELLS, at_least=2)
+        parts = [self._of_class(z[r], label[r]) for r in chunks(torch.arange(len(z)), size) or [slice(0)]]
         return torch.cat([ld for ld, _ in parts]), torch.cat([by for _, by in parts])
 
     def _of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,12 +85,12 @@ class Gaussians:
     def each(self, z: Tensor) -> Tensor:
         """(n, k) log-densities under every class."""
         parts = list[Tensor]()
-        for rows in chunks(torch.arange(len(z)), 128):
-            d = pad_rows(z[rows]).double()[None] - self.mean[:, None]  # (k, b, f)
+        for rows in chunks(z, 128) or [z]:
+            d = pad_rows(rows).double()[None] - self.mean[:, None]  # (k, b, f)
             # One product after the other: a product of stacks takes another way, with other last bits, if it is small.
             y = torch.stack([by_class @ w.T for by_class, w in zip(d, self.whiten, strict=True)])
             parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
-        return torch.cat(parts) if parts else z.new_zeros(0, len(self), dtype=torch.float64)
+        return torch.cat(parts)
 
     def mixture(self, z: Tensor) -> Tensor:
         """(n,) log p(z); the lower, the less the model knows about it."""
@@ -148,30 +141,22 @@ class FeatureDensity:
     higher_is_better = True
 
     def __init__(self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01) -> None:
-        if not 0 < strange_below < 1:
-            raise SettingError(f"strange_below must be a share of the data between 0 and 1, got {strange_below}")
+        what = f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
+        require(0 < strange_below < 1, what)
         self.model = model if isinstance(model, Model) else _image_model(model)
         self.strange_below = strange_below
 
     def fit(self, X: Examples, y: "Outcomes") -> "FeatureDensity":
         """Fit the Gaussians to n rows or images and their n classes."""
-        classes = self.model.classes
+        classes, given = self.model.classes, np.asarray(cast(Any, y))
+        require(given.ndim == 1, f"y must have one class per row or image, got shape {given.shape}")
         place = {name: i for i, name in enumerate(classes)}
-        labels = np.asarray(cast(Any, y))
-        if labels.ndim != 1:
-            raise SettingError(f"y must have one class per row or image, got shape {labels.shape}")
-        given: list[Any] = labels.tolist()
-        unknown = [label for label in dict.fromkeys(given) if label not in place]
-        if unknown:
-            raise SettingError(f"the model has no class {unknown[0]!r}; it has {list(classes)}")
-        labels = torch.tensor([place[label] for label in given], dtype=torch.int64)
-        z = self.features(X)
-        counts = torch.bincount(labels, minlength=len(classes))
-        if int(counts.min()) < 2:
-            raise SettingError(
-                f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows; every class of the model needs "
-                f"2 to have a Gaussian"
-            )
+        for label in dict.fromkeys(given.tolist()):
+            require(label in place, f"the model has no class {label!r}; it has {list(classes)}")
+        labels = torch.tensor([place[label] for label in given.tolist()], dtype=torch.int64)
+        z, counts = self.features(X), torch.bincount(labels, minlength=len(classes))
+        what = f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows"
+        require(int(counts.min()) >= 2, f"{what}; every class of the model needs 2 to have a Gaussian")
         self.gaussians_ = Gaussians.of(z, labels, len(place))
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self
@@ -197,8 +182,7 @@ class FeatureDensity:
 
     def __call__(self, cfs: "Counterfactuals | ImageCounterfactuals") -> "pd.Series[float]":
         """The metric: log-density of each answer under the class that was wanted; missing where there is none."""
-        z = self.features(cfs.x_cf)
-        ld, _ = self._fitted().of_class(z, cfs.goal.wanted(cfs.scores))
+        ld, _ = self._fitted().of_class(self.features(cfs.x_cf), cfs.goal.wanted(cfs.scores))
         index = getattr(getattr(cfs, "after", None), "index", None)  # images have no table
         return pd.Series(ld.numpy(), index=index).where(cfs.found)
 
@@ -211,24 +195,23 @@ class FeatureDensity:
     @classmethod
     def from_tensors(cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
         """The density that `tensors` came from, for the model that it was fitted to."""
-        if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
-            raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
+        known = set(tensors) == {"mean", "whiten", "constant", "numbers"}
+        require(known, f"these are no tensors of a density: {listed(sorted(tensors))}")
         mean, whiten, constant = (tensors[name].double() for name in ("mean", "whiten", "constant"))
         k, f = mean.shape if mean.ndim == 2 else (0, 0)
         sizes = whiten.shape == (k, f, f) and constant.shape == (k,) and tensors["numbers"].shape == (3,)
-        if not k or not sizes or not all(bool(t.isfinite().all()) for t in tensors.values()):
-            raise SettingError("the tensors of the density do not fit each other")
+        finite = all(bool(t.isfinite().all()) for t in tensors.values())
+        require(k and sizes and finite, "the tensors of the density do not fit each other")
         jitter, strange_below, limit = (float(v) for v in tensors["numbers"])
         density = cls(model, strange_below=strange_below)
         wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
-        if (k, f) != wanted:
-            raise SettingError(f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}")
+        what = f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}"
+        require((k, f) == wanted, what)
         density.gaussians_, density.limit_ = Gaussians(mean, whiten, constant, jitter), limit
         return density
 
     def _fitted(self) -> Gaussians:
-        if not hasattr(self, "gaussians_"):
-            raise SettingError("this density knows no data yet; call .fit(X, y) first")
+        require(hasattr(self, "gaussians_"), "this density knows no data yet; call .fit(X, y) first")
         return self.gaussians_
 
 

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FileError, HoldfastError, listed
-from holdfast.models.base import OUTPUTS, Inputs, Model, Outputs, names_of
+from holdfast.models.base import Model, names_of
 from holdfast.models.formats import safetensors
 from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.limits import refuse
 from holdfast.models.formats.read import read
+from holdfast.models.scores import OUTPUTS, Inputs, Outputs
 from holdfast.models.torch_model import wrap_module
 from holdfast.nn.architecture import build
 from holdfast.schema.schema import Schema
@@ -47,8 +49,7 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
         metadata, tensors = safetensors.read(path, lambda name: not name.startswith("generator."))
     except FileError as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
-    if "holdfast" not in metadata:
-        raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
+    refuse("holdfast" not in metadata, f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
     try:
         content = json.loads(metadata["holdfast"])
         if classes is not None:
@@ -57,14 +58,12 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
     except HoldfastError:
         raise
     except Exception as error:  # the text in the file may say anything
-        what = f"{type(error).__name__}: {error}"
-        raise FileError(f"{str(path)!r} is damaged ({what}); {_SAFETENSORS_FIX}") from error
+        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error}); {_SAFETENSORS_FIX}") from error
 
 
 def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
-    lacking = [k for k in ("architecture", "classes", "outputs", "schema") if k not in content]
-    if lacking:
-        raise FileError(f"{str(path)!r} lacks {lacking[0]!r}; {_SAFETENSORS_FIX}")
+    for key in ("architecture", "classes", "outputs", "schema"):
+        refuse(key not in content, f"{str(path)!r} lacks {key!r}; {_SAFETENSORS_FIX}")
     if content["outputs"] not in OUTPUTS:
         raise FileError(f"{str(path)!r}: outputs must be one of {listed(OUTPUTS)}, got {content['outputs']!r}")
     classes: Any = content["classes"]
@@ -79,5 +78,5 @@ def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Sc
         raise FileError(f"the tensors in {str(path)!r} do not fit its architecture: {error}") from None
     if len({t.dtype for t in tensors.values() if t.is_floating_point()}) > 1:
         module = module.float()
-    own = Schema.from_dict(content["schema"])
+    own = Schema.from_dict(content["schema"])  # which must be one, also where another takes its place
     return wrap_module(module.eval(), schema or own, content["classes"], content["outputs"])

@@ -1,14 +1,15 @@
-"""Scores and the predicted class: which is ahead, by how much, and what the probabilities were before it was put there.
-
-Light on purpose, like `Conversion`: every use of the library needs them, few need `models.compiled`.
-"""
+"""What models return as scores, and the predicted class: by how much it leads, and what its probability was before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+Outputs = Literal["logits", "probabilities", "value"]
+OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
+Inputs = Literal["frame", "encoded"]
 # By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more than they must spare.
 HARDLY, CLEARLY = 1e-9, 1e-4
 
@@ -27,6 +28,24 @@ class Conversion:
         return self.text
 
 
+def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
+    """What a model returns -> logits (n, k) with k >= 2, or estimates (n, 1)."""
+    raw = raw[:, None] if raw.ndim == 1 else raw
+    if outputs == "value":
+        return raw
+    if outputs == "probabilities":
+        p, tiny = raw, torch.finfo(raw.dtype).tiny
+        raw = p.clamp_min(tiny).log()
+        raw = raw - (1 - p).clamp_min(tiny).log() if p.shape[1] == 1 else raw
+    return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
+
+
+def looks_like_probabilities(raw: Tensor) -> bool:
+    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in that range)."""
+    inside = bool(((raw >= 0) & (raw <= 1)).all())
+    return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
+
+
 def lead(scores: Tensor, labels: Tensor) -> Tensor:
     """(n,) by how much the score of each row's label is ahead of the best other."""
     own = torch.nn.functional.one_hot(labels, scores.shape[1]) > 0
@@ -41,8 +60,7 @@ def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
 
 
 def undecided(scores: Tensor) -> Tensor:
-    """Logarithms (n, k) of probabilities as they were before the predicted class was put ahead: it has what the others
-    leave."""
+    """log p (n, k) as they were before the predicted class was put ahead: it has what the others leave."""
     first = scores.argmax(1, keepdim=True)
     others = scores.exp().scatter(1, first, 0.0).sum(1, keepdim=True)
     return scores.scatter(1, first, (1 - others).clamp_min(torch.finfo(scores.dtype).tiny).log())

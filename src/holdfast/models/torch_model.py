@@ -12,19 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.rows import ROW_BLOCK, pad_rows
-from holdfast.errors import ModelError
-from holdfast.models.base import (
-    PROBE_ROWS,
-    Model,
-    Outputs,
-    Shortfall,
-    checked_classes,
-    looks_like_probabilities,
-    output_scale_of,
-    probe_rows,
-    to_scores,
-)
+from holdfast.errors import ModelError, require
+from holdfast.models.base import Model, Shortfall, class_names, output_scale_of, probe_rows
 from holdfast.models.formats import safetensors
+from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
 from holdfast.nn.architecture import describe, flat_layers
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Schema
@@ -74,8 +65,7 @@ class TorchModel(Model):
 
     def __call__(self, x: Tensor) -> Tensor:
         rows, engine = pad_rows(x), self._evaluation.engine
-        raw = engine.scores(rows) if engine else self.module(rows)
-        return to_scores(raw, self.outputs)[: len(x)]
+        return to_scores(engine.scores(rows) if engine else self.module(rows), self.outputs)[: len(x)]
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         n, rows, engine = len(x), pad_rows(x), self._evaluation.engine
@@ -100,10 +90,9 @@ class TorchModel(Model):
         if now.engine is None or not way:
             return super().shortfall(x, goal, level, soft)
         # Two classes and the same target for all: the shortfall is itself a network with one output.
-        line = now.shortfalls.get((way, level))
-        if line is None:
-            line = now.shortfalls[way, level] = now.engine.against(way, level)
-        n = x.shape[0]
+        if (way, level) not in now.shortfalls:
+            now.shortfalls[way, level] = now.engine.against(way, level)
+        n, line = x.shape[0], now.shortfalls[way, level]
         if n % ROW_BLOCK == 0:
             v, pull = line.vjp(x)
             return v, v, pull
@@ -126,20 +115,14 @@ class TorchModel(Model):
     def contents(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         """What a file of the model holds: tensors, and all else."""
         layers = describe(self.module)
-        tensors = {
-            f"{i}.{name}": value.detach().contiguous().clone()
-            for i, layer in enumerate(flat_layers(self.module))
-            for name, value in layer.state_dict().items()
-        }
+        states = [(i, layer.state_dict()) for i, layer in enumerate(flat_layers(self.module))]
+        tensors = {f"{i}.{name}": v.detach().contiguous().clone() for i, state in states for name, v in state.items()}
         content = {"architecture": layers, "classes": list(self.classes), "outputs": self.outputs}
         return tensors, {"holdfast": content | {"schema": self.schema.to_dict()}}
 
     def save(self, path: str | Path) -> None:
         """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
         safetensors.write(path, *self.contents())
-
-
-# ---- wrapping a module
 
 
 def wrap_module(
@@ -153,7 +136,7 @@ def wrap_module(
     returned = outputs or by_layer or "logits"
     if returned == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
         raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
-    names = checked_classes(classes, 1 if raw.ndim == 1 else raw.shape[1], returned)
+    names = class_names(classes, 1 if raw.ndim == 1 else raw.shape[1], returned)
     model = TorchModel(schema=schema, classes=names, dtype=dtype, module=module, outputs=returned)
     if not model.is_regression:
         return model
@@ -172,13 +155,14 @@ def _outputs_by_last_layer(module: nn.Module, given: Outputs | None) -> Outputs 
 
 def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
     """The module's bare outputs on a few rows spread over the data's range."""
+    rows = probe_rows(schema, dtype)
     with _evaluating(module), torch.inference_mode(False), torch.no_grad():
         try:
-            raw: Tensor = module(probe_rows(schema, dtype))
+            raw: Tensor = module(rows)
         except RuntimeError as error:
             raise ModelError(f"the module cannot take encoded rows of {schema.width} columns: {error}") from None
-    if raw.ndim not in (1, 2) or len(raw) != PROBE_ROWS:
-        raise ModelError(f"the module maps {PROBE_ROWS} rows to shape {tuple(raw.shape)}, expected ({PROBE_ROWS}, k)")
+    n, fits = len(rows), raw.ndim in (1, 2) and len(raw) == len(rows)
+    require(fits, f"the module maps {n} rows to shape {tuple(raw.shape)}, expected ({n}, k)", ModelError)
     if not bool(raw.isfinite().all()):
         raise ModelError("the module returned non-finite scores; look for NaN or inf in its weights")
     return raw

@@ -4,47 +4,44 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from holdfast.errors import ModelError, did_you_mean
+from holdfast.errors import ModelError, did_you_mean, require
 from holdfast.nn.ntk import NTK
 
 Layer = dict[str, Any]
 
 # Layer -> the settings that, with its tensors, say all there is to know about it.
 LAYERS: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
-    "Linear": (nn.Linear, ("in_features", "out_features")),
-    "ReLU": (nn.ReLU, ()),
-    "LeakyReLU": (nn.LeakyReLU, ("negative_slope",)),
-    "ELU": (nn.ELU, ("alpha",)),
-    "GELU": (nn.GELU, ("approximate",)),
-    "SiLU": (nn.SiLU, ()),
-    "Tanh": (nn.Tanh, ()),
-    "Sigmoid": (nn.Sigmoid, ()),
-    "Softmax": (nn.Softmax, ("dim",)),
-    "Dropout": (nn.Dropout, ("p",)),
-    "BatchNorm1d": (nn.BatchNorm1d, ("num_features", "eps", "momentum", "affine")),
-    "LayerNorm": (nn.LayerNorm, ("normalized_shape", "eps", "elementwise_affine")),
-    "Flatten": (nn.Flatten, ("start_dim", "end_dim")),
-    "Identity": (nn.Identity, ()),
-    "NTK": (NTK, ("rows", "columns", "append_one")),
-}
+    kind.__name__: (kind, tuple(settings.split()))
+    for kind, settings in (
+        (nn.Linear, "in_features out_features"), (nn.ReLU, ""), (nn.LeakyReLU, "negative_slope"), (nn.ELU, "alpha"),
+        (nn.GELU, "approximate"), (nn.SiLU, ""), (nn.Tanh, ""), (nn.Sigmoid, ""), (nn.Softmax, "dim"),
+        (nn.Dropout, "p"), (nn.BatchNorm1d, "num_features eps momentum affine"), (nn.Identity, ""),
+        (nn.LayerNorm, "normalized_shape eps elementwise_affine"), (nn.Flatten, "start_dim end_dim"),
+        (NTK, "rows columns append_one"),
+    )
+}  # fmt: skip
 
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
     """A plain ReLU network with logits at the end."""
-    layers: list[nn.Module] = []
     sizes = [inputs, *hidden]
-    for a, b in itertools.pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.ReLU()]
+    layers = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))
+
+
+def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A layer of these tensors, which are not to be trained."""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")  # draws nothing at random
+    for name, value in (("weight", weight), ("bias", bias)):
+        setattr(layer, name, None if value is None else nn.Parameter(value, requires_grad=False))
+    return layer
 
 
 def flat_layers(module: nn.Module) -> list[nn.Module]:
     """The layers of a (nested) Sequential in order; any other module is a list of one."""
-    if type(module) is nn.Sequential:
-        return [leaf for child in module for leaf in flat_layers(child)]
-    return [module]
+    return [leaf for child in module for leaf in flat_layers(child)] if type(module) is nn.Sequential else [module]
 
 
 def describe(module: nn.Module) -> list[Layer]:
@@ -52,10 +49,9 @@ def describe(module: nn.Module) -> list[Layer]:
     out: list[Layer] = []
     for layer in flat_layers(module):
         name = type(layer).__name__
-        if name not in LAYERS or type(layer) is not LAYERS[name][0]:
-            raise ModelError(
-                f"cannot write down a {name} layer; models that can be saved are nn.Sequential of " + ", ".join(LAYERS)
-            )
+        known = name in LAYERS and type(layer) is LAYERS[name][0]
+        what = f"cannot write down a {name} layer; models that can be saved are nn.Sequential of"
+        require(known, f"{what} {', '.join(LAYERS)}", ModelError)
         entry: Layer = {"layer": name}
         for key in LAYERS[name][1]:
             value: Any = getattr(layer, key)
@@ -75,9 +71,9 @@ def build(layers: Sequence[Layer]) -> nn.Sequential:
         if name not in LAYERS:
             raise ModelError(f"unknown layer {name!r} in the model file; {did_you_mean(name, LAYERS)}")
         kind, known = LAYERS[name]
-        strange = [k for k in settings if k not in (*known, "bias")]
-        if strange:
-            raise ModelError(f"layer {name!r} in the model file has an unknown setting {strange[0]!r}")
+        for key in settings:
+            what = f"layer {name!r} in the model file has an unknown setting {key!r}"
+            require(key in (*known, "bias"), what, ModelError)
         try:
             made.append(kind(**settings))
         except (TypeError, ValueError, RuntimeError) as error:

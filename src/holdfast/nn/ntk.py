@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, rows_per_chunk
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, require
 
 KERNEL_CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
 PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
@@ -75,10 +75,6 @@ def padded_to_blocks(x: Tensor) -> Tensor:
     return nn.functional.pad(x, (0, -d % COLUMN_BLOCK, 0, -n % ROW_BLOCK))
 
 
-def _padded(w: Tensor) -> Tensor:
-    return nn.functional.pad(w, (0, -len(w) % ROW_BLOCK))
-
-
 def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
     """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
     out, start = a.new_empty(len(a), len(b)), 0
@@ -91,21 +87,16 @@ def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
 
 def scores(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> Tensor:
     """(n,) f of rows x (n, d), for training rows X (N, d) with weights w (N,)."""
-    w = _padded(w)
+    w = nn.functional.pad(w, (0, -len(w) % ROW_BLOCK))
     return torch.cat([c.scores(w) for c in cosines(x, X, append_one)])[: len(x)]
 
 
 def scores_and_gradient(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> tuple[Tensor, Tensor]:
     """f (n,) and grad f (n, d) at once."""
-    w, (n, d) = _padded(w), x.shape
+    w, (n, d) = nn.functional.pad(w, (0, -len(w) % ROW_BLOCK)), x.shape
     pairs = [(c.scores(w), c.gradient(w)) for c in cosines(x, X, append_one)]
     f, slope = (torch.cat(parts) for parts in zip(*pairs, strict=True))
     return f[:n], slope[:n, :d]
-
-
-def input_gradient(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> Tensor:
-    """(n, d) grad f of rows x (n, d), for training rows X (N, d) with weights w (N,)."""
-    return scores_and_gradient(x, X, w, append_one=append_one)[1]
 
 
 once: Any = once_differentiable
@@ -137,8 +128,7 @@ class NTK(nn.Module):
 
     def __init__(self, rows: int, columns: int, append_one: bool = True) -> None:
         super().__init__()
-        if not isinstance(append_one, bool):
-            raise ModelError(f"append_one must be true or false, got {append_one!r}")
+        require(isinstance(append_one, bool), f"append_one must be true or false, got {append_one!r}", ModelError)
         if rows < 1 or columns < 1:
             raise ModelError(f"an NTK needs at least one training row and column, got {rows} and {columns}")
         self.rows, self.columns, self.append_one = rows, columns, append_one
@@ -164,7 +154,8 @@ class NTK(nn.Module):
 
     def gradient(self, x: Tensor) -> Tensor:
         """(n, d) the gradient of the logit by the rows."""
-        return input_gradient(x.to(self.X.dtype), self.X.detach(), self.w.detach(), append_one=self.append_one)
+        x, X, w = x.to(self.X.dtype), self.X.detach(), self.w.detach()
+        return scores_and_gradient(x, X, w, append_one=self.append_one)[1]
 
     def reset_parameters(self) -> None:
         raise ModelError("an NTK model is solved for, not trained from initial weights; call hf.train_ntk again")

@@ -44,10 +44,8 @@ class Engine:
         if not plain or len(layers) % 2 == 0 or hooked:
             return None
         linear = [m for m in layers if isinstance(m, nn.Linear)]
-        zeros = [m.weight.new_zeros(m.out_features) for m in linear]
-        return cls(
-            [(m.weight.detach(), z if m.bias is None else m.bias.detach()) for m, z in zip(linear, zeros, strict=True)]
-        )
+        biases = [m.weight.new_zeros(m.out_features) if m.bias is None else m.bias.detach() for m in linear]
+        return cls([(m.weight.detach(), b) for m, b in zip(linear, biases, strict=True)])
 
     def against(self, sign: float, level: float) -> "Engine":
         """For two classes (or one logit): the network whose one output is level - sign * (s_1 - s_0)."""
@@ -84,16 +82,12 @@ def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]
     Kernels that multiply matrices treat other numbers of columns (5, 6, 7, 9, 10, 11 in single, odd ones in double
     precision) in two ways, by the place of a row in the batch, and what comes out differs in the last bit.
     """
-    last = len(weights) - 1
-    return padded_layers(
-        weights, [0 if len(w) == 2 or (len(w) == 1 and i == last) else -len(w) % 4 for i, (w, _) in enumerate(weights)]
-    )
+    *inner, outputs = (len(w) for w, _ in weights)
+    return padded_layers(weights, [0 if n == 2 else -n % 4 for n in inner] + [0 if outputs <= 2 else -outputs % 4])
 
 
 def padded_layers(weights: list[tuple[Tensor, Tensor]], more: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
     """The same network with so many more units in each layer, which do nothing: their weights are 0."""
     pad, inputs = nn.functional.pad, (0, *more[:-1])
-    return [
-        (pad(w, (0, a, 0, b)), pad(bias, (0, b))) if a or b else (w, bias)
-        for (w, bias), a, b in zip(weights, inputs, more, strict=True)
-    ]
+    layers = zip(weights, inputs, more, strict=True)
+    return [(pad(w, (0, a, 0, b)), pad(bias, (0, b))) if a or b else (w, bias) for (w, bias), a, b in layers]

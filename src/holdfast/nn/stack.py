@@ -1,9 +1,8 @@
 """Many networks of one architecture in one tensor: scored together, trained together.
 
-`Stack` holds Linear/ReLU networks and computes their gradients by hand, layer by layer, with one batched
-product where a loop over models would make M small ones. `ModuleStack` does the same for any torch module
-through `torch.func`. Both keep all parameters in one flat vector, so that one call of Adam, which works
-element by element, updates every model exactly as if it were trained alone.
+`Stack` computes gradients by hand, layer by layer, with one batched product where a loop over models would make M small
+ones. It and `ModuleStack` keep all parameters in one flat vector, so that one call of Adam, which works element by
+element, updates every model exactly as if it were trained alone.
 
 `vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then run along memory,
 and so do the products, which is two to three times as fast.
@@ -16,13 +15,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, require
 from holdfast.nn.architecture import flat_layers, mlp
 from holdfast.nn.relu_network import Engine
 
@@ -46,7 +45,8 @@ class StackPullback(Protocol):
 class ModelStack(ABC):
     """M models of one architecture."""
 
-    theta: Tensor  # all parameters of all models
+    theta: Tensor  # all parameters of all models, part by part
+    part_sizes: list[int]  # how many of each part are one model's
     count: int
 
     @abstractmethod
@@ -55,27 +55,18 @@ class ModelStack(ABC):
 
     @abstractmethod
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`.
-
-        Args:
-            x: rows (M, n, d); labels: (M, n); weights: (M, n) or None. A leading 1 means: the same for all.
-        """
+        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`, for rows (M, n, d),
+        labels and weights (M, n). A leading 1 means: the same for all."""
 
     @abstractmethod
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        """(M, n, d) by rows (M, n, d): a positive multiple, for each row, of the gradient of the cross-entropy.
-
-        With two classes it is the gradient of the score difference, which does not vanish where a model is sure.
-        """
+        """(M, n, d) by rows (M, n, d): for each row, a positive multiple of the gradient of the cross-entropy; of two
+        classes that of the score difference, which does not vanish where a model is sure."""
 
     @abstractmethod
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back.
-
-        Args:
-            x: each model's rows, flat, in the last axis.
-            shape: of a row, if it is not flat.
-        """
+        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back; `shape` of a row that is not
+        flat."""
 
     def input_gain(self) -> float:
         """No column of a row's gradient is larger than this times the length of the slope that `vjp` led back."""
@@ -83,17 +74,13 @@ class ModelStack(ABC):
 
     @abstractmethod
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """The gradient of sum(v * raw), v = slope(raw) held constant, laid out like `theta`; and the raw outputs.
+        """The gradient of sum(v * raw), v = slope(raw) held constant, laid out like `theta`; and raw outputs (M, b +
+        c_1 + c_2 + .., k). In rows x (M, b, ...), or (1, b, ...) for all, models are in training; in `more` (M, c_1,
+        ...), (M, c_2, ...), .. they are in use: no dropout, statistics as they are."""
 
-        Args:
-            x: rows (M, b, ...) for which models are in training, or (1, b, ...) shared by all.
-            more: rows (M, c_1, ...), (M, c_2, ...), .. for which they are in use: no dropout, statistics as they are.
-            slope: raw outputs (M, b + c_1 + c_2 + .., k) -> the loss's derivative by them.
-        """
-
-    @abstractmethod
     def owner(self) -> Tensor:
         """Which model each number in `theta` belongs to."""
+        return torch.cat([torch.arange(self.count).repeat_interleave(n) for n in self.part_sizes])
 
     @abstractmethod
     def module(self, i: int) -> nn.Module:
@@ -131,7 +118,8 @@ class Stack(ModelStack):
     def __init__(self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32) -> None:
         self.sizes, self.count = tuple(sizes), count
         pairs = list(itertools.pairwise(self.sizes))
-        self.theta = torch.zeros(count * sum(a * b + b for a, b in pairs), dtype=dtype)
+        self.part_sizes = [n for a, b in pairs for n in (a * b, b)]
+        self.theta = torch.zeros(count * sum(self.part_sizes), dtype=dtype)
         self.grad = torch.zeros_like(self.theta)
         self.block = row_block(min(a * b for a, b in pairs))
         self.buffers = dict[int, list[tuple[Tensor, Tensor]]]()
@@ -141,14 +129,13 @@ class Stack(ModelStack):
     def _views(self, flat: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[Tensor, Tensor]]:
         """The flat vector as weights (M, a, b) and biases (M, 1, b) of each layer."""
         m = self.count
-        parts = iter(torch.split(flat, [m * size for a, b in pairs for size in (a * b, b)]))
+        parts = iter(torch.split(flat, [m * n for n in self.part_sizes]))
         return [(next(parts).view(m, a, b), next(parts).view(m, 1, b)) for a, b in pairs]
 
     @classmethod
     def like(cls, module: nn.Module, count: int) -> "Stack | None":
         """Room for `count` networks of a module's architecture; None if it is not Linear and ReLU in turn."""
-        engine = Engine.of(module)
-        layers = flat_layers(module)
+        engine, layers = Engine.of(module), flat_layers(module)
         if engine is None or any(isinstance(m, nn.Dropout) for m in layers):  # idle when scoring, not when training
             return None
         linear = [m for m in layers if isinstance(m, nn.Linear)]
@@ -186,7 +173,7 @@ class Stack(ModelStack):
             if i:
                 torch.baddbmm(b, buffers[i - 1][0], w, out=h)
             else:
-                for part, out in zip(rows, _split(h, rows), strict=True):
+                for part, out in zip(rows, torch.split(h, [len(r[0]) for r in rows], 1), strict=True):
                     torch.baddbmm(b, part, w, out=out)
             h.relu_()
         return [h for h, _ in buffers]
@@ -203,7 +190,7 @@ class Stack(ModelStack):
                 g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=buffers[i - 1][1])
         if h:
             gw, _ = self.slopes[0]
-            for j, (part, each) in enumerate(zip(rows, _split(g, rows), strict=True)):
+            for j, (part, each) in enumerate(zip(rows, torch.split(g, [len(r[0]) for r in rows], 1), strict=True)):
                 if j:
                     torch.baddbmm(gw, part.transpose(1, 2), each, out=gw)
                 else:
@@ -226,24 +213,15 @@ class Stack(ModelStack):
 
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         (w, b), hidden = self.transposed[-1], list[Tensor]()
-        if x.stride(1) == 1 < x.shape[1]:  # each row is in one piece of memory
-            h = x.mT
-            for weight, bias in self.layers[:-1]:
-                h = torch.baddbmm(bias, h, weight).relu_()
-                hidden.append(h)
-            return torch.baddbmm(b, w, h.mT), RowPullback(self, hidden)
-        h = x
-        for weight, bias in self.transposed[:-1]:
-            h = torch.baddbmm(bias, weight, h).relu_()
+        by_row = x.stride(1) == 1 < x.shape[1]  # each row is in one piece of memory
+        h = x.mT if by_row else x
+        for weight, bias in (self.layers if by_row else self.transposed)[:-1]:
+            h = torch.baddbmm(bias, *((h, weight) if by_row else (weight, h))).relu_()
             hidden.append(h)
-        return torch.baddbmm(b, w, h), ColumnPullback(self, hidden)
+        return torch.baddbmm(b, w, h.mT if by_row else h), LayerPullback(self, hidden, by_row)
 
     def input_gain(self) -> float:
         return math.sqrt(float(self.layers[0][0].square().sum(2).max()))
-
-    def owner(self) -> Tensor:
-        sizes = [n for a, b in itertools.pairwise(self.sizes) for n in (a * b, b)]
-        return torch.cat([torch.arange(self.count).repeat_interleave(n) for n in sizes])
 
     def _buffers(self, n: int) -> list[tuple[Tensor, Tensor]]:
         """Memory for the hidden values of n rows and their slopes, kept from step to step."""
@@ -254,17 +232,14 @@ class Stack(ModelStack):
 
     def _output_slope(self, h: Tensor, labels: Tensor, weights: Tensor | None, n: int) -> Tensor:
         """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
-        (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
-        k = self.sizes[-1]
+        (w, b), (gw, gb), k = self.layers[-1], self.slopes[-1], self.sizes[-1]
         # One logit, or two of which only the difference counts: a sigmoid and half the products.
         line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
         g = torch.baddbmm(bias, h, line)
         if k > 2:
-            g = torch.softmax(g, 2)
-            g -= nn.functional.one_hot(labels, k)
+            g = torch.softmax(g, 2).sub_(nn.functional.one_hot(labels, k))
         else:
-            g.sigmoid_()
-            g -= labels[..., None]
+            g.sigmoid_().sub_(labels[..., None])
         g *= 1 / n if weights is None else weights[..., None] / n
         if k == 2:
             torch.bmm(h.transpose(1, 2), g, out=(one := torch.empty_like(line)))
@@ -290,57 +265,34 @@ class Stack(ModelStack):
         return net.eval()
 
     def state(self) -> Named:
-        out = Named()
-        for i, (w, b) in enumerate(self.layers):
-            out[f"{2 * i}.weight"], out[f"{2 * i}.bias"] = w.transpose(1, 2), b.squeeze(1)
-        return out
+        each = enumerate(self.layers)
+        return {k: v for i, (w, b) in each for k, v in ((f"{2 * i}.weight", w.mT), (f"{2 * i}.bias", b.squeeze(1)))}
 
     def named(self, tensors: Named) -> Named:
         """A nested Sequential names its layers otherwise, but in the same order."""
         return dict(zip(self.state(), tensors.values(), strict=True))
 
 
-def _split(h: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
-    """What belongs to each part (M, n_i, d) of the rows."""
-    ends = list(itertools.accumulate(part.shape[1] for part in rows))
-    return [h[:, end - part.shape[1] : end] for part, end in zip(rows, ends, strict=True)]
-
-
 @dataclass(frozen=True, eq=False)
-class ColumnPullback:
-    """The way back through Linear and ReLU layers, for rows in the last axis."""
+class LayerPullback:
+    """The way back through Linear and ReLU layers."""
 
     models: Stack
-    hidden: list[Tensor]  # (M, h, n) what each layer but the first sees
+    hidden: list[Tensor]  # (M, h, n) what each layer but the first sees; `by_row`: (M, n, h)
+    by_row: bool
 
     def slope(self, v: Tensor) -> Tensor:
-        for (w, _), h in zip(self.models.layers[:0:-1], reversed(self.hidden), strict=True):
-            v = torch.bmm(w, v)
+        layers = (self.models.transposed if self.by_row else self.models.layers)[:0:-1]
+        v = v.mT if self.by_row else v
+        for (w, _), h in zip(layers, reversed(self.hidden), strict=True):
+            v = torch.bmm(v, w) if self.by_row else torch.bmm(w, v)
             v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
-        return v
+        return v.mT if self.by_row else v
 
     def onto(self, slope: Tensor, out: Tensor) -> Tensor:
-        return torch.baddbmm(out, self.models.layers[0][0], slope, out=out)
-
-
-@dataclass(frozen=True, eq=False)
-class RowPullback:
-    """The same for rows that are each in one piece of memory."""
-
-    models: Stack
-    hidden: list[Tensor]  # (M, n, h)
-
-    def slope(self, v: Tensor) -> Tensor:
-        v = v.mT
-        for (w, _), h in zip(self.models.transposed[:0:-1], reversed(self.hidden), strict=True):
-            v = torch.bmm(v, w)
-            v = torch.ops.aten.threshold_backward.grad_input(v, h, 0, grad_input=v)
-        return v.mT
-
-    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
-        rows = out.mT
-        torch.baddbmm(rows, slope.mT, self.models.transposed[0][0], out=rows)
-        return out
+        if not self.by_row:
+            return torch.baddbmm(out, self.models.layers[0][0], slope, out=out)
+        return torch.baddbmm(out.mT, slope.mT, self.models.transposed[0][0], out=out.mT).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,12 +317,11 @@ class ModuleStack(ModelStack):
             p.requires_grad_(False)
         self.alone = count == 1
         shapes = {name: p.shape for name, p in self.template.named_parameters()}
-        if not shapes:
-            raise ModelError(f"a {type(module).__name__} has no parameters to train")
-        dtype = next(self.template.parameters()).dtype
-        self.theta = torch.zeros(count * sum(s.numel() for s in shapes.values()), dtype=dtype)
-        self.block = row_block(min(s.numel() for s in shapes.values()))
-        parts = torch.split(self.theta, [count * shape.numel() for shape in shapes.values()])
+        require(len(shapes) > 0, f"a {type(module).__name__} has no parameters to train", ModelError)
+        self.part_sizes = [shape.numel() for shape in shapes.values()]
+        self.theta = torch.zeros(count * sum(self.part_sizes), dtype=next(self.template.parameters()).dtype)
+        self.block = row_block(min(self.part_sizes))
+        parts = torch.split(self.theta, [count * n for n in self.part_sizes])
         self.parts = {name: v.view(count, *shape) for (name, shape), v in zip(shapes.items(), parts, strict=True)}
         self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
 
@@ -421,9 +372,8 @@ class ModuleStack(ModelStack):
         def score(rows: Tensor) -> Tensor:
             return self._each(self._raw, self.parts, self.statistics, rows)
 
-        rows = x.mT.contiguous()
-        out: Any = vjp(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
-        raw, back = out
+        rows, differentiate = x.mT.contiguous(), cast(Any, vjp)
+        raw, back = differentiate(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
         return raw.mT, AutogradPullback(back)
 
     def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -450,9 +400,6 @@ class ModuleStack(ModelStack):
             return vmap(one)(parts, statistics, *rows)
         own = [{k: v[0] for k, v in part.items()} for part in (parts, statistics)]
         return one(*own, *[v[0] for v in rows])[None]
-
-    def owner(self) -> Tensor:
-        return torch.cat([torch.arange(self.count).repeat_interleave(p[0].numel()) for p in self.parts.values()])
 
     def module(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.template)

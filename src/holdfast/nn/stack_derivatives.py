@@ -13,8 +13,7 @@ p = (P_i, q_i) of the parameters; between the kinks of LeakyReLU only the loss i
     R d_L = L''(z) R z,                                R d_{i-1} = s_{i-1} (R d_i W_i' + d_i P_i')
 
 so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1' the mixed derivative. Automatic
-differentiation through an unrolled training step gives the same, at several times the cost. `AnyModule` takes the
-same derivatives of any torch module through `torch.func`.
+differentiation through an unrolled training step, as in `AnyModule`, gives the same at several times the cost.
 
 One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of class 1, or on
 request cross-entropy. More outputs: cross-entropy.
@@ -25,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -37,14 +36,15 @@ Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
 Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
 Loss = Literal["squared", "entropy"]  # of two classes
 Columns = Tensor | slice  # some columns of the rows
+Masks = Sequence[Tensor]  # of dropout, for each hidden layer
+Pullback = Callable[[Tensor], Tensor]  # dL/dz -> dL/dx
 
 
 class Weights:
     """Parameters of M networks (M, P), and each layer's as views of them."""
 
     def __init__(self, flat: Tensor, sizes: Sequence[int] = ()) -> None:
-        self.flat, self.sizes = flat, tuple(sizes)
-        self.prefixes = dict[int, Weights]()
+        self.flat, self.sizes, self.prefixes = flat, tuple(sizes), dict[int, Weights]()
 
     @cached_property
     def parts(self) -> Parts:
@@ -118,8 +118,7 @@ def losses(z: Tensor, y: Tensor) -> Tensor:
     """L(z, y) of each row, (..., n, k) and (..., n) -> (..., n)."""
     if z.shape[-1] > 2:
         return -torch.log_softmax(z, -1).gather(-1, y.long()[..., None]).squeeze(-1)
-    f = torch.sigmoid(z[..., 0] if z.shape[-1] == 1 else z[..., 1] - z[..., 0])
-    return (f - y).square()
+    return (torch.sigmoid(z[..., 0] if z.shape[-1] == 1 else z[..., 1] - z[..., 0]) - y).square()
 
 
 @dataclass(frozen=True)
@@ -140,13 +139,12 @@ class Net(ABC):
         """z (M, n, k) of rows (M, n, d)."""
 
     @abstractmethod
-    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Pullback]:
         """z, and the function from dL/dz to dL/dx; it may be called once, before the next call of `vjp`."""
 
     @abstractmethod
     def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
-        """Write dL/dtheta into `out`; returns what `mixed` needs, in memory of this name. Rows (M, n, d), y and w
-        (M, n, 1)."""
+        """Write dL/dtheta into `out`; returns what `mixed` needs. Rows (M, n, d), y and w (M, n, 1)."""
 
     @abstractmethod
     def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
@@ -196,28 +194,19 @@ class Leaky(Net):
         """Where the inputs of layer i are, and how many outputs it has, without filling."""
         return self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
 
-    def forward(
-        self, theta: Weights, x: Tensor, masks: Sequence[Tensor] = (), name: str = ""
-    ) -> tuple[list[Tensor], Tensor]:
+    def forward(self, theta: Weights, x: Tensor, masks: Masks = (), name: str = "") -> tuple[list[Tensor], Tensor]:
         """h_0 .. h_{L-1} and z, in memory of this name; dropout multiplies h_i with a mask."""
         h = [x]
-        last = len(theta.parts) - 1
         for i, (w, b) in enumerate(theta.parts):
             a = torch.baddbmm(b, h[-1], w, out=self._buffer((name, "h", i), x, w.shape[2]))
-            if i == last:
-                return h, a
-            nn.functional.leaky_relu_(a, self.slope)
-            h.append(a.mul_(masks[i]) if masks else a)
-        raise AssertionError
+            if i < len(theta.parts) - 1:
+                nn.functional.leaky_relu_(a, self.slope)
+                a = a.mul_(masks[i]) if masks else a
+            h.append(a)
+        return h[:-1], h[-1]
 
     def backward(
-        self,
-        theta: Weights,
-        h: list[Tensor],
-        d: Tensor,
-        out: Weights | None,
-        masks: Sequence[Tensor] = (),
-        name: str = "",
+        self, theta: Weights, h: list[Tensor], d: Tensor, out: Weights | None, masks: Masks = (), name: str = ""
     ) -> list[Tensor]:
         """d_1 .. d_L from d_L; writes dL/dtheta into `out` if given."""
         parts, slopes = theta.parts, [d]
@@ -244,26 +233,18 @@ class Leaky(Net):
     def scores(self, theta: Weights, x: Tensor) -> Tensor:
         return self.forward(theta, x, name="scores")[1].clone()
 
-    def vjp(self, theta: Weights, x: Tensor, masks: Sequence[Tensor] = ()) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def vjp(self, theta: Weights, x: Tensor, masks: Masks = ()) -> tuple[Tensor, Pullback]:
         h, z = self.forward(theta, x, masks, "vjp")
 
         def pull(d: Tensor) -> Tensor:
-            first = self.backward(theta, h, d, None, masks, "vjp")[0]
-            return torch.bmm(first, theta.parts[0][0].transpose(1, 2))
+            return torch.bmm(self.backward(theta, h, d, None, masks, "vjp")[0], theta.parts[0][0].transpose(1, 2))
 
         return z, pull
 
     def gradient(
-        self,
-        theta: Weights,
-        x: Tensor,
-        y: Tensor,
-        w: Tensor,
-        out: Weights,
-        name: str,
-        masks: Sequence[Tensor] = (),
+        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str, masks: Masks = (),
         loss: Loss = "squared",
-    ) -> Pass:
+    ) -> Pass:  # fmt: skip
         h, z = self.forward(theta, x, masks, name)
         d, curve = slope_and_curve(z, y, w, loss)
         return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
@@ -310,12 +291,9 @@ class AnyModule(Net):
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters (..., P) by name."""
-        sizes = [shape.numel() for shape in self.shapes.values()]
-        parts = torch.split(flat, sizes, -1)
-        return {
-            name: part.reshape(*flat.shape[:-1], *shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes.values()], -1)
+        named = zip(self.shapes.items(), parts, strict=True)
+        return {name: part.reshape(*flat.shape[:-1], *shape) for (name, shape), part in named}
 
     def _scores(self, flat: Tensor, x: Tensor) -> Tensor:
         out = functional_call(self.module, (self.named(flat), self.buffers), (x,))
@@ -327,15 +305,14 @@ class AnyModule(Net):
     def scores(self, theta: Weights, x: Tensor) -> Tensor:
         return vmap(self._scores)(theta.flat, x)
 
-    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Pullback]:
         with torch.enable_grad():
             rows = x.detach().requires_grad_()
             z = self.scores(theta, rows)
         return z.detach(), lambda d: torch.autograd.grad(z, rows, d)[0]
 
     def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
-        slope: Any = grad(self._loss)
-        out.flat.copy_(vmap(slope)(theta.flat, x, y, w))
+        out.flat.copy_(vmap(cast(Any, grad(self._loss)))(theta.flat, x, y, w))
         return x, y, w
 
     def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
@@ -343,8 +320,7 @@ class AnyModule(Net):
             first: Any = grad(self._loss)  # not jvp: its first use has torch warn of what it does itself
             return (first(flat, rows, y, w) * p).sum()
 
-        x, y, w = passed
-        slope: Any = grad(directed, argnums=(0, 1))
+        (x, y, w), slope = passed, cast(Any, grad(directed, argnums=(0, 1)))
         by_theta, by_x = vmap(slope)(theta.flat, x, along.flat, y, w)
         if hessian is not None:
             hessian.flat.copy_(by_theta)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,12 @@ from markupsafe import Markup
 
 from holdfast.errors import optional
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
-from holdfast.render.sentences import Ints, Moves, headings, joined, moves, sentences
+from holdfast.render.sentences import Ints, headings, joined, moves, sentences
+from holdfast.schema.feature import Mask
 from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:
-    from holdfast.counterfactuals import Counterfactuals, Run
+    from holdfast.counterfactuals import Answers, Counterfactuals, Run
 
 MOST_ROWS = 500  # in each table of the report
 MOST_NAMES = 12
@@ -51,51 +52,32 @@ class Line:
 
 def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
     """Only what changes, as an HTML fragment: a column per feature that changes in one of the `most` first rows."""
-    shown = np.arange(min(len(cfs), most))
-    lines = _lines(cfs, shown)
-    order = headings(cfs.schema.features)
+    lines, order = _lines(cfs, np.arange(min(len(cfs), most))), headings(cfs.schema.features)
     used = {name for line in lines for name in line.cells}
     return render(
-        "changes.html",
-        lines=lines,
-        columns=[name for name in order if name in used],
-        several=_several(cfs),
-        outcome="estimate" if cfs.is_regression else "confidence",
-        summary=cfs.summary(),
-        total=len(cfs),
-    )
+        "changes.html", lines=lines, columns=[name for name in order if name in used], several=_several(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence", summary=cfs.summary(), total=len(cfs),
+    )  # fmt: skip
 
 
 def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; needs the `plot` extra."""
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
-    path = Path(path)
     found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
     answered = _lines(cfs, found[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
-    page = render(
-        "report.html",
-        headline=headline(cfs),
-        figures=figures(cfs),
-        several=_several(cfs),
+    return write_page(
+        Path(path), "report.html", headline=headline(cfs), figures=figures(cfs), several=_several(cfs),
         outcome="estimate" if cfs.is_regression else "confidence",
         scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
-        dots=min(len(found), MOST_DOTS),
-        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS,
-        most_bars=MOST_BARS,
-        found=len(found),
-        answered=answered,
+        dots=min(len(found), MOST_DOTS), bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS, most_bars=MOST_BARS,
+        found=len(found), answered=answered,
         features=[name for name in headings(cfs.schema.features) if name in used],
-        open=len(open_),
-        unanswered=_lines(cfs, open_[:MOST_ROWS]),
-        met=_some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)),
-        provenance=provenance(cfs.run),
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-    return path
+        open=len(open_), unanswered=_lines(cfs, open_[:MOST_ROWS]),
+        met=_some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)), provenance=provenance(cfs.run),
+    )  # fmt: skip
 
 
 # ---- what the pages say
@@ -120,71 +102,57 @@ def headline(cfs: "Counterfactuals") -> str:
 def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n, found = len(cfs), cfs.found
-    count = {s: int((cfs.status_codes == s).sum()) for s in Status}
-    kind = "answers" if _several(cfs) else "rows"
-
-    def share(status: Status) -> str:
-        return f"{count[status] / n:.0%} of {kind}" if n else ""
-
-    def over(values: "pd.Series[float]", middle: str, style: str) -> str:
-        kept = values.to_numpy()[found]
-        return format(float(getattr(np, middle)(kept)), style) if len(kept) else "n/a"
-
     rows = len(np.unique(cfs.source))
     if isinstance(cfs.goal, IntervalTarget):
         kept = cfs.estimate.to_numpy()[found]
         mean = cfs.goal.numbers([float(kept.mean())])[0] if len(kept) else "n/a"
         outcome = "Mean estimate", mean, "by the model, of the answers"
     else:
-        outcome = "Mean confidence", over(cfs.confidence, "mean", ".1%"), "in the wanted outcome"
+        outcome = "Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted outcome"
     return [
         ("Rows", f"{rows:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
-        ("Found", f"{count[Status.FOUND]:,}", share(Status.FOUND)),
-        ("Already met", f"{count[Status.ALREADY_MET]:,}", share(Status.ALREADY_MET)),
-        ("Not found", f"{count[Status.NOT_FOUND]:,}", share(Status.NOT_FOUND)),
-        ("Median cost", over(cfs.cost("l1"), "median", ".2f"), "sum of encoded changes"),
-        ("Median changes", over(cfs.cost("l0"), "median", "g"), "features per answer"),
+        *by_status(cfs, "answers" if _several(cfs) else "rows"),
+        ("Median cost", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of encoded changes"),
+        ("Median changes", middle(cfs.cost("l0"), found, "median", "g"), "features per answer"),
         outcome,
         ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.2g} ms per row" if n else ""),
     ]
 
 
+def by_status(cfs: "Answers", kind: str) -> list[tuple[str, str, str]]:
+    """The figures of found, already met and not found."""
+    counts = {s: int((cfs.status_codes == s).sum()) for s in Status}
+    share = {s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()}
+    return [(s.words.capitalize(), f"{counts[s]:,}", share[s]) for s in Status]
+
+
+def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str:
+    """Mean or median of what was found."""
+    kept = values.to_numpy()[found]
+    return format(float(getattr(np, how)(kept)), style) if len(kept) else "n/a"
+
+
 def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
     """Enough to get the answers again."""
     entries = [
-        ("Method", run.method),
-        ("Settings", run.settings),
-        ("Target", run.target),
-        ("Seed", str(run.seed)),
-        ("Model fingerprint", run.model),
-        (about, run.schema),
-        ("Holdfast version", run.version),
+        ("Method", run.method), ("Settings", run.settings), ("Target", run.target), ("Seed", str(run.seed)),
+        ("Model fingerprint", run.model), (about, run.schema), ("Holdfast version", run.version),
         ("Created", run.created),
-    ]
+    ]  # fmt: skip
     return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
 def _lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
     """The rows of these numbers as strings; with `words` also their cost and sentence."""
-    names, answers = row_names(cfs.after.index[rows]), _answers(cfs)
-    cells = _cells(cfs, rows)
+    names, answers, cells = row_names(cfs.after.index[rows]), _answers(cfs), _cells(cfs, rows)
     confidence: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    shares = [f"{p:.1%}" for p in confidence]
+    shares, blank = [f"{p:.1%}" for p in confidence], [""] * len(cfs)
     outcome = cfs.goal.numbers(confidence) if isinstance(cfs.goal, IntervalTarget) else shares
-    cost = cfs.cost("l1").to_numpy() if words else np.zeros(0)
-    in_words = sentences(cfs).to_numpy() if words else np.zeros(0)
-    numbers: list[int] = rows.tolist()
+    cost = [f"{value:.2f}" for value in cfs.cost("l1")] if words else blank
+    in_words = sentences(cfs).tolist() if words else blank
+    status, numbers = [Status(int(c)).words for c in cfs.status_codes], cast(list[int], rows.tolist())
     return [
-        Line(
-            name,
-            answers[i],
-            Status(int(cfs.status_codes[i])).words,
-            cfs.reasons[i],
-            outcome[i],
-            cells.get(i, {}),
-            f"{cost[i]:.2f}" if words else "",
-            str(in_words[i]) if words else "",
-        )
+        Line(name, answers[i], status[i], cfs.reasons[i], outcome[i], cells.get(i, {}), cost[i], in_words[i])
         for name, i in zip(names, numbers, strict=True)
     ]
 
@@ -197,17 +165,13 @@ def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
     ways = {1: "raised", -1: "lowered", 0: "switched"}
     changes: list[tuple[int, float, Cell]] = []
     for m in moves(cfs, wanted & cfs.found):
-        changes += [(i, -size, cell) for i, size, cell in _column(m, heads[m.feature.name], ways)]
-    changes.sort(key=lambda change: change[:2])
+        values = zip(m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
+        head = heads[m.feature.name]
+        changes += [(i, -size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
     out: dict[int, dict[str, Cell]] = {}
-    for i, _, cell in changes:
+    for i, _, cell in sorted(changes, key=lambda change: change[:2]):
         out.setdefault(i, {})[cell.feature] = cell
     return out
-
-
-def _column(m: Moves, head: str, ways: dict[int, str]) -> list[tuple[int, float, Cell]]:
-    values = zip(m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
-    return [(i, size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
 
 
 def _several(cfs: "Counterfactuals") -> bool:
@@ -250,10 +214,17 @@ def render(template: str, **values: object) -> str:
     return _templates().get_template(template).render(**values)
 
 
+def write_page(path: Path, template: str, **values: object) -> Path:
+    """Write a page to a file, whose directory is made if need be."""
+    page = render(template, **values)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
 def inline_svg(svg: str) -> Markup:
     """A chart to put inside a page: its marks get native tooltips, and its size follows the page.
 
     Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as text too.
     """
-    svg = re.sub(r'(<path aria-label="([^"]*)"[^>]*?)(?:/>|></path>)', r"\1><title>\2</title></path>", svg)
-    return Markup(svg)
+    return Markup(re.sub(r'(<path aria-label="([^"]*)"[^>]*?)(?:/>|></path>)', r"\1><title>\2</title></path>", svg))

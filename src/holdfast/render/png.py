@@ -43,12 +43,7 @@ def to_bytes(image: NDArray[Any]) -> Bytes:
     return (255 * np.clip(image, 0, 1)).round().astype(np.uint8)
 
 
-def enlarged(pixels: Bytes, zoom: int) -> Bytes:
-    """Every pixel as a square of `zoom` by `zoom`, as it is: viewers would blur it."""
-    return pixels.repeat(zoom, axis=0).repeat(zoom, axis=1)
-
-
 def png(image: NDArray[Any], *, zoom: int = 4) -> Png:
     """A grey (height, width) or coloured (height, width, 3) image of numbers from 0 (black) to 1 as a PNG file, each
-    pixel enlarged."""
-    return encoded(enlarged(to_bytes(image), zoom))
+    pixel a square of `zoom` by `zoom`: viewers would blur it."""
+    return encoded(to_bytes(image).repeat(zoom, axis=0).repeat(zoom, axis=1))

@@ -53,7 +53,8 @@ class Moves:
     def unit(self) -> str:
         """What follows the number to reach: ' months', or nothing where the numbers carry their unit."""
         f = self.feature
-        return "" if f.is_category or f.kind == "boolean" or not f.unit or _sticks(f.unit) else f" {f.unit}"
+        bare = f.is_category or f.kind == "boolean" or not f.unit or f.unit in (*CURRENCIES, *ATTACHED)
+        return "" if bare else f" {f.unit}"
 
     def phrases(self) -> list[str]:
         """One clause per answer: 'shorten the loan from 36 to 24 months'."""
@@ -170,10 +171,6 @@ def _quoted(was: str, now: str) -> tuple[str, str]:
         return was, now
     was, now = (v if v in (EMPTY, MISSING) else f"“{v}”" for v in (was, now))
     return was, now
-
-
-def _sticks(unit: str) -> bool:
-    return unit in CURRENCIES or unit in ATTACHED
 
 
 def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:

@@ -56,17 +56,9 @@ class Drawing:
         self.parts.append(f'<image {place} {look} href="{encoded(pixels).url}">{title}</image>')
 
     def text(
-        self,
-        words: str,
-        x: float,
-        baseline: float,
-        *,
-        capital: int,
-        colour: Colour,
-        room: int,
-        bold: bool = False,
+        self, words: str, x: float, baseline: float, *, capital: int, colour: Colour, room: int, bold: bool = False,
         centred: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Words in letters whose capitals are so high; what has no room is cut, and shown when pointed at."""
         words = one_line(words)
         shown = cut(words, capital, room)

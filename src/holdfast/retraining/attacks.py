@@ -17,33 +17,24 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import BallNorm, Distance, distance_of, l2, linf
-from holdfast.errors import SettingError
+from holdfast.errors import require
 
 Rise = Callable[[Tensor], Tensor]  # rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """How an attack moves.
-
-    Args:
-        steps: how many steps.
-        norm: the ball: "linf" or "l2".
-        size: length of a step as a share of epsilon; None takes 2.5 / steps.
-        start: from a random point of the ball, or from the row itself.
-    """
+    """How an attack moves."""
 
     steps: int = 10
-    norm: BallNorm | Distance = "linf"
-    size: float | None = None
-    start: bool = True
+    norm: BallNorm | Distance = "linf"  # the ball
+    size: float | None = None  # length of a step as a share of epsilon; None takes 2.5 / steps
+    start: bool = True  # from a random point of the ball, or from the row itself
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise SettingError(f"steps must be at least 1, got {self.steps}")
+        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
         distance_of(self.norm, (linf, l2))
-        if self.size is not None and not self.size > 0:
-            raise SettingError(f"size must be positive, got {self.size}")
+        require(self.size is None or self.size > 0, f"size must be positive, got {self.size}")
 
     @classmethod
     def fgsm(cls, norm: BallNorm | Distance = "linf") -> "Adversary":
@@ -51,15 +42,9 @@ class Adversary:
         return cls(1, norm, 1.0, start=False)
 
     def attack(
-        self,
-        rise: Rise,
-        x: Tensor,
-        epsilon: Tensor | float,
-        *,
-        noise: Tensor | None = None,
-        box: tuple[Tensor, Tensor] | None = None,
-        free: Tensor | None = None,
-    ) -> Tensor:
+        self, rise: Rise, x: Tensor, epsilon: Tensor | float, *, noise: Tensor | None = None,
+        box: tuple[Tensor, Tensor] | None = None, free: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Rows like x (.., n, d), each in its ball.
 
         Args:

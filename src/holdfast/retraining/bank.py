@@ -1,18 +1,17 @@
 """A bank: many retrained models, trained together and kept stacked.
 
-    bank = ModelBank.retrain(recipe, X, y, schema, families={"seed": 100, "leave_one_out": 100}, seed=0)
-
 Every network of a family is trained in the same tensor program; estimators are cloned and fitted in a pool of
 processes. Model i of a family is the same, up to rounding, whatever else is in the bank.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,9 +20,11 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import FileError, ModelError, SchemaError, SettingError, listed
-from holdfast.models.base import Model, to_scores
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import FileError, ModelError, SchemaError, listed, require
+from holdfast.models.base import Model
 from holdfast.models.formats import safetensors
+from holdfast.models.scores import to_scores
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
@@ -34,16 +35,6 @@ from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
-
-
-class Classified(Protocol):
-    """What has classes and a schema: a model, counterfactuals, a bank."""
-
-    @property
-    def classes(self) -> Sequence[Any]: ...
-
-    @property
-    def schema(self) -> Schema: ...
 
 
 @dataclass(frozen=True)
@@ -75,6 +66,13 @@ class ModelGroup:
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
 
+    def origin(self, i: int) -> str:
+        """A short hash of what model i was made from; where that is not known, of the model itself."""
+        if self.origins or self.networks is None:
+            return self.origins[i] if self.origins else self.estimators[i].fingerprint()
+        parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
     def part(self, models: slice, family: str | None = None) -> "ModelGroup":
         """Some of the networks, on request as another family."""
         assert self.networks is not None
@@ -96,15 +94,14 @@ class ModelBank:
 
     Make one with `ModelBank.retrain` or `ModelBank.from_tables`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
-        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 2})
-        >>> bank
-        ModelBank(5 models; seed: 3, bootstrap: 2; networks 2-8-2; classes 'no', 'yes')
-        >>> bank.predict(data.X).shape  # models, rows
-        (5, 200)
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 2})
+    >>> bank
+    ModelBank(5 models; seed: 3, bootstrap: 2; networks 2-8-2; classes 'no', 'yes')
+    >>> bank.predict(data.X).shape  # models, rows
+    (5, 200)
     """
 
     groups: tuple[ModelGroup, ...]
@@ -117,19 +114,10 @@ class ModelBank:
 
     @classmethod
     def retrain(
-        cls,
-        recipe: RecipeLike,
-        X: pd.DataFrame,
-        y: Outcomes,
-        schema: Schema,
-        *,
-        families: Mapping[str, int | range],
-        classes: ClassNames | None = None,
-        seed: int = 0,
-        pool: Sequence[int] | None = None,
-        workers: int = 1,
+        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *, families: Mapping[str, int | range],
+        classes: ClassNames | None = None, seed: int = 0, pool: Sequence[int] | None = None, workers: int = 1,
         progress: bool = False,
-    ) -> "ModelBank":
+    ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
         Args:
@@ -140,18 +128,15 @@ class ModelBank:
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
-        if not isinstance(families, Mapping) or not families:
-            raise SettingError(f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
-        if not isinstance(seed, Integral):
-            raise SettingError(f"seed must be an integer, got {seed!r}")
-        if workers < 1:
-            raise SettingError(f"workers must be at least 1, got {workers}")
+        some = isinstance(families, Mapping) and len(families) > 0
+        require(some, f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
+        require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
+        require(workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
         run = BaseRun.of(recipe, X, y, schema, classes, seed, pool)
         unfit = [name for name in wanted if run.recipe.estimator is not None and name not in FOR_ESTIMATORS]
-        if unfit:
-            known = listed(FOR_ESTIMATORS)
-            raise SettingError(f"family {unfit[0]!r} needs a network; for estimators there are {known}")
+        known = listed(FOR_ESTIMATORS)
+        require(not unfit, f"family {listed(unfit[:1])} needs a network; for estimators there are {known}")
         groups = list[ModelGroup]()
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
@@ -168,16 +153,9 @@ class ModelBank:
 
     @classmethod
     def from_tables(
-        cls,
-        recipe: RecipeLike,
-        tables: Mapping[str, tuple[pd.DataFrame, Outcomes]],
-        schema: Schema,
-        *,
-        classes: ClassNames | None = None,
-        models: int = 1,
-        seed: int = 0,
-        progress: bool = False,
-    ) -> "ModelBank":
+        cls, recipe: RecipeLike, tables: Mapping[str, tuple[pd.DataFrame, Outcomes]], schema: Schema, *,
+        classes: ClassNames | None = None, models: int = 1, seed: int = 0, progress: bool = False,
+    ) -> "ModelBank":  # fmt: skip
         """One family per table, each with `models` seeds: what real data of another year or place would have made.
 
         Args:
@@ -185,17 +163,12 @@ class ModelBank:
             tables: name of the family -> its rows and their outcomes.
             models: how many models of each table.
         """
-        if not tables:
-            raise SettingError("from_tables needs at least one table")
+        require(bool(tables), "from_tables needs at least one table")
         known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
         seen = {plain(v) for _, y in known.values() for v in y.dropna().unique()}
         names = sorted(seen) if classes is None else list(classes)
-        parts = [
-            cls.retrain(
-                recipe, X, y, schema, families={"seed": models}, classes=names, seed=seed, progress=progress
-            ).renamed(str(name))
-            for name, (X, y) in known.items()
-        ]
+        how: dict[str, Any] = {"families": {"seed": models}, "classes": names, "seed": seed, "progress": progress}
+        parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
         return parts[0].join(*parts[1:])
 
     def renamed(self, name: str) -> "ModelBank":
@@ -208,20 +181,17 @@ class ModelBank:
             self.check_fits(other)
         return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
 
-    def check_fits(self, other: Classified) -> None:
+    def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
         if not other.classes:
             raise ModelError("a bank holds retrained classifiers; a regression model cannot be audited yet")
         if tuple(other.classes) != self.classes:
-            hint = (
-                "; pass classes=model.classes to ModelBank.retrain" if set(other.classes) == set(self.classes) else ""
-            )
+            same = set(other.classes) == set(self.classes)
+            hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
             raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}")
         if other.schema.encoding_key != self.schema.encoding_key:
-            raise SchemaError(
-                "the bank was made with another schema, by which rows become other numbers; retrain it with the schema "
-                "of the answers"
-            )
+            other_rows = "the bank was made with another schema, by which rows become other numbers"
+            raise SchemaError(f"{other_rows}; retrain it with the schema of the answers")
 
     # ---- looking at it
 
@@ -231,10 +201,7 @@ class ModelBank:
     @property
     def families(self) -> dict[str, int]:
         """How many models there are of each family."""
-        out = dict[str, int]()
-        for group in self.groups:
-            out[group.family] = out.get(group.family, 0) + len(group)
-        return out
+        return dict(Counter(self.family.tolist()))
 
     @property
     def family(self) -> np.ndarray[Any, Any]:
@@ -263,8 +230,7 @@ class ModelBank:
 
     def model(self, i: int) -> Model:
         """Model i alone, in the order of `family`."""
-        if not -len(self) <= i < len(self):
-            raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
+        require(-len(self) <= i < len(self), f"the bank has {len(self)} models, there is no model {i}")
         i %= len(self)
         for group in self.groups:
             if i < len(group):
@@ -289,17 +255,7 @@ class ModelBank:
     def origins(self) -> list[str]:
         """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
         last bits."""
-        out = list[str]()
-        for group in self.groups:
-            for i in range(len(group)):
-                if group.origins:
-                    out.append(group.origins[i])
-                elif group.networks is None:
-                    out.append(group.estimators[i].fingerprint())
-                else:
-                    parts = [v[i].contiguous().numpy().tobytes() for v in group.networks.state().values()]
-                    out.append(hashlib.sha256(b"".join(parts)).hexdigest()[:16])
-        return out
+        return [group.origin(i) for group in self.groups for i in range(len(group))]
 
     def members(self) -> frozenset[str]:
         """The origins: two banks overlap when they share one."""
@@ -335,16 +291,10 @@ class ModelBank:
             entry = {"family": group.family, "architecture": describe(module), "models": len(group)}
             groups.append(entry | {"origins": list(group.origins)})
             flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
-            tensors |= {
-                f"{i}/{new}": state[old].contiguous() for new, old in zip(flat, module.state_dict(), strict=True)
-            }
-        content = {
-            "groups": groups,
-            "schema": self.schema.to_dict(),
-            "classes": list(self.classes),
-            "recipe": self.recipe.to_dict(),
-            "seed": self.seed,
-        }
+            names = zip(flat, module.state_dict(), strict=True)
+            tensors |= {f"{i}/{new}": state[old].contiguous() for new, old in names}
+        content = {"groups": groups, "schema": self.schema.to_dict(), "classes": list(self.classes)}
+        content |= {"recipe": self.recipe.to_dict(), "seed": self.seed}
         safetensors.write(path, tensors, {"holdfast_bank": content})
 
     @classmethod
@@ -384,9 +334,9 @@ def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGr
 def _wanted(name: str, models: Any) -> range:
     """The numbers of the models asked for."""
     family(name)
-    if not isinstance(models, range | Integral):
-        raise SettingError(f"family {name!r} needs a number or a range of models, got {models!r}")
+    counted = isinstance(models, range | Integral)
+    require(counted, f"family {name!r} needs a number or a range of models, got {models!r}")
     wanted = models if isinstance(models, range) else range(int(models))
-    if not len(wanted) or wanted.start < 0 or wanted.step != 1:
-        raise SettingError(f"family {name!r} needs at least one model, got {models!r}")
+    some = len(wanted) > 0 and wanted.start >= 0 and wanted.step == 1
+    require(some, f"family {name!r} needs at least one model, got {models!r}")
     return wanted

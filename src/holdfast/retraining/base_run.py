@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, SettingError, require
 from holdfast.models.base import Model
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
@@ -41,15 +41,9 @@ class BaseRun:
 
     @classmethod
     def of(
-        cls,
-        recipe: RecipeLike,
-        X: pd.DataFrame,
-        y: Outcomes,
-        schema: Schema,
-        classes: ClassNames | None = None,
-        seed: int = 0,
-        pool: Sequence[int] | None = None,
-    ) -> "BaseRun":
+        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None = None,
+        seed: int = 0, pool: Sequence[int] | None = None,
+    ) -> "BaseRun":  # fmt: skip
         how, column = Recipe.of(recipe), outcomes(X, y)
         names = class_names(X, column, classes)
         how.check(schema, names)
@@ -118,12 +112,8 @@ class BaseRun:
                 rows = np.repeat(rows, variation.emphasis[i].long().numpy())
             if variation.labels is not None:
                 y = pd.Series(names[variation.labels[i].numpy()], index=y.index)
-            fits.append(
-                EstimatorFit(
-                    self.recipe.estimator, self.recipe.inputs, self.X.iloc[rows], y.iloc[rows], self.schema,
-                    self.classes, variation.weights[i],
-                )
-            )  # fmt: skip
+            X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
+            fits.append(EstimatorFit(self.recipe.estimator, self.recipe.inputs, X, y, self.schema, self.classes, seed))
         return fit_all(fits, workers)
 
     def _recipe(self, variation: Variation) -> Recipe:
@@ -154,8 +144,8 @@ class BaseRun:
 
 def _positions(pool: Sequence[int], n: int) -> Tensor:
     rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
-    if len(rows) != len(set(map(int, pool))) or bool(((rows < 0) | (rows >= n)).any()):
-        raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
+    good = len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())
+    require(good, f"pool must hold different positions of rows between 0 and {n - 1}")
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import pandas as pd
 import torch
 
-from holdfast.errors import ModelError, SettingError, did_you_mean, untyped
+from holdfast.errors import ModelError, SettingError, did_you_mean, require, untyped
 from holdfast.models.base import Inputs, Model
 from holdfast.retraining.outcomes import plain
 from holdfast.schema.schema import Schema
@@ -49,8 +49,7 @@ class EstimatorFit:
         if not hasattr(clone, "classes_"):
             raise ModelError(f"the estimator ({kind}) learns no classes; a recipe needs a classifier")
         learnt = [plain(c) for c in clone.classes_]
-        if set(learnt) != set(names):
-            raise SettingError(f"the estimator learnt the classes {learnt}, expected {names}")
+        require(set(learnt) == set(names), f"the estimator learnt the classes {learnt}, expected {names}")
         if learnt == names:
             return Model.of(clone, self.schema, inputs=self.inputs)
         if not hasattr(clone, "predict_proba"):
@@ -84,8 +83,7 @@ class InOrder:
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
     """One of scikit-learn's own classifiers; a file cannot name anything else."""
     known = classifiers()
-    if name not in known:
-        raise SettingError(f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
+    require(name in known, f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
     return known[name](**settings)
 
 

@@ -8,25 +8,25 @@ from collections.abc import Callable
 
 import torch
 
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.errors import did_you_mean, require
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.loop import Variation
 
 
-def new_seed(run: BaseRun, models: range) -> list[Variation]:
+def seed(run: BaseRun, models: range) -> list[Variation]:
     """Other initial weights, everything else the same."""
     return [Variation(run.new_seeds(models), run.same_seed(models))]
 
 
-def new_seed_and_order(run: BaseRun, models: range) -> list[Variation]:
+def seed_and_order(run: BaseRun, models: range) -> list[Variation]:
     """Other initial weights and another order of the rows."""
     return [Variation(run.new_seeds(models), run.new_seeds(models))]
 
 
 def leave_one_out(run: BaseRun, models: range) -> list[Variation]:
     """The same weights and order; model i lacks the i-th row of the pool."""
-    if models.stop > len(run.left_out):
-        raise SettingError(f"leave_one_out up to {models.stop} needs as many rows; there are {len(run.left_out)}")
+    rows = len(run.left_out)
+    require(models.stop <= rows, f"leave_one_out up to {models.stop} needs as many rows; there are {rows}")
     kept = torch.ones(len(models), len(run.labels), dtype=torch.bool)
     kept[torch.arange(len(models)), run.left_out[models.start : models.stop]] = False
     return [Variation(run.same_seed(models), run.same_seed(models), kept=kept)]
@@ -85,24 +85,14 @@ def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variat
 
 
 Family = Callable[[BaseRun, range], list[Variation]]
-FAMILIES: dict[str, Family] = {
-    "seed": new_seed,
-    "seed_and_order": new_seed_and_order,
-    "leave_one_out": leave_one_out,
-    "leave_share_out": leave_share_out,
-    "bootstrap": bootstrap,
-    "last_layer": last_layer,
-    "epochs": epochs,
-    "width": width,
-    "label_noise": label_noise,
-}
+_ALL = (seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, last_layer, epochs, width, label_noise)
+FAMILIES: dict[str, Family] = {make.__name__: make for make in _ALL}
 # What an estimator, which trains itself, can be given: other rows, row weights, labels or seeds.
 FOR_ESTIMATORS = ("seed", "leave_one_out", "leave_share_out", "bootstrap", "label_noise")
 
 
 def family(name: str) -> Family:
-    if name not in FAMILIES:
-        raise SettingError(f"unknown family {name!r}; {did_you_mean(name, FAMILIES)}")
+    require(name in FAMILIES, f"unknown family {name!r}; {did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
 
 
@@ -111,9 +101,7 @@ def parsed_families(text: str, what: str = "families") -> dict[str, int]:
     out = dict[str, int]()
     for part in text.split(","):
         name, equals, count = (word.strip() for word in part.partition("="))
-        if not equals or not count.isdigit():
-            raise SettingError(f"{what} takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
-        if name in out:
-            raise SettingError(f"{what} names {name!r} twice; give each family one count")
+        require(bool(equals) and count.isdigit(), f"{what} takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
+        require(name not in out, f"{what} names {name!r} twice; give each family one count")
         out[name] = int(count)
     return out

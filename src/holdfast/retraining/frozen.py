@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, SettingError
+from holdfast.errors import ModelError, require
 from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
@@ -53,10 +53,9 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
     if isinstance(net, Leaky):
         for w, b in net.unpadded(theta):
             tensors += [w.transpose(1, 2), b.squeeze(1)]
-    elif isinstance(net, AnyModule):
-        tensors = list(net.named(theta.flat).values())
     else:
-        raise AssertionError
+        assert isinstance(net, AnyModule)
+        tensors = list(net.named(theta.flat).values())
     state = dict(zip(names, tensors, strict=True))
     if not isinstance(out, Stack):
         state |= {name: value.expand(count, *value.shape) for name, value in module.named_buffers()}
@@ -73,18 +72,16 @@ def with_logits(model: Model, what: str) -> TorchModel:
     if not isinstance(model, TorchModel):
         raise ModelError(f"{what} needs a torch module, got a model without gradients ({type(model).__name__})")
     if model.outputs != "logits":
-        raise ModelError(
-            f"{what} needs the logits of the model, and its module returns {model.outputs}; leave out the last "
-            "sigmoid or softmax and wrap it again with hf.Model.of"
-        )
+        returns = f"{what} needs the logits of the model, and its module returns {model.outputs}"
+        raise ModelError(f"{returns}; leave out the last sigmoid or softmax and wrap it again with hf.Model.of")
     return model
 
 
 def encoded(model: Model, X: Any) -> Tensor:
     """(n, d) rows of a table, or their encoding, in the model's kind of numbers."""
     x = X.detach().to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-    if x.ndim != 2 or x.shape[1] != model.schema.width or not len(x):
-        raise SettingError(f"need at least one row of {model.schema.width} columns, got {tuple(x.shape)}")
+    good = x.ndim == 2 and x.shape[1] == model.schema.width and len(x) > 0
+    require(good, f"need at least one row of {model.schema.width} columns, got {tuple(x.shape)}")
     return x
 
 

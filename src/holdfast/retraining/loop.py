@@ -12,11 +12,9 @@ other; rows that are left out drop out of an order that stays the same.
 """
 
 import copy
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +23,7 @@ from holdfast._core.adam import Adam
 from holdfast._core.progress import Progress
 from holdfast._core.rows import CACHE_CELLS, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, distance_of
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require, require_integer, require_number
 from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
 from holdfast.retraining.attacks import Adversary
 
@@ -51,8 +49,7 @@ class Variation:
             raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
         if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
             raise SettingError("models that are trained together must leave out equally many rows")
-        if self.kept is not None and not bool(self.kept.any(1).all()):
-            raise SettingError("no row is left to train on")
+        require(self.kept is None or bool(self.kept.any(1).all()), "no row is left to train on")
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -74,11 +71,9 @@ class Loop:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            check_count(name, getattr(self, name))
+            require_integer(name, getattr(self, name))
         for name in ("lr", "adam_eps", "weight_decay"):
-            value, least = getattr(self, name), "at least 0" if name == "weight_decay" else "positive"
-            if not isinstance(value, Real) or not math.isfinite(value) or value < 0 or (value == 0 and least[0] == "p"):
-                raise SettingError(f"{name} must be a number and {least}, got {value!r}")
+            require_number(name, getattr(self, name), positive=name != "weight_decay")
 
     def adam(self, theta: Tensor) -> Adam:
         """Adam on the parameters of models, (M, P) or all in one vector."""
@@ -107,14 +102,11 @@ class RobustLoop(Loop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.optimizer not in ("adam", "sgd"):
-            raise SettingError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
-        if self.attack not in ("pgd", "fgsm"):
-            raise SettingError(f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
-        check_epsilon(self.epsilon)
-        check_count("attack_steps", self.attack_steps)
-        if not isinstance(self.attack_box, bool):
-            raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
+        require(self.optimizer in ("adam", "sgd"), f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
+        require(self.attack in ("pgd", "fgsm"), f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
+        require_number("epsilon", self.epsilon)
+        require_integer("attack_steps", self.attack_steps)
+        require(isinstance(self.attack_box, bool), f"attack_box must be true or false, got {self.attack_box!r}")
         self.adversary()
 
     def optimizer_for(self, theta: Tensor) -> "Adam | Sgd":
@@ -126,16 +118,10 @@ class RobustLoop(Loop):
         return Adversary(int(self.attack_steps), self.attack_norm)
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raise a `SettingError` unless it is an integer of at least 1."""
-    if not isinstance(value, Integral) or value < 1:
-        raise SettingError(f"{name} must be an integer of at least 1, got {value!r}")
-
-
-def check_epsilon(value: Any) -> None:
-    """Raise a `SettingError` unless it is a radius."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise SettingError(f"epsilon must be a number and at least 0, got {value!r}")
+def check_widths(name: str, widths: Any) -> None:
+    """Raise a `SettingError` unless it has the widths of at least one layer."""
+    good = isinstance(widths, tuple) and all(isinstance(h, int) and h >= 1 for h in cast(tuple[Any, ...], widths))
+    require(good and widths != (), f"{name} must be a list of at least one width, got {widths!r}")
 
 
 # ---- stacks
@@ -144,16 +130,8 @@ def check_epsilon(value: Any) -> None:
 def fit_stack(
     module: nn.Module, start: Start, x: Tensor, labels: Tensor, variation: Variation, loop: RobustLoop, bar: Progress
 ) -> ModelStack:
-    """Train the models of a variation.
-
-    Args:
-        module: the architecture.
-        start: seed -> named initial tensors.
-        x, labels: all rows (n, d) and their classes (n,).
-
-    Returns:
-        All M trained models. Model i is the same, up to rounding, whatever else is in the variation.
-    """
+    """The M trained models of a variation, of the module's architecture, on rows x (n, d) with classes (n,). Model i is
+    the same, up to rounding, whatever else is in the variation."""
 
     def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
         return _fit(models, x, labels, variation[part], loop, bar)
@@ -162,18 +140,11 @@ def fit_stack(
 
 
 def fit_in_parts(
-    module: nn.Module,
-    start: Start,
-    x: Tensor,
-    variation: Variation,
-    loop: Loop,
+    module: nn.Module, start: Start, x: Tensor, variation: Variation, loop: Loop,
     train: Callable[[ModelStack, Tensor, slice], dict[str, Tensor]],
-) -> ModelStack:
-    """Train the models of a variation, at a time as many as stay in the cache.
-
-    Args:
-        train: stacked models with their initial weights, the rows, and which of the M models they are -> their state.
-    """
+) -> ModelStack:  # fmt: skip
+    """Train the models of a variation, at a time as many as stay in the cache: `train` makes of stacked models with
+    their initial weights, the rows, and which of the M models they are, the state of these when trained."""
     whole = stack_of(module, len(variation))
     x = x.to(whole.theta.dtype)
     check_batches(module, len(x) if variation.kept is None else int(variation.kept[0].sum()), loop.batch_size)
@@ -199,8 +170,8 @@ def fit_in_parts(
 
 def check_finite(tensors: Iterable[Tensor]) -> None:
     """Raise a `SettingError` if training has led to weights that are non-finite."""
-    if not all(bool(value.isfinite().all()) for value in tensors):
-        raise SettingError("training diverged: some weights are non-finite; lower lr")
+    finite = all(bool(value.isfinite().all()) for value in tensors)
+    require(finite, "training diverged: some weights are non-finite; lower lr")
 
 
 def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
@@ -214,11 +185,9 @@ def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
 def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
     """Raise a `SettingError` if a batch would be too small for one of the layers."""
     single = min(n, batch_size) == 1 or n % batch_size == 1
-    if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
-        raise SettingError(
-            f"batch_size {batch_size} leaves one of {n} rows to a batch of its own, on which BatchNorm1d cannot be "
-            "trained; take another"
-        )
+    left = f"batch_size {batch_size} leaves one of {n} rows to a batch of its own"
+    too_small = single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules())
+    require(not too_small, f"{left}, on which BatchNorm1d cannot be trained; take another")
 
 
 def _fit(
@@ -227,7 +196,8 @@ def _fit(
     epochs = torch.tensor(variation.epochs or (loop.epochs,) * len(variation))
     finished = {name: value.clone() for name, value in models.state().items()}
     optimizer = loop.optimizer_for(models.theta)
-    orders, attacked = Orders(variation, len(x)), AttackedBatches.of(models, x, variation, loop)
+    orders, radius = Orders(variation, len(x)), variation.epsilon or (loop.epsilon,) * len(variation)
+    attacked = AttackedBatches(models, x, variation, loop, radius) if any(radius) else None
     for epoch in range(int(epochs.max())):
         order = orders.next()  # (M, n) or (1, n)
         for rows in torch.split(order, loop.batch_size, 1):
@@ -277,12 +247,6 @@ class AttackedBatches:
         self.box = (x.amin(0), x.amax(0)) if loop.attack_box else None
         # Models that differ in epsilon alone start at the same points of their balls.
         self.draws = SharedDraws(variation.weights, 2)
-
-    @classmethod
-    def of(cls, models: ModelStack, x: Tensor, variation: Variation, loop: RobustLoop) -> "AttackedBatches | None":
-        """None where no model is attacked."""
-        radius = variation.epsilon or (loop.epsilon,) * len(variation)
-        return cls(models, x, variation, loop, radius) if any(radius) else None
 
     def __call__(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M, b, d) for batches (M, b, d) or (1, b, d) and their labels."""
@@ -350,10 +314,9 @@ def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
             reset: Any = getattr(layer, "reset_parameters", getattr(layer, "_reset_parameters", None))
             if reset is not None:
                 reset()
-            elif any(True for _ in layer.parameters(recurse=False)):
-                raise SettingError(
-                    f"cannot draw the weights of a {type(layer).__name__} anew; give it a method reset_parameters()"
-                )
+                continue
+            kind, fixed = type(layer).__name__, not list(layer.parameters(recurse=False))
+            require(fixed, f"cannot draw the weights of a {kind} anew; give it a method reset_parameters()")
     return {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError
+from holdfast.errors import SettingError, require
 from holdfast.problem import Outcomes
 from holdfast.target import Label
 
@@ -20,8 +20,7 @@ def outcomes(X: pd.DataFrame, y: Outcomes) -> "pd.Series[Any]":
     """The outcomes as a column beside the rows, matched by position; an index in another order is no accident."""
     if not isinstance(y, pd.Series):
         values = np.asarray(y)
-        if values.ndim != 1:
-            raise SettingError(f"outcomes must be one per row, got shape {values.shape}")
+        require(values.ndim == 1, f"outcomes must be one per row, got shape {values.shape}")
         return pd.Series(values, index=X.index if len(values) == len(X) else None)
     a, b = X.index, y.index
     if len(a) == len(b) and not a.equals(b) and sorted(map(str, a)) == sorted(map(str, b)):
@@ -33,8 +32,7 @@ def class_names(X: pd.DataFrame, y: "pd.Series[Any]", classes: ClassNames | None
     """The classes in the order of the scores; None sorts what is in y."""
     if len(X) != len(y) or not len(X):
         raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
-    if bool(y.isna().any()):
-        raise SettingError(f"{int(y.isna().sum())} outcomes are missing; leave those rows out")
+    require(not bool(y.isna().any()), f"{int(y.isna().sum())} outcomes are missing; leave those rows out")
     seen = [plain(v) for v in y.unique()]
     names = [plain(v) for v in (sorted(seen) if classes is None else classes)]
     unknown = [v for v in seen if v not in names]

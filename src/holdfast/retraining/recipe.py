@@ -1,8 +1,5 @@
-"""A recipe: how a model is made, so that it can be made again.
-
-A network's recipe is its layers and the settings of the training loop; an estimator's recipe is the estimator
-itself, unfitted. `recipe.fit(X, y, schema)` makes the model, `ModelBank.retrain(recipe, ...)` makes many.
-"""
+"""A recipe: how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes the model,
+`ModelBank.retrain(recipe, ...)` makes many."""
 
 import copy
 import tomllib
@@ -18,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, require
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
@@ -47,16 +44,15 @@ class Recipe(RobustLoop):
         epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see `RobustLoop`; every family of
             a bank is then trained that way.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
-        >>> model = recipe.fit(data.X, data.y, data.schema, seed=1)
-        >>> model.classes
-        ('no', 'yes')
-        >>> again = recipe.fit(data.X, data.y, data.schema, seed=1)
-        >>> again.fingerprint() == model.fingerprint()
-        True
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
+    >>> model = recipe.fit(data.X, data.y, data.schema, seed=1)
+    >>> model.classes
+    ('no', 'yes')
+    >>> again = recipe.fit(data.X, data.y, data.schema, seed=1)
+    >>> again.fingerprint() == model.fingerprint()
+    True
     """
 
     hidden: tuple[int, ...] = (64, 32)
@@ -67,47 +63,41 @@ class Recipe(RobustLoop):
     def __post_init__(self) -> None:
         super().__post_init__()
         widths: Any = self.hidden
-        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
-            raise SettingError(f"hidden must be a list of widths, got {widths!r}")
+        listed = hasattr(widths, "__iter__") and not isinstance(widths, str)
+        require(listed, f"hidden must be a list of widths, got {widths!r}")
         object.__setattr__(self, "hidden", tuple(widths))
-        if self.inputs not in ("frame", "encoded"):
-            raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
-        if self.module is not None and self.estimator is not None:
-            raise SettingError("a recipe has a module or an estimator, not both")
-        if self.estimator is not None and self.epsilon:
-            raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
-        if any(not isinstance(h, Integral) or h < 1 for h in self.hidden):
-            raise SettingError(f"hidden widths must be integers of at least 1, got {list(self.hidden)}")
-        last = flat_layers(self.module)[-1:] if self.module is not None else []
-        if any(isinstance(m, nn.Softmax | nn.Sigmoid) for m in last):
-            raise SettingError(
-                f"the module ends in {type(last[0]).__name__}, but is trained on its logits; leave that layer out"
-            )
+        require(self.inputs in ("frame", "encoded"), f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
+        require(self.module is None or self.estimator is None, "a recipe has a module or an estimator, not both")
+        attacked = self.estimator is not None and bool(self.epsilon)
+        require(not attacked, "only networks can be trained adversarially; this recipe is an estimator's")
+        good = all(isinstance(h, Integral) and int(h) >= 1 for h in self.hidden)
+        require(good, f"hidden widths must be integers of at least 1, got {list(self.hidden)}")
+        for last in flat_layers(self.module)[-1:] if self.module is not None else ():
+            ends = f"the module ends in {type(last).__name__}"
+            logits = not isinstance(last, nn.Softmax | nn.Sigmoid)
+            require(logits, f"{ends}, but is trained on its logits; leave that layer out")
 
     @classmethod
     def of(cls, model: "RecipeLike", **settings: Any) -> "Recipe":
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
         if isinstance(model, Recipe):
             return replace(model, **settings)
-        if isinstance(model, Model) and model.is_regression:
-            raise SettingError("recipes train classifiers, and this is a regression model; it cannot be retrained yet")
+        classes = not (isinstance(model, Model) and model.is_regression)
+        require(classes, "recipes train classifiers, and this is a regression model; it cannot be retrained yet")
         inner: Any = model
         if isinstance(inner, BlackBox):
             settings = {"inputs": inner.inputs, **settings}
             inner = inner.wrapped
         if isinstance(inner, TorchModel):
-            if inner.outputs != "logits":
-                raise SettingError(
-                    "the model returns probabilities, but is trained on its logits; leave the last step out"
-                )
+            logits = "the model returns probabilities, but is trained on its logits; leave the last step out"
+            require(inner.outputs == "logits", logits)
             inner = inner.module
         if isinstance(inner, nn.Module):
             return cls(module=inner, **settings)
         if not isinstance(inner, type) and hasattr(inner, "fit") and hasattr(inner, "get_params"):
             return cls(estimator=inner, **settings)
-        raise SettingError(
-            f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an estimator with fit"
-        )
+        kind = type(inner).__name__
+        raise SettingError(f"cannot make a {kind} again: a recipe needs a torch module, or an estimator with fit")
 
     def network(self, inputs: int, classes: int) -> nn.Module:
         """The architecture for rows of `inputs` columns; its tensors are still to be filled."""
@@ -135,20 +125,13 @@ class Recipe(RobustLoop):
         return fit_stack(module, self.start(module), x, labels, variation, self, bar)
 
     def fit(
-        self,
-        X: pd.DataFrame,
-        y: Outcomes,
-        schema: Schema,
-        *,
-        classes: ClassNames | None = None,
-        seed: int = 0,
+        self, X: pd.DataFrame, y: Outcomes, schema: Schema, *, classes: ClassNames | None = None, seed: int = 0,
         progress: bool = False,
-    ) -> Model:
+    ) -> Model:  # fmt: skip
         """Make the model.
 
         Args:
-            X, y: n rows and their n classes.
-            schema: how the rows become numbers.
+            X, y, schema: n rows and their n classes, and how the rows become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
             progress: show a bar on stderr.
@@ -178,11 +161,8 @@ class Recipe(RobustLoop):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in a recipe file."""
         if self.estimator is not None:
-            return {
-                "estimator": type(self.estimator).__name__,
-                "settings": written_settings(self.estimator),
-                "inputs": self.inputs,
-            }
+            name, settings = type(self.estimator).__name__, written_settings(self.estimator)
+            return {"estimator": name, "settings": settings, "inputs": self.inputs}
         shape: dict[str, Any] = {"hidden": list(self.hidden)}
         if self.module is not None:
             shape = {"layers": describe(self.module)}
@@ -235,8 +215,7 @@ class Recipe(RobustLoop):
 
     def widened(self, factor: float) -> "Recipe":
         """The same recipe with hidden layers `factor` times as wide."""
-        if self.estimator is not None:
-            raise SettingError("only networks can be made wider; this recipe is an estimator's")
+        require(self.estimator is None, "only networks can be made wider; this recipe is an estimator's")
 
         def wide(h: int) -> int:
             return max(1, round(h * factor))
@@ -245,8 +224,8 @@ class Recipe(RobustLoop):
             return replace(self, hidden=tuple(wide(h) for h in self.hidden))
         layers = flat_layers(self.module)
         linear = [m for m in layers if isinstance(m, nn.Linear)]
-        if any(list(m.parameters()) and not isinstance(m, nn.Linear) for m in layers):
-            raise SettingError("only networks whose parameters are all in Linear layers can be made wider")
+        plain = all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers)
+        require(plain, "only networks whose parameters are all in Linear layers can be made wider")
         out = list[nn.Module]()
         for layer in layers:
             if isinstance(layer, nn.Linear):
@@ -262,16 +241,9 @@ RecipeLike = Recipe | nn.Module | Model | Estimator  # what `Recipe.of` takes
 
 
 def train_network(
-    X: pd.DataFrame,
-    y: Outcomes,
-    schema: Schema,
-    *,
-    classes: ClassNames | None = None,
-    hidden: Sequence[int] = (64, 32),
-    seed: int = 0,
-    progress: bool = False,
-    **loop: Any,
-) -> Model:
+    X: pd.DataFrame, y: Outcomes, schema: Schema, *, classes: ClassNames | None = None,
+    hidden: Sequence[int] = (64, 32), seed: int = 0, progress: bool = False, **loop: Any,
+) -> Model:  # fmt: skip
     """Train a plain ReLU network and wrap it.
 
     Args:
@@ -282,12 +254,11 @@ def train_network(
     Returns:
         The model of `Recipe(hidden=hidden, **loop)`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.german_credit().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> model.predict(data.X).shape
-        (200,)
+    >>> import holdfast as hf
+    >>> data = hf.datasets.german_credit().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> model.predict(data.X).shape
+    (200,)
     """
     recipe = Recipe(hidden=tuple(hidden), **loop)
     return recipe.fit(X, y, schema, classes=classes, seed=seed, progress=progress)

@@ -173,8 +173,12 @@ class FeasibleSet:
         encoding = self.encoding
         # (z - x)^2 - (z - y)^2, written so that it neither cancels nor overflows
         gain = encoding.per_feature(torch.where(y != self.x, (y - self.x) * (2 * z - self.x - y), 0.0))
-        best = torch.where(must, torch.inf, gain).topk(min(encoding.max_changes, encoding.features), 1).indices
-        return (torch.zeros_like(gain).scatter_(1, best, 1.0) > 0)[:, encoding.owner]
+        return self._best_features(torch.where(must, torch.inf, gain))
+
+    def _best_features(self, score: Tensor) -> Tensor:
+        """(n, d) columns of the max_changes features with the highest scores (n, features)."""
+        best = score.topk(min(self.encoding.max_changes, self.encoding.features), 1).indices
+        return (torch.zeros_like(score).scatter_(1, best, 1.0) > 0)[:, self.encoding.owner]
 
     # ---- rules
 
@@ -203,8 +207,7 @@ class FeasibleSet:
         if first is not None:
             size[:, first] = torch.finfo(size.dtype).max
         must = encoding.per_feature(self.outside.to(size.dtype)) > 0
-        best = torch.where(must, torch.inf, size).topk(min(encoding.max_changes, encoding.features), 1).indices
-        free = (torch.zeros_like(size).scatter_(1, best, 1.0) > 0)[:, encoding.owner]
+        free = self._best_features(torch.where(must, torch.inf, size))
         own = self._one_level(self._fill_in(self._snap(self.clamp(self.x)), self.x), self.x)
         return self._keep_rules(torch.where(free, own, self.x), self.x, free)
 
@@ -220,9 +223,8 @@ class FeasibleSet:
 
     def _into_rules(self, y: Tensor, aim: Tensor, free: Tensor) -> Tensor:
         encoding, (value, says) = self.encoding, self.encoding.gaps
-        free = free.index_copy(
-            1, value, free[:, value] & (y[:, says] <= 0.5)
-        )  # what stays missing has no value to move
+        # What stays missing has no value to move.
+        free = free.index_copy(1, value, free[:, value] & (y[:, says] <= 0.5))
         lo, hi = torch.where(free, self.lo, self.x), torch.where(free, self.hi, self.x)
         z = into_rules(torch.where(encoding.in_rule, aim, y), lo, hi, encoding.parts)
         on_grid = encoding.in_rule & (encoding.grid > 0)

@@ -12,7 +12,8 @@ A date is a number too, the seconds since 1970, for models that look at it; it i
 
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.errors import SchemaError, did_you_mean, listed
+from holdfast.errors import SchemaError, did_you_mean, listed, require
 
 Kind = Literal["real", "integer", "boolean", "ordered", "category", "date"]
 Change = Literal["free", "fixed", "up", "down"]
@@ -119,8 +120,7 @@ class Feature:
         self._need(low <= high, f"no value that the column can hold lies in {self.bounds}")
 
     def _need(self, holds: bool, message: str) -> None:
-        if not holds:
-            raise SchemaError(f"feature {self.name!r}: {message}")
+        require(holds, f"feature {self.name!r}: {message}", SchemaError)
 
     def __repr__(self) -> str:
         given = [f"{s.name}={getattr(self, s.name)!r}" for s in fields(self) if getattr(self, s.name) != s.default]
@@ -143,8 +143,7 @@ class Feature:
 
     @cached_property
     def stand_in(self) -> float:
-        """What the first encoded column of a missing number stands for: the center, or what an answer may have next to
-        it."""
+        """The value in place of a missing number, in its first encoded column: the center, or the nearest allowed."""
         near = np.array([self.center])
         value = float(self.stored(self.multiples(near) if self.grid else near)[0])
         return min(max(value, self.limits[0]), self.limits[1])
@@ -235,11 +234,9 @@ class Feature:
         wanted = "True/False" if self.kind == "boolean" else "numbers"
         dtype, types = column.dtype, pd.api.types
         if not (types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)) or types.is_complex_dtype(dtype):
-            example = next((v for v in column if not _is_missing(v)), None)
-            raise SchemaError(
-                f"column {self.name!r} should hold {wanted}, but it is {dtype} (such as {example!r}); "
-                f"convert it, or declare it a category"
-            )
+            found = f"{dtype} (such as {next((v for v in column if not _is_missing(v)), None)!r})"
+            fix = "convert it, or declare it a category"
+            raise SchemaError(f"column {self.name!r} should hold {wanted}, but it is {found}; {fix}")
         values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
         fix = "fill them in or drop those rows"
         if self.kind == "boolean":
@@ -256,10 +253,8 @@ class Feature:
 
     def _seconds(self, column: "pd.Series[Any]") -> Array:
         """Dates as seconds since 1970, UTC."""
-        if not pd.api.types.is_datetime64_any_dtype(column.dtype):
-            raise SchemaError(
-                f"column {self.name!r} should hold dates, but it is {column.dtype}; convert it with pd.to_datetime"
-            )
+        dates, fix = pd.api.types.is_datetime64_any_dtype(column.dtype), "convert it with pd.to_datetime"
+        require(dates, f"column {self.name!r} should hold dates, but it is {column.dtype}; {fix}", SchemaError)
         self._refuse_missing(column.isna().to_numpy(), "missing dates")
         return (column.to_numpy("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
 
@@ -395,27 +390,23 @@ def differ(a: Array, b: Array) -> Mask:
     return (a != b) & ~(np.isnan(a) & np.isnan(b))
 
 
-def a_kind(thing: object) -> str:
-    """What something is that is no table; of one row of a table, also how to get it as a table."""
-    advice = "; one row of a table is X.loc[[i]], with two brackets" if isinstance(thing, pd.Series) else ""
-    return f"{type(cast(object, thing)).__name__}{advice}"
-
-
 def column_names(frame: pd.DataFrame) -> list[str]:
     """The names of a table's columns, which must be strings and all different."""
-    if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"expected a pandas DataFrame, got {a_kind(frame)}")
+    fix = "; one row of a table is X.loc[[i]], with two brackets" if isinstance(frame, pd.Series) else ""
+    got = f"{type(cast(object, frame)).__name__}{fix}"
+    require(isinstance(frame, pd.DataFrame), f"expected a pandas DataFrame, got {got}", SchemaError)
     names: list[Any] = list(frame.columns)
     strange = [name for name in names if not isinstance(name, str)]
-    if strange:
-        raise SchemaError(
-            f"{len(strange)} column name(s) are not strings: {listed(strange)}; rename them, for example with "
-            "frame.columns = frame.columns.map(str)"
-        )
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SchemaError(f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each")
+    fix = "rename them, for example with frame.columns = frame.columns.map(str)"
+    require(not strange, f"{len(strange)} column name(s) are not strings: {listed(strange)}; {fix}", SchemaError)
+    twice = repeated(names)
+    require(not twice, f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each", SchemaError)
     return names
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that appear more than once."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def _is_missing(value: object) -> bool:
@@ -451,33 +442,30 @@ class Rule:
         """Read a rule such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
         text = text.strip()
 
-        def require(holds: Any, why: str) -> None:
-            if not holds:
-                example = "write it like 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'"
-                raise SchemaError(f"rule {text!r}: {why}; {example}")
+        def need(holds: object, why: str) -> None:
+            example = "write it like 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'"
+            require(bool(holds), f"rule {text!r}: {why}; {example}", SchemaError)
 
         sides = _COMPARE.split(text)  # left, comparison, right
-        require(len(sides) == 3, "it needs one comparison, <= or >=")
+        need(len(sides) == 3, "it needs one comparison, <= or >=")
         flip = 1.0 if sides[1] == "<=" else -1.0
         weights = {"": 0.0}  # of each column; of none: the constants
         for side, rest in ((flip, sides[0]), (-flip, sides[2])):
             first = True
             while first or rest:
                 term = _TERM.match(rest)
-                require(
-                    term and (first or term[1]),
-                    f"cannot read {rest.strip()!r}" if rest.strip() else "one side is empty",
-                )
+                why = f"cannot read {rest.strip()!r}" if rest.strip() else "one side is empty"
+                need(term and (first or term[1]), why)
                 assert term is not None
                 weight, columns = -side if term[1] == "-" else side, [""]
                 for number, quoted, name in _FACTOR.findall(term[2]):
                     weight *= float(number or 1)
                     columns += [quoted or name] if quoted or name else []
-                require(len(columns) <= 2, "it multiplies two columns")
+                need(len(columns) <= 2, "it multiplies two columns")
                 weights[columns[-1]] = weights.get(columns[-1], 0.0) + weight
                 first, rest = False, rest[term.end() :]
         bound = 0.0 - weights.pop("")
         weights = {name: w for name, w in weights.items() if w}
-        require(weights, "it needs at least one column")
-        require(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
+        need(weights, "it needs at least one column")
+        need(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
         return cls(text, weights, bound)

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import SchemaError, did_you_mean
-from holdfast.schema.feature import Change, Feature, Kind, Level, Rule, a_kind, column_names, dtype_name
+from holdfast.errors import SchemaError, did_you_mean, require
+from holdfast.schema.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
 
 MOST_LEVELS = 1000  # a column of strings with more distinct values is a name or an id, not a category
 
@@ -35,23 +35,16 @@ class Settings(TypedDict, total=False):
 
 def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[Feature, ...], tuple[Rule, ...], int]:
     """The features, rules and limit of a schema; see `Schema.infer`."""
-    unknown = [name for name in settings if name not in Settings.__annotations__]
-    if unknown:
-        raise SchemaError(f"unknown setting {unknown[0]!r}; {did_you_mean(unknown[0], Settings.__annotations__)}")
-    scaling = settings.get("scaling", "standard")
-    if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"expected a pandas DataFrame, got {a_kind(frame)}")
-    if len(frame) == 0:
-        raise SchemaError("cannot infer a schema from a table without rows")
-    if scaling not in ("standard", "minmax", "none"):
-        raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
-    names = column_names(frame)
+    known = Settings.__annotations__
+    for name in settings:
+        require(name in known, f"unknown setting {name!r}; {did_you_mean(name, known)}", SchemaError)
+    names, scaling = column_names(frame), settings.get("scaling", "standard")
+    require(len(frame) > 0, "cannot infer a schema from a table without rows", SchemaError)
+    fits = scaling in ("standard", "minmax", "none")
+    require(fits, f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}", SchemaError)
     change: dict[str, Change] = {}
-    ways: tuple[tuple[Change, Iterable[str]], ...] = (
-        ("fixed", settings.get("fixed", ())), ("up", settings.get("up", ())), ("down", settings.get("down", ()))
-    )  # fmt: skip
-    for word, columns in ways:
-        for name in _names(columns):
+    for word in ("fixed", "up", "down"):
+        for name in _names(settings.get(word, ())):
             if name in change:
                 raise SchemaError(f"column {name!r} is declared both {change[name]!r} and {word!r}; keep one")
             change[name] = word
@@ -83,8 +76,7 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
         given["missing"] = bool(column.isna().any())
         values = Feature(name, kind, usual, missing=True).numbers(column)
         values = values[~np.isnan(values)]
-        if not len(values):
-            raise SchemaError(f"column {name!r} has no values at all; drop it")
+        require(len(values) > 0, f"column {name!r} has no values at all; drop it", SchemaError)
         low, high = float(values.min()), float(values.max())
         spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
         center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
@@ -120,34 +112,22 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
     raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or strings")
 
 
-def _distinct(column: "pd.Series[Any]", name: str) -> list[Any]:
+def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return list(dtype.categories)
+    ranked = isinstance(dtype, pd.CategoricalDtype)
     try:
-        return list(column.dropna().unique())
+        found = list(dtype.categories) if ranked else list(column.dropna().unique())
     except TypeError:  # lists and the like have no hash to tell them apart by
         odd = next(type(v).__name__ for v in column if not isinstance(v, Hashable))
         fix = "give each of their parts a column of its own, or drop it"
         raise SchemaError(f"column {name!r} holds {odd} values; {fix}") from None
-
-
-def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
-    dtype = column.dtype
-    found = _distinct(column, name)
     levels: list[Any] = [cast(Any, v).item() if isinstance(v, np.generic) else v for v in found]
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:
-        fix = "convert them to strings or numbers"
-        fix = "convert them with pd.to_datetime" if isinstance(strange[0], date) else fix
-        raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; {fix}")
-    if len(levels) > MOST_LEVELS:
-        raise SchemaError(
-            f"column {name!r} has {len(levels)} distinct strings, so it looks like an id; drop it: what the schema "
-            "does not know is carried through"
-        )
-    if not levels:
-        raise SchemaError(f"column {name!r} has no values at all; drop it")
-    if isinstance(dtype, pd.CategoricalDtype):
-        return levels
-    return sorted(levels, key=lambda v: (isinstance(v, str), v))
+        fix = "with pd.to_datetime" if isinstance(strange[0], date) else "to strings or numbers"
+        raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; convert them {fix}")
+    what = f"{len(levels)} distinct strings, so it looks like an id"
+    fix = "drop it: what the schema does not know is carried through"
+    require(len(levels) <= MOST_LEVELS, f"column {name!r} has {what}; {fix}", SchemaError)
+    require(bool(levels), f"column {name!r} has no values at all; drop it", SchemaError)
+    return levels if ranked else sorted(levels, key=lambda v: (isinstance(v, str), v))

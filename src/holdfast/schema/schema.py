@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, SchemaError, did_you_mean, listed
+from holdfast.errors import FileError, SchemaError, did_you_mean, listed, require
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import KINDS, Array, Feature, Mask, Rule, column_names
+from holdfast.schema.feature import KINDS, Array, Feature, Mask, Rule, column_names, repeated
 from holdfast.schema.infer import Settings, inferred
 
 Row = Mapping[str, Any] | pd.Series  # one row of a table
@@ -57,23 +57,20 @@ class Schema:
     max_changes: int = 0  # 0: any number of features may change
 
     def __post_init__(self) -> None:
-        if not self.features:
-            raise SchemaError("a schema needs at least one feature")
-        if not isinstance(self.max_changes, int) or isinstance(self.max_changes, bool) or self.max_changes < 0:
-            raise SchemaError(f"max_changes must be an integer, 0 (no limit) or more, got {self.max_changes!r}")
-        if self.max_changes >= 2**63:  # no tensor can be compared with it
-            raise SchemaError("max_changes is more than 2**63, which cannot be counted; 0 is no limit")
-        names = self.names
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise SchemaError(f"duplicate feature name(s) {listed(twice)}; rename one of them")
+        require(bool(self.features), "a schema needs at least one feature", SchemaError)
+        most, names = self.max_changes, self.names
+        counts = isinstance(most, int) and not isinstance(most, bool) and most >= 0
+        require(counts, f"max_changes must be an integer, 0 (no limit) or more, got {most!r}", SchemaError)
+        # No tensor can be compared with a larger one.
+        require(most < 2**63, "max_changes is more than 2**63, which cannot be counted; 0 is no limit", SchemaError)
+        twice = repeated(names)
+        require(not twice, f"duplicate feature name(s) {listed(twice)}; rename one of them", SchemaError)
         for rule in self.rules:
             for name in rule.weights:
                 if name not in names:
                     raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}")
-                if self[name].kind in ("category", "ordered", "date"):
-                    held = "dates" if self[name].kind == "date" else "levels"
-                    raise SchemaError(f"rule {rule.text!r}: column {name!r} holds {held}, not numbers")
+                held = {"date": "dates", "category": "levels", "ordered": "levels"}.get(self[name].kind)
+                require(held is None, f"rule {rule.text!r}: column {name!r} holds {held}, not numbers", SchemaError)
 
     def __repr__(self) -> str:
         kinds = Counter(f.kind for f in self.features)
@@ -181,9 +178,8 @@ class Schema:
         cells: dict[Any, Any] = dict(rows.items())
         several = [name for name, value in cells.items() if isinstance(value, Sized) and not isinstance(value, str)]
         if several:
-            raise SchemaError(
-                f"a dict or Series is one row, but {several[0]!r} holds several values; more rows make a pd.DataFrame"
-            )
+            what = f"{several[0]!r} holds several values; more rows make a pd.DataFrame"
+            raise SchemaError(f"a dict or Series is one row, but {what}")
         index = [rows.name] if isinstance(rows, pd.Series) and rows.name is not None else None
         table = pd.DataFrame([cells], index=cast(Any, index)).infer_objects()
         for f in self.features:
@@ -196,8 +192,9 @@ class Schema:
         """The table as numbers (n, features): values, 0/1, ranks, level positions, NaN for a missing number. Anything
         that does not fit is an error that names the column and the fix."""
         self.check_columns(frame)
-        if self._all_floats(frame[self.names]):
-            values = frame[self.names].to_numpy()
+        known = frame if frame.columns.tolist() == self.names else frame[self.names]
+        if self._all_floats(known):
+            values = known.to_numpy()
             if np.isfinite(values).all():  # else the way below says which column is wrong
                 return values
         columns = [f.numbers(frame[f.name]) for f in self.features]
@@ -234,8 +231,8 @@ class Schema:
 
     def decode_numbers(self, z: Tensor) -> Array:
         """(n, width) -> (n, features) numbers, integers where they must be."""
-        if z.ndim != 2 or z.shape[1] != self.width:
-            raise SchemaError(f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}")
+        fits = z.ndim == 2 and z.shape[1] == self.width
+        require(fits, f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}", SchemaError)
         places, rows = self._places, z.detach().double().numpy()
         out = np.empty((len(rows), len(self.features)))
         values = rows[:, places.column] * places.scale + places.center
@@ -267,10 +264,8 @@ class Schema:
 
     def changed_features(self, z: Tensor, x: Tensor) -> Mask:
         """(n, features) which features differ between encoded rows `z` and `x` (n, width)."""
-        if z.shape != x.shape:
-            raise SchemaError(
-                f"expected encoded rows of shape {tuple(x.shape)}, one for each row, got {tuple(z.shape)}"
-            )
+        wanted, got = tuple(x.shape), tuple(z.shape)
+        require(wanted == got, f"expected encoded rows of shape {wanted}, one for each row, got {got}", SchemaError)
         different: Mask = (z != x).numpy()
         return np.stack([different[:, s].any(1) for s in self.slices], axis=1)
 
@@ -280,7 +275,23 @@ class Schema:
 
     @cached_property
     def _places(self) -> "_Places":
-        return _Places.of(self)
+        placed = [*zip(range(len(self.features)), self.features, self.slices, strict=True)]
+        numbers = [(i, f, s) for i, f, s in placed if not f.is_category]
+        categories = [(i, s.start) for i, f, s in placed if f.is_category]
+        gaps = [(i, s.stop - 1) for i, f, s in numbers if f.has_gaps]
+        return _Places(
+            number=np.array([i for i, _, _ in numbers], dtype=np.int64),
+            column=np.array([s.start for _, _, s in numbers], dtype=np.int64),
+            category=np.array([i for i, _ in categories], dtype=np.int64),
+            first=np.array([start for _, start in categories], dtype=np.int64),
+            center=np.array([f.center for _, f, _ in numbers]),
+            scale=np.array([f.scale for _, f, _ in numbers]),
+            integer=np.array([f.kind not in ("real", "date") for _, f, _ in numbers], dtype=bool),
+            holds=np.array([f.holds for _, f, _ in numbers]).reshape(-1, 2).T,
+            stand_in=np.array([f.stand_in if f.has_gaps else np.nan for _, f, _ in numbers]),
+            gap=np.array([i for i, _ in gaps], dtype=np.int64),
+            says=np.array([says for _, says in gaps], dtype=np.int64),
+        )
 
     # ---- what a person may do
 
@@ -303,30 +314,19 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fields at their defaults left out; what the TOML file holds."""
-        out: dict[str, Any] = {}
-        if self.max_changes:
-            out["max_changes"] = self.max_changes
-        if self.rules:
-            out["rules"] = [r.text for r in self.rules]
-        out["feature"] = [_plain(f) for f in self.features]
-        return out
+        limits = {"max_changes": self.max_changes, "rules": [rule.text for rule in self.rules]}
+        return {k: v for k, v in limits.items() if v} | {"feature": [_plain(f) for f in self.features]}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
-        if not isinstance(content, Mapping):
-            raise SchemaError(f"a schema is a table of settings, got {content!r}")
-        unknown = [k for k in content if k not in ("feature", "rules", "max_changes")]
-        if unknown:
-            hint = did_you_mean(unknown[0], ("feature", "rules", "max_changes"))
-            raise SchemaError(f"unknown setting {unknown[0]!r} in the schema; {hint}")
-        entries = content.get("feature", [])
-        if not isinstance(entries, list) or not all(isinstance(e, Mapping) for e in cast(list[Any], entries)):
-            raise SchemaError("a schema file holds a list of [[feature]] tables")
-        rules = content.get("rules", [])
-        if not isinstance(rules, list) or not all(isinstance(r, str) for r in cast(list[Any], rules)):
-            raise SchemaError(f"`rules` must be a list of strings, got {rules!r}")
-        features = tuple(_feature(cast(Mapping[str, Any], e)) for e in cast(list[Any], entries))
-        return cls(features, tuple(Rule.parse(r) for r in cast(list[str], rules)), content.get("max_changes", 0))
+        require(isinstance(content, Mapping), f"a schema is a table of settings, got {content!r}", SchemaError)
+        known = ("feature", "rules", "max_changes")
+        for key in content:
+            require(key in known, f"unknown setting {key!r} in the schema; {did_you_mean(key, known)}", SchemaError)
+        features, rules = content.get("feature", []), content.get("rules", [])
+        require(_is_list(features, Mapping), "a schema file holds a list of [[feature]] tables", SchemaError)
+        require(_is_list(rules, str), f"`rules` must be a list of strings, got {rules!r}", SchemaError)
+        return cls(tuple(map(_feature, features)), tuple(map(Rule.parse, rules)), content.get("max_changes", 0))
 
     def save(self, path: str | Path) -> None:
         """Write as TOML."""
@@ -377,86 +377,63 @@ class _Places:
     center: Array
     scale: Array
     integer: Mask
-    holds: tuple[Array, Array]
+    holds: Array  # (2, .) the lowest and the highest number that each can hold
     stand_in: Array  # what stands for a missing number
     gap: Any  # which features are numbers that may be missing, and
     says: Any  # the encoded columns that say so
 
-    @classmethod
-    def of(cls, schema: Schema) -> "_Places":
-        number = [i for i, f in enumerate(schema.features) if not f.is_category]
-        category = [i for i, f in enumerate(schema.features) if f.is_category]
-        plain = [schema.features[i] for i in number]
-        return cls(
-            number=np.array(number, dtype=np.int64),
-            column=np.array([schema.slices[i].start for i in number], dtype=np.int64),
-            category=np.array(category, dtype=np.int64),
-            first=np.array([schema.slices[i].start for i in category], dtype=np.int64),
-            center=np.array([f.center for f in plain]),
-            scale=np.array([f.scale for f in plain]),
-            integer=np.array([f.kind not in ("real", "date") for f in plain], dtype=bool),
-            holds=(np.array([f.holds[0] for f in plain]), np.array([f.holds[1] for f in plain])),
-            stand_in=np.array([f.stand_in if f.has_gaps else np.nan for f in plain]),
-            gap=np.array([i for i in number if schema.features[i].has_gaps], dtype=np.int64),
-            says=np.array([schema.slices[i].stop - 1 for i in number if schema.features[i].has_gaps], dtype=np.int64),
-        )
+
+# The default of each field, whose type is that of the field; "name" has none.
+_FIELDS: dict[str, Any] = {spec.name: "" if spec.default is MISSING else spec.default for spec in fields(Feature)}
 
 
 def _plain(feature: Feature) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for spec in fields(feature):
-        value: Any = getattr(feature, spec.name)
-        if spec.default is MISSING or value != spec.default:
-            out[spec.name] = [*value] if isinstance(value, tuple) else value
-    return out
+    values = {name: getattr(feature, name) for name in _FIELDS}
+    changed = {name: value for name, value in values.items() if name == "name" or value != _FIELDS[name]}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in changed.items()}
 
 
 def _check_fields(name: object, entry: Mapping[str, Any]) -> None:
-    known = [spec.name for spec in fields(Feature)]
     for key in entry:
-        if key not in known:
-            raise SchemaError(f"feature {name!r}: unknown field {key!r}; {did_you_mean(key, known)}")
+        if key not in _FIELDS:
+            raise SchemaError(f"feature {name!r}: unknown field {key!r}; {did_you_mean(key, _FIELDS)}")
 
 
 def _feature(entry: Mapping[str, Any]) -> Feature:
     name = entry.get("name")
     _check_fields(name, entry)
-    if not isinstance(name, str):
-        raise SchemaError(f"a feature needs a name, got {dict(entry)!r}")
-    values: dict[str, Any] = {}
-    for spec in fields(Feature):
-        if spec.name not in entry:
-            continue
-        value, default = entry[spec.name], "" if spec.default is MISSING else spec.default
-        if not _fits(value, default):
-            raise SchemaError(f"feature {name!r}: {spec.name} = {value!r} is of the wrong type")
-        values[spec.name] = tuple(cast(list[Any], value)) if isinstance(value, list) else value
+    require(isinstance(name, str), f"a feature needs a name, got {dict(entry)!r}", SchemaError)
+    for key, value in entry.items():
+        fits = _fits(value, _FIELDS[key])
+        require(fits, f"feature {name!r}: {key} = {value!r} is of the wrong type", SchemaError)
     try:
-        for key in ("bounds", "seen"):
-            values |= {key: tuple(map(float, values[key]))} if key in values else {}
-        for key in ("step", "center", "scale", "weight"):
-            values |= {key: float(values[key])} if key in values else {}  # TOML has integers without limit
-        feature = Feature(**values)
+        feature = Feature(**{key: _converted(value, _FIELDS[key]) for key, value in entry.items()})
         numbers = np.arange(max(len(feature.levels), 1.0))
-        fits = feature.numbers(feature.values(numbers, None)) == numbers
+        held = bool((feature.numbers(feature.values(numbers, None)) == numbers).all())
     except SchemaError:
         raise
     except Exception as error:
         raise SchemaError(f"feature {name!r}: {error}") from None
-    if not fits.all():
-        raise SchemaError(f"feature {name!r}: dtype {feature.dtype!r} cannot hold its values")
+    require(held, f"feature {name!r}: dtype {feature.dtype!r} cannot hold its values", SchemaError)
     return feature
 
 
-def _fits(value: object, default: object) -> bool:
+def _is_list(value: object, kind: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, kind) for item in cast(list[object], value))
+
+
+def _fits(value: Any, default: object) -> bool:
+    """Is a value of a TOML file of the type of this default? An integer may stand for a float, a boolean may not."""
+    if not isinstance(default, tuple):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number if isinstance(default, float) else isinstance(value, type(default))
+    if not default:
+        return _is_list(value, str | int | float | bool)
+    return _is_list(value, object) and len(value) == 2 and all(map(_fits, value, cast(Any, default)))
+
+
+def _converted(value: Any, default: object) -> Any:
+    """As the field holds it; TOML has lists, and integers without limit."""
     if isinstance(default, tuple):
-        if not isinstance(value, list):
-            return False
-        items = cast(list[object], value)
-        if not default:
-            return all(isinstance(v, str | int | float | bool) for v in items)
-        kind = str if isinstance(default[0], str) else int | float
-        return len(items) == 2 and all(isinstance(v, kind) and not isinstance(v, bool) for v in items)
-    if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return isinstance(value, type(default))
+        return tuple(map(_converted, value, cast(Any, default))) if default else tuple(value)
+    return float(value) if isinstance(default, float) else value

@@ -8,7 +8,6 @@ import math
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -16,30 +15,22 @@ from holdfast.schema.feature import Array, Mask, Rule, differ
 from holdfast.schema.schema import Schema
 
 
-def hand_in(schema: Schema, z: Tensor, before: pd.DataFrame) -> pd.DataFrame:
-    """The rows that people starting from `before` would hand in to get to `z` (n, width)."""
-    numbers, changed = settle(schema, z, schema.read(before))
-    return schema.write(numbers, before, changed)
-
-
 def settle(schema: Schema, z: Tensor, before: Array) -> tuple[Array, Mask]:
     """Encoded rows `z` (n, width) of people whose rows are `before` (n, features), in the user's units: the numbers
     (n, features), and which cells change."""
     x = schema.encode_numbers(before, torch.float64)
-    asked = schema.changed_features(z, x.to(z.dtype))  # a row of which nothing is asked is handed in as it is
+    moved = schema.changed_features(z, x.to(z.dtype)).any(1, keepdims=True)  # others are handed in as they are
     same = z.double() == x.to(z.dtype).double()
     feasible, z = schema.feasible(x), torch.where(same, x, z.double())
     y = feasible.freeze(same & ~feasible.outside).project(z)  # move nothing else, if that is enough
     if schema.rules or schema.max_changes:
         y = torch.where(feasible.contains(y)[:, None], y, feasible.project(z))
     numbers = _exact(schema, y, x, before)
-    broken = np.zeros(len(before), dtype=bool)
-    for rule in schema.rules:
-        broken |= _excess(schema, rule, numbers) > 0
+    broken = np.array([_excess(schema, rule, numbers) > 0 for rule in schema.rules]).any(0)
     if broken.any():
         rows = torch.as_tensor(broken)
         numbers[broken] = _exact(schema, feasible[rows].to_fallback(y[rows]), x[rows], before[broken])
-    return numbers, differ(numbers, before) & asked.any(1, keepdims=True)
+    return numbers, differ(numbers, before) & moved
 
 
 def limits(schema: Schema, before: Array) -> tuple[Array, Array]:

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.errors import did_you_mean, require, require_integer, require_number
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.loop import Variation, check_count, check_epsilon
+from holdfast.retraining.loop import Variation
 from holdfast.retraining.outcomes import ClassNames
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
@@ -30,15 +30,14 @@ EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 class AdversarialModels:
     """Networks trained against attacks of growing radius, and the rows they learnt from; made by `train_adversarial`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> recipe = hf.Recipe(hidden=(8,), epochs=3, attack="fgsm")
-        >>> models = hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
-        >>> models.bank.families
-        {'epsilon 0': 1, 'epsilon 0.1': 1}
-        >>> models.model(0.1).classes
-        ('no', 'yes')
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=3, attack="fgsm")
+    >>> models = hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
+    >>> models.bank.families
+    {'epsilon 0': 1, 'epsilon 0.1': 1}
+    >>> models.model(0.1).classes
+    ('no', 'yes')
     """
 
     bank: ModelBank  # one family for each epsilon, see `name`
@@ -62,10 +61,9 @@ class AdversarialModels:
 
     def model(self, epsilon: float, seed: int = 0) -> Model:
         """The network of one epsilon, and of one of the seeds: 0, 1, .."""
-        if epsilon not in self.epsilon:
-            raise SettingError(f"no network was trained with epsilon {epsilon:g}; there are {list(self.epsilon)}")
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
+        known = list(self.epsilon)
+        require(epsilon in known, f"no network was trained with epsilon {epsilon:g}; there are {known}")
+        require(0 <= seed < self.seeds, f"there are {self.seeds} networks of each epsilon, no number {seed}")
         return self.bank.model(self.epsilon.index(epsilon) * self.seeds + seed)
 
     def wanted_classes(self, X: pd.DataFrame, target: Label | None = None) -> np.ndarray[Any, Any]:
@@ -77,36 +75,26 @@ class AdversarialModels:
         """
         names = np.array(self.bank.classes, dtype=object)
         if target is not None:
-            if target not in self.bank.classes:
-                raise SettingError(f"the models have no class {target!r}; {did_you_mean(target, self.bank.classes)}")
+            known = self.bank.classes
+            require(target in known, f"the models have no class {target!r}; {did_you_mean(target, known)}")
             return np.full((self.seeds, len(X)), target, dtype=object)
-        if len(names) > 2:
-            raise SettingError(f"say which of the classes {list(names)} is wanted: target=...")
+        require(len(names) <= 2, f"say which of the classes {list(names)} is wanted: target=...")
         plain = replace(self.bank, groups=self.bank.groups[:1])
         return names[1 - plain.scores(X).argmax(2).numpy()]
 
     def only(self, seeds: range) -> ModelBank:
         """A bank of some of the seeds, all epsilons."""
-        return replace(
-            self.bank, groups=tuple(group.part(slice(seeds.start, seeds.stop)) for group in self.bank.groups)
-        )
+        some = slice(seeds.start, seeds.stop)
+        return replace(self.bank, groups=tuple(group.part(some) for group in self.bank.groups))
 
     def __repr__(self) -> str:
         return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
 
 
 def train_adversarial(
-    recipe: RecipeLike,
-    X: pd.DataFrame,
-    y: Outcomes,
-    schema: Schema,
-    *,
-    epsilon: Sequence[float] = EPSILONS,
-    seeds: int = 1,
-    classes: ClassNames | None = None,
-    seed: int = 0,
-    progress: bool = False,
-) -> AdversarialModels:
+    recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *, epsilon: Sequence[float] = EPSILONS,
+    seeds: int = 1, classes: ClassNames | None = None, seed: int = 0, progress: bool = False,
+) -> AdversarialModels:  # fmt: skip
     """Train a network for every epsilon, in one stacked run: min_w mean_i max_{|e| <= epsilon} loss(x_i + e).
 
     Args:
@@ -117,17 +105,15 @@ def train_adversarial(
         seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed + 1, ..
         progress: show a bar on stderr.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> hf.train_adversarial(hf.Recipe(hidden=(8,), epochs=2), data.X, data.y, data.schema, epsilon=[0, 0.1])
-        AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> hf.train_adversarial(hf.Recipe(hidden=(8,), epochs=2), data.X, data.y, data.schema, epsilon=[0, 0.1])
+    AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
     """
     radii = _radii(epsilon)
-    check_count("seeds", seeds)
+    require_integer("seeds", seeds)
     run = BaseRun.of(recipe, X, y, schema, classes, seed)
-    if run.recipe.estimator is not None:
-        raise SettingError("only networks can be trained adversarially; this recipe is an estimator's")
+    require(run.recipe.estimator is None, "only networks can be trained adversarially; this recipe is an estimator's")
     each = tuple(seed + i for i in range(int(seeds)))
     drawn = each * len(radii)
     variation = Variation(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
@@ -141,11 +127,10 @@ def train_adversarial(
 
 
 def _radii(epsilon: Sequence[float]) -> tuple[float, ...]:
-    if isinstance(epsilon, str) or not hasattr(epsilon, "__iter__") or not len(epsilon):
-        raise SettingError(f"epsilon must be a list of radii, like [0, 0.1, 0.2], got {epsilon!r}")
+    some = not isinstance(epsilon, str) and hasattr(epsilon, "__iter__") and len(epsilon) > 0
+    require(some, f"epsilon must be a list of radii, like [0, 0.1, 0.2], got {epsilon!r}")
     for e in epsilon:
-        check_epsilon(e)
+        require_number("epsilon", e)
     radii = tuple(float(e) for e in epsilon)
-    if list(radii) != sorted(set(radii)):
-        raise SettingError(f"epsilons must grow, each given once, got {list(radii)}")
+    require(list(radii) == sorted(set(radii)), f"epsilons must grow, each given once, got {list(radii)}")
     return radii

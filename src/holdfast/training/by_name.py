@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from holdfast.errors import SettingError, did_you_mean
+from holdfast.errors import SettingError, did_you_mean, require
 from holdfast.registry import parse_setting, parse_settings, split_setting
 
 if TYPE_CHECKING:
@@ -80,23 +80,19 @@ class RecourseTrainer:
 
 
 @dataclass(frozen=True)
-class CounterfactualTrainer:
+class CounterfactualTrainer(NetworkTrainer):
     """A network that learns from its own counterfactuals, and the settings of `hf.train_counterfactual`."""
 
-    recipe: "hf.Recipe"
     objective: "hf.CounterfactualObjective"
     search: "hf.CounterfactualSearch"
-    seed: int
 
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
         import holdfast as hf
 
         learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
         validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
-        out = hf.train_counterfactual(
-            self.recipe, *rows, schema, objective=self.objective, search=self.search, validation=validation,
-            seed=self.seed, progress=progress,
-        )  # fmt: skip
+        how: dict[str, Any] = {"objective": self.objective, "search": self.search, "validation": validation}
+        out = hf.train_counterfactual(self.recipe, *rows, schema, **how, seed=self.seed, progress=progress)
         return Trained(out.model, out.history)
 
     def audit_recipe(self) -> "hf.Recipe":
@@ -104,15 +100,14 @@ class CounterfactualTrainer:
         return self.recipe
 
 
-Trainer = NetworkTrainer | RecourseTrainer | CounterfactualTrainer
+Trainer = NetworkTrainer | RecourseTrainer
 
 
 def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
     """What is to be trained, one of `KINDS`, with settings such as 'epochs=20'."""
     import holdfast as hf
 
-    if kind not in KINDS:
-        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    require(kind in KINDS, f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
     if kind == "network":
         settings = parse_settings(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)
         return NetworkTrainer(hf.Recipe(**settings), seed)
@@ -134,8 +129,7 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
     known = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
     given = dict(map(split_setting, assignments))
     for name in given:
-        if name not in known:
-            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
+        require(name in known, f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
 
     def settings(cls: type, names: Sequence[str]) -> dict[str, Any]:
         return parse_settings(cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names])
@@ -147,15 +141,14 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
     objective = hf.CounterfactualObjective(**settings(hf.CounterfactualObjective, OF_OBJECTIVE))
     _check_idle(objective.objective, name, list(given))
     search = hf.CounterfactualSearch(method, **settings(hf.CounterfactualSearch, OF_SEARCH))
-    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), objective, search, seed)
+    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), seed, objective, search)
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
     """A generator by name, with the settings of the paper but for those that are given."""
     import holdfast as hf
 
-    if kind not in OF_GENERATOR:
-        raise SettingError(f"unknown generator {kind!r}; {did_you_mean(kind, OF_GENERATOR)}")
+    require(kind in OF_GENERATOR, f"unknown generator {kind!r}; {did_you_mean(kind, OF_GENERATOR)}")
     cls = {"eccco": hf.ECCCo, "generic": hf.Descent, "revise": hf.REVISE, "omniscient": hf.Omniscient}[kind]
     known, hints, given = OF_GENERATOR[kind], get_type_hints(cls), dict[str, Any]()
     for typed, text in settings.items():
@@ -163,8 +156,7 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
         if name not in known:
             hint = did_you_mean(name, known) if known else "it has none"
             raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
-        if name in given:
-            raise SettingError(f"{name!r} of the generator is given twice; leave one of {list(settings)} out")
+        require(name not in given, f"{name!r} of the generator is given twice; leave one of {list(settings)} out")
         given[name] = parse_setting(typed, text, hints[name])
     if kind == "omniscient":
         return hf.Omniscient()
@@ -181,7 +173,6 @@ def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
     off = [f"l_{term}" for term in OFF[objective]]
     for name in given:
         plain = objective == "plain" and name not in (*OF_NETWORK, "objective", "l_clf")
-        if plain or name in off:
-            raise SettingError(f"objective {objective!r} has no use for {name}; leave it out")
+        require(not plain and name not in off, f"objective {objective!r} has no use for {name}; leave it out")
         if kind == "omniscient" and name in NOT_SEARCHED:
             raise SettingError(f"generator 'omniscient' searches for nothing and has no use for {name}; leave it out")

@@ -1,12 +1,11 @@
 """Infinitely wide two-layer ReLU networks, fitted in closed form (`holdfast.nn.ntk`).
 
-    model = hf.train_ntk(X, y, schema, beta=0.1);    robust = hf.train_ntk(X, y, schema, beta=0.1, epsilon=0.1)
-
     w = (K(X, X) + beta I)^-1 y,    f(x) = K(x, X) w,    y in {-1, +1}
 
-The second has attacked rows in place of X: each moved by at most epsilon in every column, to where the model before
-gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
-Explanations", 2023. It calls beta a bias (it is a ridge) and the second model robust; it does not say how to attack X.
+With epsilon > 0 a second model has attacked rows in place of X: each moved by at most epsilon in every column, to where
+the first gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and
+Actionable Explanations", 2023. It calls beta a bias (it is a ridge) and the second model robust; it does not say how to
+attack X.
 
 Do not rely on the word. A model that fits all attacked rows in one go fits the attack: on German credit data (min-max,
 beta = 0.1, epsilon = 0.1, mean of 5 splits) the second model is right on all attacked training rows, but on 37 % of the
@@ -14,7 +13,6 @@ clean ones, 42 % of clean test rows (the first: 74 %), and on none of the test r
 Training that attacks anew at each step, such as `hf.train_adversarial`, is another matter.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +21,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.row_random import RowRandom
-from holdfast.errors import SettingError, untyped
+from holdfast.errors import SettingError, require, require_integer, require_number, untyped
 from holdfast.models.base import Model
 from holdfast.nn.ntk import NTK, kernel
 from holdfast.retraining.attacks import Adversary
@@ -34,18 +32,9 @@ PGD = Adversary(steps=10)
 
 
 def train_ntk(
-    X: pd.DataFrame,
-    y: Any,
-    schema: Schema,
-    *,
-    beta: float = 0.1,
-    epsilon: float = 0.0,
-    repeats: int = 1,
-    append_one: bool = True,
-    rows: int | None = 5000,
-    seed: int = 0,
-    classes: Sequence[Any] | None = None,
-) -> Model:
+    X: pd.DataFrame, y: Any, schema: Schema, *, beta: float = 0.1, epsilon: float = 0.0, repeats: int = 1,
+    append_one: bool = True, rows: int | None = 5000, seed: int = 0, classes: Sequence[Any] | None = None,
+) -> Model:  # fmt: skip
     """Fit an infinitely wide two-layer ReLU network to a table with two classes, and wrap it.
 
     Args:
@@ -69,13 +58,12 @@ def train_ntk(
     True
     """
     for name, value, least in (("repeats", repeats, 1), ("rows", rows, 2)):
-        if value is not None and (not isinstance(value, int) or value < least):
-            raise SettingError(f"{name} must be an integer of at least {least}, got {value!r}")
-    check_size("epsilon", epsilon)
+        if value is not None:
+            require_integer(name, value, least)
+    require_number("epsilon", epsilon)
     y = outcomes(X, y)
     names = class_names(X, y, classes)
-    if len(names) != 2:
-        raise SettingError(f"an NTK model tells two classes apart, got {len(names)}: {names}; try hf.train_network")
+    require(len(names) == 2, f"an NTK model tells two classes apart, got {len(names)}: {names}; try hf.train_network")
     x, sign = schema.encode(X, torch.float64), class_numbers(y, names).double() * 2 - 1
     if rows is not None and rows < len(x):
         drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows].sort().values
@@ -88,19 +76,13 @@ def train_ntk(
 
 def fit_ntk(x: Tensor, y: Tensor, *, beta: float = 0.1, append_one: bool = True) -> NTK:
     """The model of rows x (n, d) with labels y (n,) in {-1, +1}: w = (K + beta I)^-1 y."""
-    check_size("beta", beta)
+    require_number("beta", beta)
     if x.ndim != 2 or y.shape != (len(x),) or not len(x):
         raise SettingError(f"need rows (n, d) and a label for each, got shapes {tuple(x.shape)} and {tuple(y.shape)}")
-    if not bool((y.abs() == 1).all()):
-        raise SettingError("labels must be -1 or 1; with 0 and 1 nearly every logit would be positive")
+    require(bool((y.abs() == 1).all()), "labels must be -1 or 1; with 0 and 1 nearly every logit would be positive")
     x, y = x.detach().double(), y.detach().double()
     factor = ridge_factor(kernel(x, x, append_one=append_one), beta)
     return NTK.of(x, torch.cholesky_solve(y[:, None], factor)[:, 0], append_one)
-
-
-def check_size(name: str, value: Any) -> None:
-    if not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise SettingError(f"{name} must be a number and at least 0, got {value!r}")
 
 
 def ridge_factor(K: Tensor, beta: float) -> Tensor:
@@ -110,11 +92,9 @@ def ridge_factor(K: Tensor, beta: float) -> Tensor:
     factor, failed = untyped("torch").linalg.cholesky_ex(ridged)
     # Pivots that are rounding alone: the system could be solved, but the weights would be noise.
     floor = len(K) * torch.finfo(torch.float64).eps * ridged.diagonal().max()
-    if int(failed) or not bool((factor.diagonal().square() > floor).all()):
-        raise SettingError(
-            f"the kernel matrix plus beta = {beta:g} is not positive definite (some rows are equal, or multiples of "
-            "others, or zero); raise beta"
-        )
+    definite = not int(failed) and bool((factor.diagonal().square() > floor).all())
+    alike = "some rows are equal, or multiples of others, or zero"
+    require(definite, f"the kernel matrix plus beta = {beta:g} is not positive definite ({alike}); raise beta")
     return factor
 
 

@@ -42,8 +42,8 @@ def curve() -> dict[str, Any]:
     k = len(methods())
     return {
         "validity": np.tile(FALLING, (k, 1)),
-        "dearer": np.tile(1 - FALLING, (k, 1)),
-        "dearer sd": np.array([[0.1 if i == 0 else 0.2] * len(EPSILONS) for i in range(k)]),
+        "extra cost": np.tile(1 - FALLING, (k, 1)),
+        "extra cost sd": np.array([[0.1 if i == 0 else 0.2] * len(EPSILONS) for i in range(k)]),
         "bounds": np.array([100, 0, 3]),
         "attacked": 1 - FALLING,
         "nearby": FALLING,
@@ -75,7 +75,7 @@ def broken(claim: int) -> tuple[dict[str, Any], dict[str, Any]]:
     if claim == 1:
         curves["validity"][3] = 1.0  # of ROAR
     elif claim == 2:
-        curves["dearer sd"][1] = 0.01  # C-CHVAE is steadier than SCFE
+        curves["extra cost sd"][1] = 0.01  # C-CHVAE is steadier than SCFE
     elif claim == 3:
         found["sweep"]["depth"][2, 0, 1, 0] = 1.0  # no validity is lost at depth 3
     elif claim == 4:

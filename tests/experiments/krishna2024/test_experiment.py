@@ -46,7 +46,7 @@ def test_a_small_run_end_to_end(data_dir: Path, brief: None, tmp_path: Path) -> 
     (found,) = reproduce(alone, ["compas"], **settings)
     shape = (len(methods()), 3)
     for kind in KINDS:
-        for key in ("validity", "cost", "dearer", "survives", "noise", "validity, twice the budget"):
+        for key in ("validity", "cost", "extra cost", "survives", "noise", "validity, twice the budget"):
             assert np.array(found["curves"][kind][key], dtype=float).shape == shape, key
     assert [len(marks) for marks in found["granted"]] == [11] * 3
     assert {(line["claim"], line["model"]) for line in found["claims"]} == CASES

@@ -192,12 +192,20 @@ def trained(data: st.DataObject, name: str, make: Maker, k: int) -> tuple[Any, p
     return estimator, table.assign(unused=np.arange(len(table)) % 3)[turned]
 
 
+def far_from_zero(table: pd.DataFrame) -> bool:
+    """Is a column of numbers a thousand times as far from zero as it is wide?"""
+    numbers = table.select_dtypes("floating").astype(float)
+    return bool((numbers.mean().abs() > 1000 * numbers.std()).any())
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 @drawn
 @given(data=st.data())
 def test_smooth_models_equal_the_library_and_have_gradients(name: str, data: st.DataObject) -> None:
     k = 2 if name in ("svc", "sgd log") else data.draw(st.sampled_from([2, 3]))
     estimator, table = trained(data, name, SMOOTH[name], k)
+    if name == "svc" and far_from_zero(table):  # libsvm adds up products of rows: its own scores have few digits there
+        reject()
     schema = hf.Schema.infer(table)
     model = hf.Model.of(estimator, schema)
     check(model, table)

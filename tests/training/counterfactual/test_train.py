@@ -390,7 +390,7 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
     shared, variant = SharedSettings(domain, count=1), Variant(clf=0.0, div=1.0, reg=0.0, adv=0.0)
     training = ContrastTraining(models, x, y, 3, Variation((0,), (0,)), [variant], shared, RobustLoop(batch_size=60))
     positive = positive.clone()
-    domain.mask_immutable_(positive.mT, mature.mT)
+    domain.hold_(positive.mT, mature.mT)
     one = torch.ones(1, 1, dtype=torch.bool)
     wish = torch.tensor([[1]])
     pairs = ContrastPairs(mature, positive, wish, mature, wish, one, one, torch.zeros(1))

@@ -23,7 +23,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
 from holdfast.errors import require, require_integer
-from holdfast.images.model import as_images
+from holdfast.images.model import ImagesLike, as_images
 
 Optimizer = Literal["sgd", "adam"]
 
@@ -100,7 +100,7 @@ class AnoGAN(Settings):
 
 
 def anogan_score(
-    gan: Gan, images: Any, settings: AnoGAN | None = None, *, progress: bool = False, threads: int = 0
+    gan: Gan, images: ImagesLike, settings: AnoGAN | None = None, *, progress: bool = False, threads: int = 0
 ) -> AnoGANScores:
     """A(x) of every image.
 

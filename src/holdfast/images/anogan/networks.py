@@ -8,13 +8,14 @@ Critic       image -> 16 -> 32 maps (5 x 5, stride 2) -> batch normalisation -> 
 After training, `folded` writes batch normalisation into the generator's weights, and of the critic only f_D is kept.
 """
 
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
+from holdfast.images._stored import filled
 from holdfast.images.anogan.transposed import Pair, Transposed
 from holdfast.images.model import Size
 
@@ -77,13 +78,7 @@ def folded(net: Generator) -> Generator:
         scale = norm.weight / (norm.running_var + norm.eps).sqrt()
         state[f"layers.{i}.weight"] = (state[f"layers.{i}.weight"] * scale).detach()
         state[f"layers.{i}.bias"] = (norm.bias - norm.running_mean * scale).detach()
-    return with_tensors(empty_generator(net.size, net.latent, net.width), state)
-
-
-def empty_generator(size: Size, latent: int, width: int) -> Generator:
-    """A folded generator without memory of its own; its tensors are still to come."""
-    with torch.device("meta"):
-        return Generator(size, latent, width, normalised=False)
+    return filled(lambda: Generator(net.size, net.latent, net.width, normalised=False), state)
 
 
 class Features(nn.Module):
@@ -121,19 +116,4 @@ def kept_features(critic: Critic) -> Features:
     critic.eval()  # or reading a weight would move the estimate of its norm
     state = {f"{name}.weight": getattr(f, name).weight.detach().clone() for name in ("first", "second")}
     critic.train(training)
-    return with_tensors(empty_features(f.first.in_channels), state)
-
-
-def empty_features(channels: int) -> Features:
-    """f_D without memory of its own; its tensors are still to come."""
-    with torch.device("meta"):
-        return Features(channels, spectral=False)
-
-
-Net = TypeVar("Net", bound=nn.Module)
-
-
-def with_tensors(net: Net, state: dict[str, Tensor]) -> Net:
-    """A network with its tensors, for use and not for training."""
-    net.load_state_dict(state, assign=True)
-    return net.eval().requires_grad_(False)
+    return filled(lambda: Features(f.first.in_channels, spectral=False), state)

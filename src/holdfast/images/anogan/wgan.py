@@ -19,19 +19,11 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, pad_rows
-from holdfast.errors import SettingError, require
-from holdfast.images._stored import StoredSettings, part_of
-from holdfast.images.anogan.networks import (
-    Critic,
-    Features,
-    Generator,
-    empty_features,
-    empty_generator,
-    folded,
-    kept_features,
-    with_tensors,
-)
-from holdfast.images.model import BATCH, Size, as_images, padded, words
+from holdfast.errors import require
+from holdfast.images._stored import StoredSettings, filled, part_of
+from holdfast.images.anogan.networks import Critic, Features, Generator, folded, kept_features
+from holdfast.images.loop import check_converged, step
+from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded, words
 from holdfast.nn.stack import lent_generator
 
 BETAS = (0.0, 0.9)
@@ -79,8 +71,9 @@ class WGAN(StoredSettings):
     seed: int = 0
 
     def fit(
-        self, images: Any, progress: bool = False, *, threads: int = 0, watch: Callable[[Self], None] | None = None
-    ) -> Self:
+        self, images: ImagesLike, progress: bool = False, *, threads: int = 0,
+        watch: Callable[[Self], None] | None = None,
+    ) -> Self:  # fmt: skip
         """Train on images (n, h, w) or (n, c, h, w); the same seed gives the same networks.
 
         Args:
@@ -119,10 +112,10 @@ class WGAN(StoredSettings):
                     fake = G(drawn())
                 # Each batch is normalised by its own spread.
                 gap = D(real).mean() - D(fake).mean()
-                _step(by_d, -gap)
+                step(by_d, -gap)
                 gaps.append(float(gap.detach()))
             D.requires_grad_(False)
-            _step(by_g, -D(G(drawn())).mean())
+            step(by_g, -D(G(drawn())).mean())
             D.requires_grad_(True)
             mean.follow(G)
             bar.step(1)
@@ -135,22 +128,20 @@ class WGAN(StoredSettings):
                     watch(self)
 
     def _keep(self, generator: Generator, features: Features) -> None:
-        if not all(bool(v.isfinite().all()) for net in (generator, features) for v in net.state_dict().values()):
-            raise SettingError(f"training diverged: some weights are non-finite; lower lr ({self.lr:g})")
+        check_converged((*generator.state_dict().values(), *features.state_dict().values()), self.lr)
         self.generator_, self.features_ = generator, features
 
     def generate(self, z: Tensor) -> Tensor:
         """Images (n, c, h, w) of latent points (n, latent), each by itself; differentiable by the points."""
         net = self._fitted()[0]
-        if z.ndim != 2 or z.shape[1] != self.latent:
-            raise SettingError(f"expected latent points (n, {self.latent}), got {tuple(z.shape)}")
+        fits = z.ndim == 2 and z.shape[1] == self.latent
+        require(fits, f"expected latent points (n, {self.latent}), got {tuple(z.shape)}")
         return net(pad_rows(z))[: len(z)]
 
     def critic_features(self, x: Tensor) -> Tensor:
         """f_D: what the critic makes of images (n, c, h, w), each by itself; differentiable by the images."""
         net = self._fitted()[1]
-        if tuple(x.shape[1:]) != self.size_:
-            raise SettingError(f"expected images of {words(self.size_)}, got shape {tuple(x.shape)}")
+        require(tuple(x.shape[1:]) == self.size_, f"expected images of {words(self.size_)}, got shape {tuple(x.shape)}")
         return net(padded(x))[: len(x)]
 
     def sample(self, count: int, seed: int = 0) -> Tensor:
@@ -160,8 +151,7 @@ class WGAN(StoredSettings):
             return torch.cat([self.generate(part) for part in chunks(z, BATCH)] or [self.generate(z)])
 
     def _fitted(self) -> tuple[Generator, Features]:
-        if not hasattr(self, "generator_"):
-            raise SettingError("this WGAN knows no images yet; call .fit(images) first")
+        require(hasattr(self, "generator_"), "this WGAN knows no images yet; call .fit(images) first")
         return self.generator_, self.features_
 
     def check(self) -> None:
@@ -177,20 +167,13 @@ class WGAN(StoredSettings):
 
     def restore(self, size: Size, history: list[Any], tensors: dict[str, Tensor]) -> None:
         self.size_, self.history_ = size, [Update(int(update), float(distance)) for update, distance in history]
-        self._keep(
-            with_tensors(empty_generator(size, self.latent, self.width), part_of(tensors, "generator.")),
-            with_tensors(empty_features(size[0]), part_of(tensors, "features.")),
-        )
+        generator, features = (part_of(tensors, f"{part}.") for part in ("generator", "features"))
+        made = filled(lambda: Generator(size, self.latent, self.width, normalised=False), generator)
+        self._keep(made, filled(lambda: Features(size[0], spectral=False), features))
 
 
 def _adam(net: nn.Module, lr: float) -> Any:
     return torch.optim.Adam(net.parameters(), lr=lr, betas=BETAS, fused=True)
-
-
-def _step(optimizer: Any, loss: Any) -> None:
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
 
 
 class RunningMean:

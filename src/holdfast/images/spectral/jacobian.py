@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.distances import l2
-from holdfast.errors import SettingError
-from holdfast.images.model import ImageModel, as_images, padded
+from holdfast.errors import require
+from holdfast.images.model import ImageModel, ImagesLike, as_images, padded
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Norms:
     images: int
 
 
-def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15) -> Norms:
+def lipschitz(model: ImageModel, images: ImagesLike, *, most: int = 64, steps: int = 15) -> Norms:
     """Norms of the derivative of the features at the first `most` images.
 
     >>> import holdfast as hf
@@ -34,9 +34,8 @@ def lipschitz(model: ImageModel, images: Any, *, most: int = 64, steps: int = 15
     >>> hf.images.lipschitz(net.model_, images, most=8).images
     8
     """
-    given = as_images(images[:most], model.size)
-    if not len(given):
-        raise SettingError("norms are measured at images, and there are none")
+    given = as_images(images, model.size)[:most]
+    require(len(given), "norms are measured at images, and there are none")
     x = padded(given)
     with model.eval_mode(), torch.enable_grad():
         x = x.requires_grad_()

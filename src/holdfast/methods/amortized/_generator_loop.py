@@ -3,15 +3,13 @@
 f is frozen; t is the class to reach: the other one of two, else one drawn among the others. What the generators are and
 what they minimise is in `cf_model` and `vae_cf`.
 
-A generator that has to hold is trained against theta', what Virtual Data Shift makes of f for the batch and its answers
-(the first sample of each row): f(x_cf; theta') takes the place of f(x_cf) in the validity term, and nowhere else.
-Guo et al., "RoCourseNet", CIKM 2023.
+A generator that has to hold (`robustify`) is trained against theta', what Virtual Data Shift makes of f for the batch
+and its answers (the first sample of each row): f(x_cf; theta') takes the place of f(x_cf) in the validity term.
 
 All of it by hand: a network's gradient is `Leaky.backward`, what reaches it from f is `Net.vjp`.
 """
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,20 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.methods.amortized._parallel import (
     Batches,
     Schedule,
     StackTraining,
-    by_seed,
-    epsilon_in,
     fit_side_by_side,
-    tables_of,
     wanted_class,
 )
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Net, Weights
-from holdfast.retraining.loop import Loop
+from holdfast.retraining.loop import Loop, check_widths
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
 
@@ -55,15 +50,7 @@ class GeneratorKind(Loop, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        widths = self.hidden
-        if not isinstance(widths, tuple) or not widths or any(not isinstance(h, int) or h < 1 for h in widths):
-            raise SettingError(f"hidden must be a list of at least one width, got {widths!r}")
-
-    def _not_negative(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise SettingError(f"{name} must be at least 0, got {value}")
+        check_widths("hidden", self.hidden)
 
     @abstractmethod
     def target_columns(self, classes: int) -> int:
@@ -133,56 +120,35 @@ class GeneratorRun:
 
 
 def fit_generators(
-    kind: GeneratorKind,
-    net: Net,
-    theta: Weights,
-    x: Tensor,
-    labels: Tensor | None,
-    encoding: Encoding,
-    *,
-    classes: int = 2,
-    tables: Sequence[Tensor] | None = None,
-    seeds: Sequence[int] | None = None,
-    shift: Shift | None = None,
-    schedule: Schedule = "linear",
-    bar: Progress | None = None,
-    workers: int | None = None,
-) -> GeneratorStack:
+    kind: GeneratorKind, net: Net, theta: Weights, x: Tensor, labels: Tensor | None, encoding: Encoding, *,
+    classes: int = 2, tables: Sequence[Tensor] | None = None, seeds: Sequence[int] | None = None,
+    shift: Shift | None = None, schedule: Schedule = "linear", bar: Progress | None = None, workers: int | None = None,
+) -> GeneratorStack:  # fmt: skip
     """Train one generator for each of M frozen models, side by side.
 
     Args:
         kind: `cf_model.Direct` or `vae_cf.Variational`, with the settings.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
-        x, labels: all rows (n, d) and the numbers of their classes (n,); only an attack looks at the latter.
+        x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the labels, and seeds are 0
+            for all if left out.
         encoding: the schema as tensors.
-        tables: for each model the rows its generator learns from; None gives all rows to each.
-        seeds: one for each model, 0 for all if left out; weights, order, dropout and noise come from it alone.
         shift, schedule: the attack to train against and how its epsilon grows; None trains against the models as they
             are.
-        workers: threads that train a part of the generators each; None takes as many as pay.
-
-    Returns:
-        The generators. One is the same, up to rounding, whatever trains beside it.
     """
-    each = (0,) * len(theta) if seeds is None else seeds
-    if len(each) != len(theta):
-        raise SettingError(f"need one seed for each model, got {len(each)} for {len(theta)}")
-    epsilon_in(shift, schedule, 1, kind.epochs)  # an unknown schedule is an error now, not while training
-    if shift is not None and labels is None:
-        raise SettingError("training against a shift retrains the model, so it needs the rows' outcomes y")
-    rows, y = tables_of(x, tables, each), torch.zeros(len(x)) if labels is None else labels
+    each, y = (0,) * len(theta) if seeds is None else seeds, torch.zeros(len(x)) if labels is None else labels
+    require(len(each) == len(theta), f"need one seed for each model, got {len(each)} for {len(theta)}")
+    outcomes = "training against a shift retrains the model, so it needs the rows' outcomes y"
+    require(shift is None or labels is not None, outcomes)
 
     def make(count: int) -> GeneratorStack:
         return GeneratorStack.of(kind, x.shape[1], classes, count, x.dtype)
 
-    def training(stack: GeneratorStack, models: list[int]) -> GeneratorTraining:
+    def training(stack: GeneratorStack, models: list[int], batches: Batches) -> GeneratorTraining:
         frozen = Weights(theta.flat[models], theta.sizes)
         # A copy of the architecture: its memory serves one thread.
-        run = GeneratorRun(stack, copy.deepcopy(net), frozen, encoding, shift, schedule)
-        random = by_seed([each[i] for i in models])
-        return kind.training(run, Batches(x, y, [rows[i] for i in models], kind.batch_size, random))
+        return kind.training(GeneratorRun(stack, copy.deepcopy(net), frozen, encoding, shift, schedule), batches)
 
-    return fit_side_by_side(kind, rows, make, training, bar, workers)
+    return fit_side_by_side(kind, x, y, tables, each, make, training, bar, workers)
 
 
 class GeneratorTraining(StackTraining):
@@ -200,9 +166,8 @@ class GeneratorTraining(StackTraining):
         grads, judge = [held.first(m) for held in self.grads], theta
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
-            feasible = None
-            if self.reachable:
-                feasible = FeasibleSet.of(x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1), self.encoding)
+            rows = x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1) if self.reachable else x
+            feasible = FeasibleSet.of(rows, self.encoding) if self.reachable else None
             handed_in = x_cf if feasible is None else feasible.project(x_cf.flatten(0, 1)).view_as(x_cf)
             if self.attack is not None and block == 0:
                 judge = self.attack(theta, Batch(x, y, w, handed_in[:, :n], t, w), self.random, draw + 5, epsilon)

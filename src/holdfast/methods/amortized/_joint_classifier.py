@@ -1,10 +1,4 @@
-"""Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save.
-
-    net = RoCourseNet(seed=0).fit(X, y, schema=schema)
-    net.predict(X);  net.recourse(X_denied);  net.save("net.safetensors")
-
-`counternet` and `rocoursenet` have the two there are, `_joint_loop` how they are trained.
-"""
+"""Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -22,7 +16,7 @@ import torch
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import FileError, SettingError, did_you_mean, untyped
+from holdfast.errors import FileError, SettingError, did_you_mean, require, untyped
 from holdfast.methods.amortized import _recourse_network
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
 from holdfast.methods.amortized._recourse_network import RecourseNetwork, network_of
@@ -36,10 +30,7 @@ from holdfast.schema.schema import Schema
 
 Table = pd.DataFrame | npt.NDArray[Any]
 # What a file may name -> where it is, to be read when it is named.
-MODULES = {
-    "CounterNet": "holdfast.methods.amortized.counternet",
-    "RoCourseNet": "holdfast.methods.amortized.rocoursenet",
-}
+MODULES = {name: f"holdfast.methods.amortized.{name.lower()}" for name in ("CounterNet", "RoCourseNet")}
 
 
 class JointClassifier(Settings):
@@ -65,8 +56,7 @@ class JointClassifier(Settings):
             schema: how rows become numbers and what may change; None infers it from the table.
             progress: show a bar on stderr.
         """
-        if schema is not None and not isinstance(schema, Schema):
-            raise SettingError(f"schema must be a Schema or None, got {type(schema).__name__}")
+        require(isinstance(schema, Schema | None), f"schema must be a Schema or None, got {type(schema).__name__}")
         how = self.how()
         frame, column = self._training_table(X, y)
         names = class_names(frame, column, None)
@@ -115,17 +105,12 @@ class JointClassifier(Settings):
 
     def __sklearn_tags__(self) -> Any:
         tags = untyped("sklearn.utils")
-        return tags.Tags(
-            estimator_type="classifier",
-            target_tags=tags.TargetTags(required=True),
-            classifier_tags=tags.ClassifierTags(),
-            input_tags=tags.InputTags(),
-        )
+        target, inputs = tags.TargetTags(required=True), tags.InputTags()
+        return tags.Tags("classifier", target, classifier_tags=tags.ClassifierTags(), input_tags=inputs)
 
     def _training_table(self, X: Any, y: Any) -> "tuple[pd.DataFrame, pd.Series[Any]]":
         """The rows to learn from and their outcomes."""
-        if y is None:
-            raise SettingError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None")
         validation = untyped("sklearn.utils.validation")
         if not isinstance(y, pd.Series):
             y = validation.column_or_1d(y, warn=True)
@@ -152,11 +137,9 @@ class JointClassifier(Settings):
     def save(self, path: str | Path) -> None:
         """Model and recourse network in one safetensors file that runs no code; `Model.load` reads the model."""
         untyped("sklearn.utils.validation").check_is_fitted(self)
-        about = {
-            "kind": type(self).__name__,
-            "settings": {name: _written(value) for name, value in self.get_params().items()},
-            "named": list(getattr(self, "feature_names_in_", ())),  # none: learnt from an array
-        }
+        settings = {name: _written(value) for name, value in self.get_params().items()}
+        named = list(getattr(self, "feature_names_in_", ()))  # none: learnt from an array
+        about = {"kind": type(self).__name__, "settings": settings, "named": named}
         _recourse_network.save(path, cast(TorchModel, self.model_), self.recourse_.generator_, about)
 
     @classmethod
@@ -217,10 +200,9 @@ def check_types(net: JointClassifier) -> None:
         else:
             kind, words = _KINDS[type(default)]
             fits = isinstance(value, kind) if kind in (bool, str) else _is_a(kind, value)
-        if not fits:
-            raise SettingError(f"{spec.name} must be {words}, got {value!r}")
-    if abs(net.seed) >= 1 << 53:  # draws are keyed by it as a float64
-        raise SettingError(f"seed must be below 2^53, got {net.seed}")
+        require(fits, f"{spec.name} must be {words}, got {value!r}")
+    # Draws are keyed by it as a float64.
+    require(abs(net.seed) < 1 << 53, f"seed must be below 2^53, got {net.seed}")
 
 
 _KINDS: dict[type, tuple[Any, str]] = {

@@ -25,42 +25,35 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast.distances import l2
-from holdfast.errors import SettingError
+from holdfast.errors import require, require_number
 from holdfast.methods.amortized._parallel import (
     Batches,
     Schedule,
     StackTraining,
-    by_seed,
     dropout_masks,
     epsilon_in,
     fit_side_by_side,
     other_class,
-    tables_of,
     wanted_class,
 )
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Loss, Weights, block, slope_and_curve
-from holdfast.retraining.loop import Loop
+from holdfast.retraining.loop import Loop, check_widths
 from holdfast.schema.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Loop):
-    """How the networks are made and trained.
+    """How the networks are made and trained: the settings of `CounterNet`, of which more is said here.
 
     Args:
-        encoder, predictor, generator: widths of the layers.
         dropout: share of units left out in steps 1, 2 and 4.
         l1, l2, l3: weights of prediction, validity and proximity; without the last two only the predictor is trained.
-        loss: of the prediction in step 1: "squared" as in the paper, or "entropy".
-        condition_on_target: tell the generator the class to reach. In the paper it has to guess it from z and p, which
-            it cannot where the prediction is near 1/2; with more than two classes it is always told.
-        clip_to_data: while training, too, numbers stay inside the range of the data; a gradient that would push one
-            further out is dropped. In the paper numbers go anywhere.
-        hard_categories: while training, too, an answer has one level of each category; gradients go straight through.
-            In the paper levels are mixed until the network is used.
-        shift: the attack in step 3; None trains a CounterNet.
-        schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
+        condition_on_target: in the paper the generator has to guess the class to reach from z and p, which it cannot
+            where the prediction is near 1/2; with more than two classes it is always told.
+        clip_to_data: a gradient that would push a number further out is dropped. In the paper numbers go anywhere.
+        hard_categories: gradients go straight through. In the paper levels are mixed until the network is used.
+        shift, schedule: the attack in step 3 and how its epsilon grows, see `epsilon_in`; None trains a CounterNet.
         smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
         clip: largest norm of a gradient, 0 for none.
         attack_dropout: also in f(x_cf; theta') of step 4.
@@ -88,17 +81,11 @@ class Joint(Loop):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("encoder", "predictor", "generator"):
-            widths = getattr(self, name)
-            if not widths or any(not isinstance(h, int) or h < 1 for h in widths):
-                raise SettingError(f"{name} must be a list of at least one width, got {widths!r}")
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+            check_widths(name, getattr(self, name))
+        require(0 <= self.dropout < 1, f"dropout must be at least 0 and below 1, got {self.dropout}")
         for name in ("l1", "l2", "l3", "clip"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise SettingError(f"{name} must be at least 0, got {value}")
-        if self.loss not in ("squared", "entropy"):
-            raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
+            require_number(name, getattr(self, name))
+        require(self.loss in ("squared", "entropy"), f"loss must be 'squared' or 'entropy', got {self.loss!r}")
         epsilon_in(self.shift, self.schedule, 1, self.epochs)  # an unknown schedule is an error now, not while training
 
 
@@ -163,39 +150,19 @@ class JointStack:
 
 
 def fit_joint(
-    how: Joint,
-    x: Tensor,
-    labels: Tensor,
-    encoding: Encoding,
-    *,
-    classes: int = 2,
-    tables: Sequence[Tensor] | None = None,
-    seeds: Sequence[int] = (0,),
-    bar: Progress | None = None,
+    how: Joint, x: Tensor, labels: Tensor, encoding: Encoding, *, classes: int = 2,
+    tables: Sequence[Tensor] | None = None, seeds: Sequence[int] = (0,), bar: Progress | None = None,
     workers: int | None = None,
-) -> JointStack:
-    """Train networks side by side.
-
-    Args:
-        x, labels: all rows (n, d) and the numbers of their classes (n,).
-        encoding: the schema as tensors: categories, and what may not change.
-        tables: for each network the rows it learns from; None gives all rows to each.
-        seeds: one for each network; weights, order and dropout come from it, and from nothing else.
-        workers: threads that train a part of the networks each; None takes as many as pay.
-
-    Returns:
-        The networks. One is the same, up to rounding, whatever trains beside it.
-    """
-    rows = tables_of(x, tables, seeds)
+) -> JointStack:  # fmt: skip
+    """Train networks side by side; for the arguments see `fit_side_by_side`. `encoding` is the schema as tensors."""
 
     def make(count: int) -> JointStack:
         return JointStack.of(how, x.shape[1], classes, count, x.dtype)
 
-    def training(stack: JointStack, models: list[int]) -> JointTraining:
-        batches = Batches(x, labels, [rows[i] for i in models], how.batch_size, by_seed([seeds[i] for i in models]))
+    def training(stack: JointStack, models: list[int], batches: Batches) -> JointTraining:
         return JointTraining(how, stack, batches, encoding)
 
-    return fit_side_by_side(how, rows, make, training, bar, workers)
+    return fit_side_by_side(how, x, labels, tables, seeds, make, training, bar, workers)
 
 
 class JointTraining(StackTraining):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
 from holdfast.retraining.loop import Loop, check_finite
@@ -33,42 +33,41 @@ START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order
 
 
 class NetworkStack(Protocol):
-    """M models, each made of a few networks."""
+    """M models, each made of a few networks: their architectures, and the parameters of each, of all M models."""
 
     @property
-    def nets(self) -> Sequence[Leaky]:
-        """The architectures."""
-        ...
+    def nets(self) -> Sequence[Leaky]: ...
 
     @property
-    def thetas(self) -> Sequence[Weights]:
-        """The parameters of each, of all M models."""
-        ...
+    def thetas(self) -> Sequence[Weights]: ...
 
 
 S = TypeVar("S", bound=NetworkStack)
 
 
 def fit_side_by_side(
-    loop: Loop,
-    tables: list[Tensor],
-    make: Callable[[int], S],
-    training: Callable[[S, list[int]], "StackTraining"],
-    bar: Progress | None,
+    loop: Loop, x: Tensor, labels: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int],
+    make: Callable[[int], S], training: Callable[[S, list[int], "Batches"], "StackTraining"], bar: Progress | None,
     workers: int | None,
-) -> S:
-    """Train one model for each table.
+) -> S:  # fmt: skip
+    """Train one model for each seed. One is the same, up to rounding, whatever trains beside it.
 
     Args:
+        x, labels: all rows (n, d) and the numbers of their classes (n,).
+        tables: for each model the rows it learns from; None gives all rows to each.
+        seeds: weights, order and whatever else is drawn for a model come from its seed, and from nothing else.
         make: so many models with all weights 0.
-        training: one run for some of the models, longest table first.
+        training: one run for some of the models, longest table first, on their batches.
         workers: threads that train a part of the models each; None takes as many as pay.
     """
+    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
+    fits = len(rows) == len(seeds) and all(len(r) for r in rows)
+    require(fits, f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
 
     def run(models: list[int]) -> S:
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-            stack = make(len(models))
-            one = training(stack, models)
+            stack, random = make(len(models)), by_seed([seeds[i] for i in models])
+            one = training(stack, models, Batches(x, labels, [rows[i] for i in models], loop.batch_size, random))
             for epoch in range(1, loop.epochs + 1):
                 one.epoch(epoch)
                 if bar is not None:
@@ -76,13 +75,13 @@ def fit_side_by_side(
         return stack
 
     with torch.inference_mode(False), torch.no_grad():
-        parts = _balanced([len(rows) for rows in tables], workers or min(os.cpu_count() or 1, -(-len(tables) // ALONE)))
+        parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
         if len(parts) == 1:
             stacks = [run(parts[0])]
         else:  # threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes
             with ThreadPoolExecutor(len(parts)) as pool:
                 stacks = list(pool.map(run, parts))
-        out, back = make(len(tables)), torch.tensor([i for part in parts for i in part]).argsort()
+        out, back = make(len(rows)), torch.tensor([i for part in parts for i in part]).argsort()
         for i, theta in enumerate(out.thetas):
             theta.flat[:] = torch.cat([stack.thetas[i].flat for stack in stacks])[back]
     check_finite(theta.flat for theta in out.thetas)
@@ -109,6 +108,7 @@ class StackTraining(ABC):
         self.loop, self.batches, self.encoding, self.random = loop, batches, encoding, batches.random
         self.shift: Shift | None = shift
         self.schedule: Schedule = schedule
+        epsilon_in(shift, schedule, 1, loop.epochs)  # an unknown schedule is an error now, not while training
         self.grads = [theta.empty() for theta in stack.thetas]
         self.adams = [loop.adam(theta.flat) for theta in stack.thetas]
         self.fixed = encoding.fixed if bool(encoding.fixed.any()) else None
@@ -139,19 +139,10 @@ class StackTraining(ABC):
 
 def epsilon_in(shift: Shift | None, schedule: Schedule, epoch: int, epochs: int) -> float:
     """The attack's epsilon in epoch 1, 2, .. of so many: "linear" E e / N, "static" E, "log" E log e / log N."""
-    if schedule not in SCHEDULES:
-        raise SettingError(f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
+    require(schedule in SCHEDULES, f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
     log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
     share = {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
     return 0.0 if shift is None else shift.epsilon * share
-
-
-def tables_of(x: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int]) -> list[Tensor]:
-    """The rows each model learns from: all, unless tables are given."""
-    rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
-    if len(rows) != len(seeds) or any(not len(r) for r in rows):
-        raise SettingError(f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
-    return rows
 
 
 def by_seed(seeds: Sequence[int]) -> RowRandom:

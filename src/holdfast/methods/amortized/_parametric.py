@@ -1,12 +1,7 @@
 """What parametric generators have in common as methods: trained once on data, then one pass for each answer.
 
-    e = hf.CFModel().fit(model, X);                          cfs = e.explain(model, X_denied)
-    e = hf.robustify(hf.CFModel(), model, X, y)        the same, against the worst small shift of the data
-
 Generators learn from all rows, in both directions. What a network proposes is projected to what the person can reach:
 the largest level of each category, bounds, fixed columns and rules, as with every method.
-
-The protocol of `robustify`: settings `shift` and `schedule`, and `fit_against(model, X, y)`.
 """
 
 from abc import abstractmethod
@@ -29,17 +24,11 @@ from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 @dataclass(frozen=True, eq=False)
 class TrainedGenerator:
-    """A trained generator.
+    """A trained generator."""
 
-    Args:
-        layers: its networks.
-        target_columns: how many columns tell them the class to reach.
-        model: the fingerprint of the model it answers for.
-    """
-
-    layers: tuple[nn.Sequential, ...]
-    target_columns: int
-    model: str
+    layers: tuple[nn.Sequential, ...]  # its networks
+    target_columns: int  # how many columns tell them the class to reach
+    model: str  # the fingerprint of the model it answers for
 
     @classmethod
     def of(cls, stack: GeneratorStack, i: int, model: str) -> "TrainedGenerator":
@@ -55,7 +44,9 @@ class TrainedGenerator:
 class ParametricMethod(Explainer):
     """A method that answers by a network trained for one model."""
 
-    needs_data: ClassVar[bool] = True
+    cost = "one pass of a generator per row, after training it for epochs passes over the data"
+    needs_data = True
+    kind_of_generator: ClassVar[type[GeneratorKind]]
 
     epochs: int = 50
     batch_size: int = 128
@@ -65,9 +56,12 @@ class ParametricMethod(Explainer):
     shift: Shift | None = None
     schedule: Schedule = "linear"
 
-    @abstractmethod
     def kind(self) -> GeneratorKind:
         """The settings of the training."""
+        known = fields(self.kind_of_generator)
+        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in known if hasattr(self, f.name)}
+        own["hidden"] = tuple(own["hidden"]) if hasattr(own["hidden"], "__iter__") else own["hidden"]
+        return self.kind_of_generator(**own)
 
     @abstractmethod
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
@@ -75,11 +69,8 @@ class ParametricMethod(Explainer):
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
-        require(
-            self.shift is None,
-            f"{type(self).__name__} with a shift also needs the rows' outcomes; call .fit_against(model, X, y), or "
-            "hf.robustify(...)",
-        )
+        needs = f"{type(self).__name__} with a shift also needs the rows' outcomes"
+        require(self.shift is None, f"{needs}; call .fit_against(model, X, y), or hf.robustify(...)")
         self.fit_against(model, X)
 
     def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self:
@@ -105,10 +96,8 @@ class ParametricMethod(Explainer):
         return self
 
     def check(self, model: Model) -> None:
-        require(
-            model.fingerprint() == self.generator_.model,
-            f"this {type(self).__name__} was trained for another model; fit one for this model",
-        )
+        own = model.fingerprint() == self.generator_.model
+        require(own, f"this {type(self).__name__} was trained for another model; fit one for this model")
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer = problem.x
@@ -116,8 +105,3 @@ class ParametricMethod(Explainer):
             t = problem.goal.wanted(problem.model(problem.x))[:, None]
             answer = problem.feasible.project(self.propose(problem, t))
         return answer
-
-    def _settings(self, kind: type[GeneratorKind]) -> dict[str, Any]:
-        """The settings that are also those of the training."""
-        own = {f.name: getattr(self, f.name) for f in fields(kind) if hasattr(self, f.name)}
-        return own | {"hidden": tuple(own["hidden"])} if hasattr(own["hidden"], "__iter__") else own

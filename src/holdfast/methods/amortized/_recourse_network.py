@@ -1,13 +1,10 @@
 """The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it lies in a file.
 
-    z, p = what two hidden layers of the model make of x,     c = generator(z, p)
-
 It may also be told the class to reach; with more than two classes it always is. A file has the model, as `Model.save`
 writes it, and beside it the tensors of this network and a text about it.
 """
 
 import itertools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +26,12 @@ _PARTS: dict[str, type] = {"kind": str, "settings": dict, "layers": list, "featu
 
 @dataclass(frozen=True, eq=False)
 class RecourseNetwork:
-    """The recourse half of a network.
+    """The recourse half of a network."""
 
-    Args:
-        layers: from what it sees to a raw answer (n, d).
-        features: which layers of the model's module give what it sees.
-        model: the fingerprint of that model.
-        target_columns: how many classes it is told apart; 0 if it has to guess the other of two.
-    """
-
-    layers: nn.Sequential
-    features: tuple[int, ...]
-    model: str
-    target_columns: int = 0
+    layers: nn.Sequential  # from what it sees to a raw answer (n, d)
+    features: tuple[int, ...]  # which layers of the model's module give what it sees
+    model: str  # the fingerprint of that model
+    target_columns: int = 0  # how many classes it is told apart; 0 if it has to guess the other of two
 
     def check(self, model: Model) -> None:
         """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n, d)."""
@@ -49,16 +39,12 @@ class RecourseNetwork:
         module, k = cast(TorchModel, model).module, len(model.classes)
         last = len(flat_layers(module)) - 1
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
-        require(
-            0 < len(places) == len(self.features) and places == sorted({*places}),
-            f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}",
-        )
+        known = 0 < len(places) == len(self.features) and places == sorted({*places})
+        require(known, f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}")
         target = self.target_columns
         require(target in ((0, 2) if k == 2 else (k,)), f"the recourse network is told {target} classes of {k}")
-        require(
-            all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()),
-            "the recourse network has non-finite weights",
-        )
+        finite = all(bool(v.isfinite().all()) for v in self.layers.state_dict().values())
+        require(finite, "the recourse network has non-finite weights")
         x = model.schema.probe.to(model.dtype)
         try:
             with model.eval_mode():
@@ -103,15 +89,8 @@ def save(path: str | Path, model: TorchModel, network: RecourseNetwork, about: M
     """Model and recourse network in one safetensors file that runs no code; `about` has kind, settings and named."""
     tensors, metadata = model.contents()
     tensors |= {_PREFIX + name: value.clone() for name, value in network.layers.state_dict().items()}
-    content = {
-        "kind": about["kind"],
-        "settings": about["settings"],
-        "layers": describe(network.layers),
-        "features": list(network.features),
-        "told": network.target_columns,
-        "named": about["named"],
-    }
-    safetensors.write(path, tensors, {**metadata, _MARK: content})
+    content = {"layers": describe(network.layers), "features": list(network.features), "told": network.target_columns}
+    safetensors.write(path, tensors, {**metadata, _MARK: content | dict(about)})
 
 
 def holds_recourse(path: str | Path) -> bool:
@@ -121,17 +100,11 @@ def holds_recourse(path: str | Path) -> bool:
 
 def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file says about its recourse network, and the network's tensors."""
-    try:
-        metadata, tensors = safetensors.read(path, lambda name: name.startswith(_PREFIX))
-    except FileError as error:
-        raise FileError(f"cannot read a recourse network from {str(path)!r}: {error}") from None
-    if _MARK not in metadata:
-        raise FileError(f"{str(path)!r} holds no recourse network; write one with `CounterNet.save`")
-    try:
-        content = json.loads(metadata[_MARK])
+    content, tensors = safetensors.read_marked(
+        path, _MARK, "a recourse network", "CounterNet.save", lambda name: name.startswith(_PREFIX)
+    )
+    with safetensors.damage_reported(path):
         wrong = [name for name, kind in _PARTS.items() if not isinstance(content[name], kind)]
-    except Exception as error:
-        raise _damaged(path, error) from None
     if wrong:
         raise FileError(f"{str(path)!r} is damaged: {wrong[0]!r} cannot be {content[wrong[0]]!r}")
     return content, tensors
@@ -141,18 +114,15 @@ def load(path: str | Path, model: Model) -> RecourseNetwork:
     """The recourse network in a file, for the model it was trained with."""
     content, tensors = read(path)
     try:
-        with torch.device("meta"):  # no memory before the tensors are there: the sizes are only a claim of the file
-            layers: nn.Sequential = build(content["layers"])
-        layers.load_state_dict({name.removeprefix(_PREFIX): v for name, v in tensors.items()}, assign=True)
-        layers.eval().requires_grad_(False)
-        network = RecourseNetwork(layers, tuple(content["features"]), model.fingerprint(), content["told"])
-        network.check(model)
+        with safetensors.damage_reported(path):
+            with torch.device("meta"):  # no memory before the tensors are there: sizes are only a claim of the file
+                layers: nn.Sequential = build(content["layers"])
+            layers.load_state_dict({name.removeprefix(_PREFIX): v for name, v in tensors.items()}, assign=True)
+            layers.eval().requires_grad_(False)
+            network = RecourseNetwork(layers, tuple(content["features"]), model.fingerprint(), content["told"])
+            network.check(model)
+            return network
+    except FileError:
+        raise
     except HoldfastError as error:
         raise FileError(f"{str(path)!r}: {error}") from None
-    except Exception as error:  # the text in the file may say anything
-        raise _damaged(path, error) from error
-    return network
-
-
-def _damaged(path: str | Path, error: Exception) -> FileError:
-    return FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})")

@@ -10,68 +10,16 @@ Guo et al., "RoCourseNet", CIKM 2023 (a baseline there).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from holdfast.errors import SettingError
-from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
-    GeneratorRun,
-    GeneratorStack,
-    GeneratorTraining,
-)
+from holdfast.errors import require, require_number
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
 from holdfast.methods.amortized._parallel import Batches, dropout_masks
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights, slope_and_curve
 from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
-
-
-@dataclass(eq=False, repr=False)
-class CFModel(ParametricMethod):
-    """A network from rows to answers, trained for validity and proximity: l2 L(f(x_cf), t) + l3 mean (x_cf - x)^2.
-
-    Args:
-        hidden: widths of its layers.
-        dropout: share of units left out while training.
-        l2, l3: weights of validity and of proximity.
-        condition_on_target: tell the network the class to reach also with two classes; in the paper it has to find out.
-        epochs, batch_size, lr: of the training, with Adam.
-        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
-        seed: weights, order and dropout come from it; the caller's generators stay as they are.
-        shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
-
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X[:3], "yes"))
-        3
-    """
-
-    title: ClassVar[str] = "one pass of a network trained to answer for the model"
-    paper: ClassVar[str] = "Guo et al. 2023 (CF Model, RoCourseNet)"
-    when: ClassVar[str] = "many rows must be answered fast, for a network that stays as it is"
-    cost: ClassVar[str] = "one pass of a generator per row, after training it for epochs passes over the data"
-    advice: ClassVar[str] = (
-        "train with condition_on_target=True, reachable=True, a larger l2 or more epochs, or ask another method about "
-        "these rows"
-    )
-
-    hidden: tuple[int, ...] = (200, 10, 10)
-    dropout: float = 0.3
-    l2: float = 0.2
-    l3: float = 0.1
-    condition_on_target: bool = False
-
-    def kind(self) -> "Direct":
-        return Direct(**self._settings(Direct))
-
-    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
-        (network,) = self.generator_.layers
-        return problem.feasible.encoding.softmax(network(self.generator_.with_target(problem.x, t)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +34,9 @@ class Direct(GeneratorKind):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        self._not_negative("l2", "l3")
+        require(0 <= self.dropout < 1, f"dropout must be at least 0 and below 1, got {self.dropout}")
+        require_number("l2", self.l2)
+        require_number("l3", self.l3)
 
     def target_columns(self, classes: int) -> int:
         return classes if classes > 2 else int(self.condition_on_target)
@@ -96,13 +44,53 @@ class Direct(GeneratorKind):
     def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
         return [(columns + self.target_columns(classes), *self.hidden, columns)]
 
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:  # fmt: skip
+    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
         return encoding.softmax(stack.nets[0].scores(stack.thetas[0], stack.with_target(x, t)))
 
     def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
         return DirectTraining(self, run, batches)
+
+
+@dataclass(eq=False, repr=False)
+class CFModel(ParametricMethod):
+    """A network from rows to answers, trained for validity and proximity.
+
+    Args:
+        hidden: widths of its layers.
+        dropout: share of units left out while training.
+        l2, l3: weights of validity and of proximity.
+        condition_on_target: tell the network the class to reach also with two classes; in the paper it has to find out.
+        epochs, batch_size, lr: of the training, with Adam.
+        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
+        seed: weights, order and dropout come from it; the caller's generators stay as they are.
+        shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X[:3], "yes"))
+    3
+    """
+
+    title = "one pass of a network trained to answer for the model"
+    paper = "Guo et al. 2023 (CF Model, RoCourseNet)"
+    when = "many rows must be answered fast, for a network that stays as it is"
+    kind_of_generator = Direct
+    advice = (
+        "train with condition_on_target=True, reachable=True, a larger l2 or more epochs, or ask another method about "
+        "these rows"
+    )
+
+    hidden: tuple[int, ...] = (200, 10, 10)
+    dropout: float = 0.3
+    l2: float = 0.2
+    l3: float = 0.1
+    condition_on_target: bool = False
+
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
+        (network,) = self.generator_.layers
+        return problem.feasible.encoding.softmax(network(self.generator_.with_target(problem.x, t)))
 
 
 class DirectTraining(GeneratorTraining):

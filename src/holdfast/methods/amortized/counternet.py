@@ -1,12 +1,4 @@
-"""CounterNet: one network that predicts and gives recourse, trained for both.
-
-    z = encoder(x),  f = sigmoid(line(predictor(z))),  x_cf = N(generator(z, predictor(z)))
-
-    minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2
-
-by block-wise coordinate descent: in each batch the predictor makes a step on the first term, then the generator one on
-the others (`_joint_loop`). Guo, Nguyen and Yadav, "CounterNet", KDD 2023.
-"""
+"""CounterNet: one network that predicts and gives recourse, trained for both (`_joint_loop`)."""
 
 from dataclasses import dataclass, fields
 
@@ -22,6 +14,8 @@ WIDTHS = ("encoder", "predictor", "generator")
 class CounterNet(JointClassifier):
     """Prediction and recourse trained together: a scikit-learn classifier with an answer for every row.
 
+        minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2,    x_cf = N(g(x))
+
     Args:
         encoder, predictor, generator: widths of the layers.
         dropout: share of units left out while training.
@@ -31,20 +25,19 @@ class CounterNet(JointClassifier):
         clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the range of the
             data, and one level of each category.
         loss: of the prediction, "squared" or "entropy".
-        smooth_labels, clip: what the authors' older code also does, see `holdfast.methods.amortized._joint_loop.Joint`.
+        smooth_labels, clip: what the authors' older code also does, see `_joint_loop.Joint`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
 
     Learnt: `model_` (a `Model`), `recourse_` (an explainer), `schema_`, `classes_`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.german_credit().take(range(200))
-        >>> net = hf.CounterNet(encoder=(20,), epochs=3, seed=1).fit(data.X, data.y, data.schema)
-        >>> net.predict(data.X).shape
-        (200,)
-        >>> cfs = net.recourse(data.X[:5], "approved")
-        >>> len(cfs)
-        5
+    >>> import holdfast as hf
+    >>> data = hf.datasets.german_credit().take(range(200))
+    >>> net = hf.CounterNet(encoder=(20,), epochs=3, seed=1).fit(data.X, data.y, data.schema)
+    >>> net.predict(data.X).shape
+    (200,)
+    >>> cfs = net.recourse(data.X[:5], "approved")
+    >>> len(cfs)
+    5
     """
 
     encoder: tuple[int, ...] = (200, 10)

@@ -7,7 +7,7 @@ every method does.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -31,20 +31,19 @@ class LearnedRecourse(Explainer):
         path: the file that `CounterNet.save` wrote, read at first use. Not needed for `net.recourse_`, which has
             its network already.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> net = hf.CounterNet(encoder=(10,), epochs=3).fit(data.X, data.y, data.schema)
-        >>> method = net.recourse_
-        >>> len(method.explain(net.model_, data.X[:3], "yes"))
-        3
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> net = hf.CounterNet(encoder=(10,), epochs=3).fit(data.X, data.y, data.schema)
+    >>> method = net.recourse_
+    >>> len(method.explain(net.model_, data.X[:3], "yes"))
+    3
     """
 
-    title: ClassVar[str] = "one pass of the recourse network that was trained with the model"
-    paper: ClassVar[str] = "Guo et al. 2023 (CounterNet, RoCourseNet)"
-    when: ClassVar[str] = "the model is a CounterNet or RoCourseNet, which has learnt recourse together with prediction"
-    cost: ClassVar[str] = "one pass of its generator per row"
-    advice: ClassVar[str] = "ask another method about these rows, or train with a larger l2"
+    title = "one pass of the recourse network that was trained with the model"
+    paper = "Guo et al. 2023 (CounterNet, RoCourseNet)"
+    when = "the model is a CounterNet or RoCourseNet, which has learnt recourse together with prediction"
+    cost = "one pass of its generator per row"
+    advice = "ask another method about these rows, or train with a larger l2"
 
     path: str = ""
 
@@ -68,20 +67,14 @@ class LearnedRecourse(Explainer):
         require(own, "this recourse network was trained with another model; ask it about its own")
 
     def search(self, problem: SearchProblem) -> Tensor:
-        answer = torch.empty_like(problem.x)
-        for _ in problem.steps(1):
-            for first in range(0, len(problem), ROWS):
-                part = slice(first, first + ROWS)
-                answer[part] = self._answers(problem, part)
+        answer, model, k = torch.empty_like(problem.x), cast(TorchModel, problem.model), problem.goal.k
+        encoding = problem.feasible.encoding
+        for part in (slice(first, first + ROWS) for first in range(0, len(problem), ROWS)):
+            x, wanted = problem.x[part], None
+            if self.generator_.target_columns:  # of two classes the other is known without asking the model
+                wanted = problem.goal[part].wanted(x.new_zeros(len(x), 2) if k == 2 else model(x))
+            raw = self.generator_(model.module, x, wanted)
+            # The largest level is the same before and after a softmax; only how far a row moves is not.
+            answer[part] = problem.feasible[part].project(encoding.softmax(raw) if encoding.max_changes else raw)
+        problem.budget.bar.step(1)
         return answer
-
-    def _answers(self, problem: SearchProblem, part: slice) -> Tensor:
-        """The answers to some of the rows."""
-        model, x, feasible = cast(TorchModel, problem.model), problem.x[part], problem.feasible[part]
-        wanted = None
-        if self.generator_.target_columns:  # of two classes the other is known without asking the model
-            goal = problem.goal[part]
-            wanted = goal.wanted(x.new_zeros(len(x), 2) if goal.k == 2 else model(x))
-        raw = self.generator_(model.module, x, wanted)
-        # The largest level is the same before and after a softmax; only how far a row moves is not.
-        return feasible.project(feasible.encoding.softmax(raw) if feasible.encoding.max_changes else raw)

@@ -1,7 +1,5 @@
 """Generators that have to hold: any parametric generator, trained against the worst small shift of the data.
 
-    robust = hf.robustify(hf.CFModel(), model, X, y, shift=Shift(epsilon=0.1))
-
 In each batch Virtual Data Shift (`amortized.virtual_shift`) makes of the model the one that a shift of the batch would
 lead to, chosen so that the generator's present answers fail; only the validity of answers is then judged by that one.
 Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.
@@ -10,7 +8,7 @@ Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.
 import copy
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
@@ -36,15 +34,9 @@ _DEFAULT = Shift()
 
 
 def robustify(
-    generator: G,
-    model: Model,
-    X: Rows,
-    y: Outcomes,
-    *,
-    shift: Shift | None = _DEFAULT,
-    schedule: Schedule = "linear",
+    generator: G, model: Model, X: Rows, y: Outcomes, *, shift: Shift | None = _DEFAULT, schedule: Schedule = "linear",
     progress: bool = False,
-) -> G:
+) -> G:  # fmt: skip
     """A copy of a generator, trained against the shifts that the data may see.
 
     Args:
@@ -56,19 +48,15 @@ def robustify(
         schedule: epsilon in epoch e of N: "linear" E e / N, "static" E, "log" E log e / log N.
         progress: show a bar on stderr.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> generator = hf.CFModel(hidden=(10,), epochs=2)
-        >>> robust = hf.robustify(generator, model, data.X, data.y, shift=hf.Shift(epsilon=0.1, outer=2))
-        >>> robust.shift.epsilon, generator.shift
-        (0.1, None)
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> generator = hf.CFModel(hidden=(10,), epochs=2)
+    >>> robust = hf.robustify(generator, model, data.X, data.y, shift=hf.Shift(epsilon=0.1, outer=2))
+    >>> robust.shift.epsilon, generator.shift
+    (0.1, None)
     """
-    if not isinstance(generator, Trainable):
-        raise SettingError(
-            f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and fit_against; take "
-            "CFModel or VAECF"
-        )
+    lacks = f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and fit_against"
+    require(isinstance(generator, Trainable), f"{lacks}; take CFModel or VAECF")
     out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
     return out.set_params(shift=shift, schedule=schedule).fit_against(model, X, y, progress=progress)

@@ -13,20 +13,14 @@ the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place 
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import rows_per_chunk
-from holdfast.errors import SettingError
-from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
-    GeneratorRun,
-    GeneratorStack,
-    GeneratorTraining,
-)
+from holdfast.errors import require, require_number
+from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
 from holdfast.methods.amortized._parallel import Batches
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights
@@ -34,54 +28,6 @@ from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 
 SAMPLED_CELLS = 1 << 21  # numbers in the answers of one block of samples
-
-
-@dataclass(eq=False, repr=False)
-class VAECF(ParametricMethod):
-    """A variational autoencoder whose decoder makes answers; one draw for each row.
-
-    Args:
-        hidden, latent: widths of the encoders' layers, and latent numbers; the decoder has them in reverse.
-        samples: draws for each row while training.
-        reg, margin: weight of validity, and by how much the wanted class has to lead, in logits.
-        epochs, batch_size, lr: of the training, with Adam.
-        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
-        seed: weights, order and noise of the training come from it; the noise of answers from the seed of `explain`.
-        shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
-
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
-        >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
-        >>> len(method.explain(model, data.X[:3], "yes"))
-        3
-    """
-
-    title: ClassVar[str] = "one draw from a variational autoencoder trained to answer for the model"
-    paper: ClassVar[str] = "Mahajan et al. 2019; Guo et al. 2023 (VAE-CF)"
-    when: ClassVar[str] = "many rows must be answered fast, by rows that look like data"
-    cost: ClassVar[str] = "one pass of a generator per row, after training it for epochs passes over the data"
-    advice: ClassVar[str] = (
-        "train with reachable=True, a larger reg or more epochs, or ask another method about these rows"
-    )
-
-    hidden: tuple[int, ...] = (20, 16, 14, 12)
-    latent: int = 5
-    samples: int = 50
-    reg: float = 0.2
-    margin: float = 1.0
-
-    def kind(self) -> "Variational":
-        return Variational(**self._settings(Variational))
-
-    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
-        generator, (mean, variance, decoder) = self.generator_, self.generator_.layers
-        seen = generator.with_target(problem.x, t)
-        m = mean(seen)
-        noise = problem.rng.normal(m.shape[1], dtype=m.dtype)
-        z = m + (0.5 + torch.sigmoid(variance(seen))).sqrt() * noise
-        return sigmoid_levels(decoder(generator.with_target(z, t)), problem.feasible.encoding)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +43,9 @@ class Variational(GeneratorKind):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("latent", "samples"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        self._not_negative("reg", "margin")
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+        require_number("reg", self.reg)
+        require_number("margin", self.margin)
 
     def target_columns(self, classes: int) -> int:
         return 1 if classes == 2 else classes
@@ -109,9 +55,7 @@ class Variational(GeneratorKind):
         encoder = (columns + target, *self.hidden, self.latent)
         return [encoder, encoder, (self.latent + target, *self.hidden[::-1], columns)]
 
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:  # fmt: skip
+    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
         (mean, variance, decoder), thetas, seen = stack.nets, stack.thetas, stack.with_target(x, t)
         m, raw = mean.scores(thetas[0], seen), variance.scores(thetas[1], seen)
         z = m if noise is None else m + (0.5 + torch.sigmoid(raw)).sqrt() * noise
@@ -119,6 +63,48 @@ class Variational(GeneratorKind):
 
     def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
         return VariationalTraining(self, run, batches)
+
+
+@dataclass(eq=False, repr=False)
+class VAECF(ParametricMethod):
+    """A variational autoencoder whose decoder makes answers; one draw for each row.
+
+    Args:
+        hidden, latent: widths of the encoders' layers, and latent numbers; the decoder has them in reverse.
+        samples: draws for each row while training.
+        reg, margin: weight of validity, and by how much the wanted class has to lead, in logits.
+        epochs, batch_size, lr: of the training, with Adam.
+        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
+        seed: weights, order and noise of the training come from it; the noise of answers from the seed of `explain`.
+        shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
+    >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
+    >>> len(method.explain(model, data.X[:3], "yes"))
+    3
+    """
+
+    title = "one draw from a variational autoencoder trained to answer for the model"
+    paper = "Mahajan et al. 2019; Guo et al. 2023 (VAE-CF)"
+    when = "many rows must be answered fast, by rows that look like data"
+    kind_of_generator = Variational
+    advice = "train with reachable=True, a larger reg or more epochs, or ask another method about these rows"
+
+    hidden: tuple[int, ...] = (20, 16, 14, 12)
+    latent: int = 5
+    samples: int = 50
+    reg: float = 0.2
+    margin: float = 1.0
+
+    def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
+        generator, (mean, variance, decoder) = self.generator_, self.generator_.layers
+        seen = generator.with_target(problem.x, t)
+        m = mean(seen)
+        noise = problem.rng.normal(m.shape[1], dtype=m.dtype)
+        z = m + (0.5 + torch.sigmoid(variance(seen))).sqrt() * noise
+        return sigmoid_levels(decoder(generator.with_target(z, t)), problem.feasible.encoding)
 
 
 def sigmoid_levels(c: Tensor, encoding: Encoding) -> Tensor:

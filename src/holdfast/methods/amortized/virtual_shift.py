@@ -14,9 +14,8 @@ All of it works on a stack of models at once; rows of one model are coupled thro
 """
 
 import itertools
-import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from torch import Tensor
 from holdfast._core.adam import BETAS, EPS
 from holdfast._core.row_random import RowRandom
 from holdfast.distances import BallNorm, distance_of
-from holdfast.errors import SettingError
+from holdfast.errors import require, require_number
 from holdfast.nn.stack_derivatives import Buffers, Columns, Net, Weights
 from holdfast.schema.encoding import Encoding
 
@@ -50,10 +49,9 @@ class Shift:
         ascend: follow the gradient; False draws the shift anew each time (the paper's random ablation).
         scope: "all" retrains the whole model, "head" only what follows the encoder, as the authors' older code does.
 
-    Example:
-        >>> import holdfast as hf
-        >>> hf.Shift(epsilon=0.05).outer
-        7
+    >>> import holdfast as hf
+    >>> hf.Shift(epsilon=0.05).outer
+    7
     """
 
     epsilon: float = 0.1
@@ -67,20 +65,14 @@ class Shift:
     scope: Literal["all", "head"] = "all"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise SettingError(f"epsilon must be at least 0, got {self.epsilon}")
-        if self.outer < 0 or self.inner < 0:
-            raise SettingError(f"outer and inner must be at least 0, got {self.outer} and {self.inner}")
-        if not 0 < self.eta < 1e36:  # single precision ends at 3e38
-            raise SettingError(f"eta must be positive and less than 1e36, got {self.eta}")
-        for name, known in (
-            ("optimizer", ("adam", "sgd")),
-            ("norm", ("linf", "l2")),
-            ("categories", ("none", "clamp", "softmax")),
-            ("scope", ("all", "head")),
-        ):
-            if getattr(self, name) not in known:
-                raise SettingError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        require_number("epsilon", self.epsilon)
+        outer, inner = self.outer, self.inner
+        require(outer >= 0 and inner >= 0, f"outer and inner must be at least 0, got {outer} and {inner}")
+        # Single precision ends at 3e38.
+        require(0 < self.eta < 1e36, f"eta must be positive and less than 1e36, got {self.eta}")
+        for name in ("optimizer", "norm", "categories", "scope"):
+            known, value = get_args(get_type_hints(Shift)[name]), getattr(self, name)
+            require(value in known, f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -98,12 +90,7 @@ class Batch:
 class Attack:
     """Virtual Data Shift on one architecture, with memory that is kept from call to call.
 
-    Args:
-        net: the architecture.
-        like: parameters of as many models as there will be at most.
-        shift: the settings.
-        encoding: which columns are numbers, and which belong to which category.
-        encoder: how many layers make up the encoder, for scope="head".
+    There will be at most as many models as in `like`; `encoder` layers make up the encoder, for scope="head".
     """
 
     def __init__(self, net: Net, like: Weights, shift: Shift, encoding: Encoding, encoder: int = 0) -> None:
@@ -111,15 +98,13 @@ class Attack:
         free = torch.ones_like(encoding.one_hot) if shift.categories != "none" else ~encoding.one_hot
         self.columns = free.nonzero().squeeze(1)
         self.buffers = Buffers()
-        if shift.scope == "head" and not (encoder and like.sizes):
-            raise SettingError("scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
+        has_head = shift.scope == "all" or bool(encoder and like.sizes)
+        require(has_head, "scope='head' needs a network that has an encoder, as CounterNet and RoCourseNet do")
         self.place = _as_slice(self.columns)
         self.tape = Tape(net, like, shift, self.place, encoder if shift.scope == "head" else 0)
 
     @classmethod
-    def of(
-        cls, net: Net, like: Weights, shift: Shift | None, encoding: Encoding, encoder: int = 0
-    ) -> "Attack | None":  # fmt: skip
+    def of(cls, net: Net, like: Weights, shift: Shift | None, encoding: Encoding, encoder: int = 0) -> "Attack | None":
         """None where nothing shifts, or the model does not follow."""
         return cls(net, like, shift, encoding, encoder) if shift is not None and shift.outer and shift.inner else None
 
@@ -147,7 +132,8 @@ class Attack:
             g = tape.by_rows(batch)
             if shift.categories == "softmax":
                 g = self.encoding.softmax_pull(rows, g)
-            delta = self._climbed(delta, g, epsilon)
+            step = 2.5 * epsilon / shift.outer
+            delta = self._projected(torch.add(delta, distance_of(shift.norm).ascent(g), alpha=step), epsilon)
         return tape.theta, delta
 
     def _drawn(self, batch: Batch, random: RowRandom, draw: int, epsilon: float) -> Tensor:
@@ -162,10 +148,6 @@ class Attack:
             return inside
         # The authors' map leaves shifts of categories where they are.
         return torch.where(self.encoding.one_hot, delta, inside)
-
-    def _climbed(self, delta: Tensor, g: Tensor, epsilon: float) -> Tensor:
-        way = distance_of(self.shift.norm).ascent(g)
-        return self._projected(torch.add(delta, way, alpha=2.5 * epsilon / self.shift.outer), epsilon)
 
     def _shifted(self, rows: Tensor, base: Tensor, delta: Tensor) -> Tensor:
         """The rows with base + delta in the columns that shift, in the memory of the rows before."""

@@ -88,17 +88,12 @@ class Bound:
         closed, cells = outside_fixed > 0, box.float()
         for a, b in spans:
             closed |= cells[:, a:b] @ self.inside[a:b] == 0
-        bounds: list[Tensor] = []
-        places: list[Tensor] = []
-        for value in self.value.T:
-            v = torch.where(closed, -torch.inf, value)
-            v = torch.cat([v, v.new_full((len(v), 1), -torch.inf)], 1)[:, self.leaf]  # (p, trees, most)
-            top, place = v.max(2)
-            bounds.append(top.sum(1))
-            places.append(place)
-        functions = torch.stack(bounds, 1) + self.base  # (p, f)
+        no_leaf = self.value.new_full((len(box), 1), -torch.inf)
+        values = (torch.cat([torch.where(closed, -torch.inf, value), no_leaf], 1) for value in self.value.T)
+        best = [v[:, self.leaf].max(2) for v in values]  # of (p, trees, most leaves), for each function
+        functions = torch.stack([top.sum(1) for top, _ in best], 1) + self.base  # (p, f)
         ub, which = functions.min(1) if self.every else functions.max(1)
-        place = torch.stack(places, 1)[torch.arange(len(box)), which]  # (p, trees)
+        place = torch.stack([place for _, place in best], 1)[torch.arange(len(box)), which]  # (p, trees)
         leaf = self.leaf.expand(len(box), -1, -1).gather(2, place[..., None]).squeeze(2)
         chosen = torch.zeros(closed.shape).scatter_(1, leaf, self.weight[leaf])
         return ub, torch.where(box, chosen @ self.inside.T, -1.0), chosen.sum(1)
@@ -185,16 +180,13 @@ def _favourites(
     votes: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(p, features): the weight of the cell with most votes, the cheapest such cell, and how many cells there are."""
-    tops: list[Tensor] = []
-    points: list[Tensor] = []
-    sizes: list[Tensor] = []
+    found = list[tuple[Tensor, Tensor, Tensor]]()
     for a, b in spans:
         top = votes[:, a:b].amax(1, keepdim=True)
         cheap = torch.where((votes[:, a:b] >= top * (1 - 1e-5)) & box[:, a:b], price[:, a:b], torch.inf)
-        tops.append(top.squeeze(1))
-        points.append(a + cheap.argmin(1))
-        sizes.append(box[:, a:b].sum(1))
-    return torch.stack(tops, 1), torch.stack(points, 1), torch.stack(sizes, 1)
+        found.append((top.squeeze(1), a + cheap.argmin(1), box[:, a:b].sum(1)))
+    tops, points, sizes = (torch.stack(v, 1) for v in zip(*found, strict=True))
+    return tops, points, sizes
 
 
 def _holds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:

@@ -40,11 +40,8 @@ class CellMoves:
 
     @staticmethod
     def of(cells: list[Cells], encoding: Encoding, digit: Array) -> "CellMoves":
-        """Args:
-        cells: of the features that may change.
-        encoding: of the schema.
-        digit: (d,) of numbers of size 1 the last digit, in the coarsest precision they pass through.
-        """
+        """Those to cells of the features that may change; `digit` (d,) is the last digit of numbers of size 1, in the
+        coarsest precision they pass through."""
         spans, count = list[tuple[int, int]](), 0
         feature, column, missing_column = list[int](), list[int](), list[int]()
         is_level, to_missing, ends = list[bool](), list[bool](), list[Array]()

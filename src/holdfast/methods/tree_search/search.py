@@ -16,7 +16,7 @@ range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -55,29 +55,28 @@ class TreeSearch(Explainer):
         max_nodes: boxes that may be looked at for a row without an answer, to find one or to prove that there is none.
         thresholds: places per column at which a model is asked whose thresholds are not known, or too many.
 
-    Example:
-        >>> import holdfast as hf
-        >>> from sklearn.ensemble import RandomForestClassifier
-        >>> data = hf.datasets.moons(n=200)
-        >>> forest = RandomForestClassifier(10, max_depth=4, random_state=0).fit(data.X, data.y)
-        >>> model = hf.Model.of(forest, data.schema)
-        >>> cfs = hf.TreeSearch().explain(model, data.X.head(20), "yes")
-        >>> bool((model.predict(cfs.to_frame()) == "yes").all())
-        True
+    >>> import holdfast as hf
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> data = hf.datasets.moons(n=200)
+    >>> forest = RandomForestClassifier(10, max_depth=4, random_state=0).fit(data.X, data.y)
+    >>> model = hf.Model.of(forest, data.schema)
+    >>> cfs = hf.TreeSearch().explain(model, data.X.head(20), "yes")
+    >>> bool((model.predict(cfs.to_frame()) == "yes").all())
+    True
 
     Reference:
         Compare Tolomei et al. 2017, "Interpretable Predictions of Tree-based Ensembles via Actionable Feature
         Tweaking"; Parmentier and Vidal 2021, "Optimal Counterfactual Explanations in Tree Ensembles" (OCEAN).
     """
 
-    title: ClassVar[str] = "fewest or smallest changes, along the thresholds of trees; any model"
-    paper: ClassVar[str] = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
-    when: ClassVar[str] = "trees: random forests, XGBoost, LightGBM; it also proves that a row has no answer"
-    cost: ClassVar[str] = "beam x depth looks at all single changes, each like a few forward passes of a tree model"
-    needs_grad: ClassVar[bool] = False
-    uses_data: ClassVar[bool] = True
-    regression: ClassVar[bool] = True
-    advice: ClassVar[str] = "not ruled out within the budget: raise beam, depth or max_nodes, or fit it on data"
+    title = "fewest or smallest changes, along the thresholds of trees; any model"
+    paper = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
+    when = "trees: random forests, XGBoost, LightGBM; it also proves that a row has no answer"
+    cost = "beam x depth looks at all single changes, each like a few forward passes of a tree model"
+    needs_grad = False
+    uses_data = True
+    regression = True
+    advice = "not ruled out within the budget: raise beam, depth or max_nodes, or fit it on data"
 
     norm: Literal[0, 1, "l0", "l1"] = 0
     beam: int = 16
@@ -166,12 +165,8 @@ class Tried(NamedTuple):
 
 
 class BestMoves:
-    """The best candidate that succeeds for each person, and the nearest miss where there is none.
-
-    Args:
-        personal: the people and their moves.
-        fewest: the fewest changed features, and among these the lowest price; or the lowest price alone.
-    """
+    """The best candidate that succeeds for each person, and the nearest miss where there is none: that with the fewest
+    changed features, and among these the lowest price; or the lowest price alone."""
 
     def __init__(self, personal: PersonalMoves, *, fewest: bool) -> None:
         self.personal, self.fewest, n = personal, fewest, len(personal)
@@ -327,8 +322,7 @@ def _widest(moves: CellMoves, taken: Tensor, gap: Tensor, gain: Tensor, beam: in
     """The next candidates (r, beam, features) of each row, and which of them there are: in turn those with the largest
     gap and with the largest gain per cost, so many of each candidate and feature, none twice."""
     r, b, m = gap.shape
-    picks: list[Tensor] = []
-    ranks: list[Tensor] = []
+    picks, ranks = list[Tensor](), list[Tensor]()
     for turn, value in enumerate((gap, gain)):
         value = torch.where(gap > -torch.inf, value, -torch.inf)
         parts = [_top(value[:, :, first:last], each, first) for first, last in moves.spans]
@@ -372,14 +366,11 @@ def _code(move: Tensor) -> Tensor:
 
 def _moves(model: Model, cells: list[Cells]) -> CellMoves:
     """To the cells of all features that may change."""
-    encoding = model.schema.encoding(model.dtype)
-    return CellMoves.of([c for c in cells if not encoding.fixed[c.at.start]], encoding, _digits(model))
-
-
-def _digits(model: Model) -> Array:
-    """(d,) the last digit of a number of size 1, as the table or the model holds it, whichever is coarser."""
-    own = [float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0 for f in model.schema.features]
-    return np.maximum(np.repeat(own, [f.width for f in model.schema.features]), torch.finfo(model.dtype).eps)
+    encoding, features = model.schema.encoding(model.dtype), model.schema.features
+    # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.
+    own = [float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0 for f in features]
+    digit = np.maximum(np.repeat(own, [f.width for f in features]), torch.finfo(model.dtype).eps)
+    return CellMoves.of([c for c in cells if not encoding.fixed[c.at.start]], encoding, digit)
 
 
 def _quantile_cells(model: Model, known: list[Cells] | None, data: Array | None, count: int) -> list[Cells]:

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
 from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
-from holdfast.models.compiled.decision_rule import THRESHOLDS, Offset, Outputs, behind
+from holdfast.models.compiled.decision_rule import THRESHOLDS, Offset, behind
 from holdfast.models.compiled.from_sklearn import Kernel
-from holdfast.models.compiled.preprocessing import Block, Column, Raw, RefusedError, kind_of, raw_columns, through
+from holdfast.models.compiled.preprocessing import Block, Column, Raw, kind_of, refuse, through
 from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Nodes, code_columns, level_codes
 from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
+from holdfast.models.scores import Outputs, to_scores
 from holdfast.schema.feature import Array
 from holdfast.schema.schema import Schema
 
@@ -36,6 +37,10 @@ class CompiledScorer:
     text: str
     cuts: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])  # (encoded column, thresholds)
     trees: TreeIndex | None = None  # of trees: their thresholds and leaves
+
+    def scores(self, x: Tensor) -> Tensor:
+        """(n, k) of encoded rows (n, d)."""
+        return to_scores(self.run(x), self.outputs)
 
     def as_regression(self) -> "CompiledScorer":
         """The same, where what it returns is the estimate of a regression model."""
@@ -67,16 +72,16 @@ STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
     "BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor", "QuantileRegressor", "SGDRegressor",
     "LinearSVR",
 )  # fmt: skip
-LINEAR_TEXT, NETWORK_TEXT = (f"the {what} as a differentiable program" for what in ("linear model", "network"))
+NETWORKS = ("MLPClassifier", "MLPRegressor")
+SMOOTH = "a differentiable program"
 
 
 def compile_scorer(model: Any, schema: Schema, *, encoded: bool = False, offset: Offset = ()) -> CompiledScorer:
-    """A fitted estimator or pipeline over encoded rows; a `RefusedError` if it cannot be compiled. The offset of two
-    classes, see `decision_rule`, goes into its last layer or its leaves."""
+    """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer or its leaves."""
     by_table = not encoded
     encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
     raws = Raw.all_of(schema, encoded, by_table)
-    columns = raw_columns(raws)
+    columns = [Column(i, raw.levels) for i, raw in enumerate(raws)]  # the table itself
     block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
     last = unwrapped(model)
     while kind_of(last) in ("sklearn.Pipeline", *THRESHOLDS):
@@ -91,22 +96,17 @@ def compile_scorer(model: Any, schema: Schema, *, encoded: bool = False, offset:
     kind = kind_of(last)
     if kind in TREES:
         return _trees(last, kind, block, raws, schema, offset)
-    columns = block.columns
     library, _, name = kind.partition(".")
-    if library == "sklearn" and name in LINEAR:
-        return _linear(last, name, columns, raws, schema.width, offset)
-    if library == "sklearn" and name in STRAIGHT:
-        net = differentiable.program(differentiable.linear_layers(last), columns, raws, schema.width)
-        return CompiledScorer(net, "value", LINEAR_TEXT)
-    if kind in ("sklearn.MLPClassifier", "sklearn.MLPRegressor"):
-        if last.out_activation_ == "logistic" and last.n_outputs_ > 1:
-            raise RefusedError("it gives several labels at once")
-        layers = differentiable.shifted(differentiable.mlp_layers(last), offset)
-        activation = differentiable.ACTIVATIONS[last.activation]
-        net = differentiable.program(layers, columns, raws, schema.width, activation)
-        outputs: Outputs = "value" if name == "MLPRegressor" else "logits"
-        return CompiledScorer(net, outputs, NETWORK_TEXT)
-    raise RefusedError(f"a {name} cannot be compiled")
+    refuse(library != "sklearn" or name not in (*LINEAR, *STRAIGHT, *NETWORKS), f"a {name} cannot be compiled")
+    end = _refuse_or_end(last, name)
+    if name in NETWORKS:
+        layers, activation = differentiable.mlp_layers(last), differentiable.ACTIVATIONS[last.activation]
+    else:
+        layers, activation = differentiable.linear_layers(last), None
+    layers = differentiable.shifted(layers, offset)
+    net = differentiable.program(layers, block.columns, raws, schema.width, activation, end)
+    outputs: Outputs = "value" if name in (*STRAIGHT, "MLPRegressor") else "logits"
+    return CompiledScorer(net, outputs, f"the {'network' if name in NETWORKS else 'linear model'} as {SMOOTH}")
 
 
 def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
@@ -119,22 +119,19 @@ def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
     return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
 
 
-def _linear(
-    model: Any, name: str, columns: list[Column], raws: list[Raw], width: int, offset: Offset
-) -> CompiledScorer:
-    end = None
+def _refuse_or_end(model: Any, name: str) -> nn.Module | None:
+    """What comes after the layers of a linear model or a network, if anything."""
+    if name in NETWORKS:
+        refuse(model.out_activation_ == "logistic" and model.n_outputs_ > 1, "it gives several labels at once")
     if name == "SVC":
-        if model.kernel != "linear":
-            raise RefusedError(f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can")
-        if len(model.classes_) > 2 or model.probability is True:
-            raise RefusedError("SVC with more than two classes, or probabilities, is more than one linear model")
+        refuse(model.kernel != "linear", f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can")
+        several = len(model.classes_) > 2 or model.probability is True
+        refuse(several, "SVC with more than two classes, or probabilities, is more than one linear model")
     if name == "SGDClassifier":
-        if model.loss == "modified_huber":
-            raise RefusedError("SGDClassifier with loss 'modified_huber' cuts its probabilities off")
+        refuse(model.loss == "modified_huber", "SGDClassifier with loss 'modified_huber' cuts its probabilities off")
         if model.loss == "log_loss" and len(model.classes_) > 2:
-            end = differentiable.LogSigmoids()
-    layers = differentiable.shifted(differentiable.linear_layers(model), offset)
-    return CompiledScorer(differentiable.program(layers, columns, raws, width, end=end), "logits", LINEAR_TEXT)
+            return differentiable.LogSigmoids()
+    return None
 
 
 def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Offset) -> CompiledScorer:
@@ -152,10 +149,9 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     nodes, kernel = _shifted(*reader(model), offset)
     if zero_is_missing:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
-    if nodes.column.max(initial=0) >= len(columns):
-        raise RefusedError("it was trained on more columns than reach it")
-    if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
-        raise RefusedError("it takes a column of numbers for categories; declare that column a category")
+    refuse(nodes.column.max(initial=0) >= len(columns), "it was trained on more columns than reach it")
+    of_numbers = any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets)
+    refuse(of_numbers, "it takes a column of numbers for categories; declare that column a category")
     codes, rights = code_columns(nodes, columns, raws)
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
@@ -165,15 +161,13 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     if kernel is not None and not (leaves.max() <= 256 and leaves.mean() <= most):
         run = LibraryTrees(columns, raws, nodes.precision, kernel, zero_is_missing)
         return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, trees)
-    if leaves.max(initial=0) > 256:
-        raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
+    refuse(leaves.max(initial=0) > 256, f"{count}: the library itself is faster on trees of more than 256")
     program = TreeProgram(nodes, codes, rights)
     return CompiledScorer(program, nodes.outputs, f"{count}, all at once over encoded rows", cuts, trees)
 
 
 def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Offset) -> tuple[Nodes, Kernel | None]:
-    """The same trees with an offset of two classes: added to what they start from, or, as a factor of probabilities,
-    whose logarithms are the scores, taken into the leaves."""
+    """The same trees with an offset of two classes: of sums in their start, of probabilities a factor of the leaves."""
     if not any(offset):
         return nodes, kernel
     if nodes.outputs == "probabilities":
@@ -219,15 +213,11 @@ class LibraryTrees:
             values += center
             inputs = values.astype(self.precision, order="C")
         else:
-            inputs = self._column_by_column(x)
+            inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
+            for rows, columns in pieces(x.numpy()):
+                self._write(columns, inputs[rows])
         if self.zero_is_missing:
             inputs[inputs == 0] = np.nan
-        return inputs
-
-    def _column_by_column(self, x: Tensor) -> Any:
-        inputs = np.empty((len(x), len(self.columns)), dtype=self.precision)
-        for at, columns in pieces(x.numpy()):
-            self._write(columns, inputs[at])
         return inputs
 
     def _write(self, columns: Array, inputs: Any) -> None:
@@ -235,15 +225,9 @@ class LibraryTrees:
         positions: dict[int, Any] = {raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders}
         for raw, write in self.coders.items():
             write(columns, positions[raw])
-        numbers = {raw: self._numbers(self.raws[raw], columns) for raw in self.of_numbers}
+        numbers = {raw: self.raws[raw].held(columns) for raw in self.of_numbers}
         for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
             inputs[:, j] = c.number(numbers[c.raw]) if table is None else np.take(table, positions[c.raw])
-
-    @staticmethod
-    def _numbers(raw: Raw, columns: Array) -> Array:
-        """(n,) the column as the table holds it, NaN where it is missing."""
-        values = raw.decoded(columns[raw.at.start])
-        return values if raw.indicator is None else np.where(columns[raw.indicator] > 0.5, np.nan, values)
 
 
 def _is_plain(raw: Raw, column: Column) -> bool:
@@ -252,44 +236,39 @@ def _is_plain(raw: Raw, column: Column) -> bool:
     return column.table is None and not column.steps and real and raw.indicator is None
 
 
-# ---- the check
-
-
 def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
     """Encoded rows: `count` spread over the data's range, every level of every category, at thresholds and beside."""
-    random = np.random.default_rng(0)
-    at = schema.encoding(torch.float64)
-    low, high = at.seen_low.clamp(-3, 3), at.seen_high.clamp(-3, 3)
-    spread = low + torch.tensor(random.random((count, schema.width))) * (high - low)
-    numbers = schema.decode_numbers(spread)
+    random, encoding = np.random.default_rng(0), schema.encoding(torch.float64)
+    low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
+    numbers = schema.decode_numbers(low + torch.tensor(random.random((count, schema.width))) * (high - low))
     for i, f in enumerate(schema.features):
         numbers[:, i] = f.stored(numbers[:, i])
     rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, an integer
     parts = [rows]
     for s, f in zip(schema.slices, schema.features, strict=True):
         if f.is_category:
-            some = rows[np.arange(f.width) % count].copy()
+            some = rows[np.arange(f.width) % count]
             some[:, s] = np.eye(f.width)
             parts.append(some)
-    places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
-    if places:
-        chosen = random.permutation(len(places))[:CUTS]
-        for side in (0.0, np.inf):
-            some = rows[random.integers(0, count, len(chosen))].copy()
-            for i, p in enumerate(chosen):
-                column, cut = places[int(p)]
-                some[i, column] = np.nextafter(cut, side) if side else cut
-            parts.append(some)
+    chosen = _some(cuts, random)
+    for side in (0.0, np.inf):
+        some = rows[random.integers(0, count, len(chosen))]
+        for row, (column, cut) in zip(some, chosen, strict=True):
+            row[column] = np.nextafter(cut, side) if side else cut
+        parts.append(some)
     return torch.tensor(np.concatenate(parts))
+
+
+def _some(cuts: Sequence[tuple[int, Array]], random: np.random.Generator) -> list[tuple[int, float]]:
+    places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
+    return [places[int(p)] for p in random.permutation(len(places))[:CUTS]]
 
 
 def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
     """(n, features) numbers of a table: the same rows, with numbers that are the last on their side of a threshold, and
     the nearest on either side that are encoded in another way, which the last digits of the center decide too."""
     random, numbers = np.random.default_rng(0), schema.decode_numbers(probes(schema, []))
-    places: list[tuple[int, float]] = [(i, float(v)) for i, values in ends for v in values]
-    chosen = [places[int(p)] for p in random.permutation(len(places))[:CUTS]]
-    parts = [numbers]
+    chosen, parts = _some(ends, random), [numbers]
     for way in (-4, 0, 4):
         some = numbers[random.integers(0, len(numbers), len(chosen))]
         for row, (i, v) in zip(some, chosen, strict=True):
@@ -301,18 +280,17 @@ def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
 
 
 def difference(compiled: Tensor, original: Tensor, outputs: Outputs, scale: float = 1.0) -> str:
-    """Why compiled scores (n, k) are not the model's own, or nothing: probabilities, or scores relative to their size,
-    and estimates to their size or scale, whichever is more."""
+    """Why compiled scores (n, k) are not the model's own, or nothing; `scale` is that of estimates."""
     if compiled.shape != original.shape:
         return f"the compiled form gives {compiled.shape[1]} scores, the model {original.shape[1]}"
     if outputs == "probabilities":
         far = (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs()
     else:
-        far = (compiled - original).abs() / original.abs().clamp_min(scale if outputs == "value" else 1.0)
+        # Pipelines in single precision err by the digits of the largest scores, also where little is left of a sum.
+        far = (compiled - original).abs() / original.abs().amax().clamp_min(scale if outputs == "value" else 1.0)
     worst = float(far.max())
     if not worst <= CLOSE:
         return f"the compiled scores differ by {worst:.1e}"
     best = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
-    level = LEVEL * original.abs().amax(1).clamp_min(1.0)
-    labels = int((best < original.amax(1) - level).sum())
+    labels = int((best < original.amax(1) - LEVEL * original.abs().amax(1).clamp_min(1.0)).sum())
     return f"the compiled form gives {labels} of {len(compiled)} rows another class" if labels else ""

@@ -13,20 +13,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, listed
+from holdfast.errors import ModelError, listed, require
 from holdfast.models.compiled import from_boosters
 from holdfast.models.compiled.column_names import unwrapped
 from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.scores import Outputs
 from holdfast.schema.feature import Array
 
-Outputs = Literal["logits", "probabilities", "value"]
 Offset = Sequence[float]  # of the classes
 
 FARTHEST = 700.0  # the largest offset: its exponential is still a number
@@ -56,9 +56,6 @@ def is_regressor(model: Any) -> bool:
     return getattr(model, "_estimator_type", None) == "regressor"
 
 
-# ---- scores
-
-
 @dataclass(frozen=True)
 class ScoreSource:
     """The function that gives a model's scores, what they are, and what is to be added to them."""
@@ -79,7 +76,8 @@ def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | N
 
 
 def _score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
-    inner, only_predicts = core(model), hasattr(model, "predict") and not _has_scores(model)
+    has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+    inner, only_predicts = core(model), hasattr(model, "predict") and not has_scores
     if is_regressor(model) or (outputs == "value" and only_predicts):
         return ScoreSource(model.predict, "value")
     if from_boosters.has_margins(inner):
@@ -94,34 +92,22 @@ def _score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | 
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
         return ScoreSource(partial(_certain, model, names), "probabilities", labels_only=True)
-    if only_predicts:
-        raise ModelError(
-            f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it "
-            "predicts classes, outputs='value' if it is a regression model"
-        )
-    if callable(model):
-        return ScoreSource(model, outputs or "probabilities")
-    raise ModelError(
-        f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither predict_proba, "
-        "decision_function nor predict, and cannot be called"
-    )
+    what = f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it"
+    require(not only_predicts, f"{what} predicts classes, outputs='value' if it is a regression model", ModelError)
+    what = f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither predict_proba,"
+    require(callable(model), f"{what} decision_function nor predict, and cannot be called", ModelError)
+    return ScoreSource(model, outputs or "probabilities")
 
 
 def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
     """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
-    if from_boosters.is_own(inner) and outputs is None:
-        raise ModelError(
-            f"{name_of(model)} has an objective of your own, so only you know what it gives; if its sum of trees is "
-            "the score of a class, pass outputs='logits'"
-        )
+    what = f"{name_of(model)} has an objective of your own, so only you know what it gives; if its sum of trees is"
+    unknown = from_boosters.is_own(inner) and outputs is None
+    require(not unknown, f"{what} the score of a class, pass outputs='logits'", ModelError)
     if outputs == "logits" or from_boosters.is_raw(inner):
         return ScoreSource(from_boosters.margins(unwrapped(model), inner), "logits", from_boosters.half(inner))
     alone = from_boosters.is_one_against_all(inner)
     return ScoreSource(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
-
-
-def _has_scores(model: Any) -> bool:
-    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
 def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
@@ -131,15 +117,14 @@ def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
 
 
 def _wins(call: Callable[[Any], Any], k: int, rows: Any) -> Array:
-    """Decisions between pairs of classes, (0, 1), (0, 2) .. (k-2, k-1), as scores of the classes: how often each wins,
-    and less than half a win for how clearly."""
+    """Decisions between pairs (0, 1), (0, 2) .. (k-2, k-1) as scores: wins, and less than half of one for how clear."""
     d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
     won, clear = np.zeros((len(d), k)), np.zeros((len(d), k))
-    for pair, (i, j) in enumerate(zip(*np.triu_indices(k, 1), strict=True)):
-        won[:, i] += d[:, pair] > 0
-        won[:, j] += d[:, pair] <= 0
-        clear[:, i] += d[:, pair]
-        clear[:, j] -= d[:, pair]
+    for by, i, j in zip(d.T, *np.triu_indices(k, 1), strict=True):
+        won[:, i] += by > 0
+        won[:, j] += by <= 0
+        clear[:, i] += by
+        clear[:, j] -= by
     return won + clear / (3 * (np.abs(clear) + 1))
 
 
@@ -149,16 +134,20 @@ def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
 
 
 def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
-    """What to add to the scores of two classes for a threshold that an estimator puts on one of them; nothing for
-    others."""
-    at = threshold_of(model)
-    if at is None:
+    """What to add to the scores of two classes for the threshold that an estimator puts on one of them, if it does."""
+    threshold = threshold_of(model)
+    if threshold is None:
         return ()
-    inner = behind(model)
-    by_probability = model.response_method != "decision_function" and hasattr(inner, "predict_proba")
-    at = _logit(at) if by_probability else at * (_steepness(core(inner)) if outputs == "probabilities" else 1.0)
-    shift = float(np.clip(-at, -FARTHEST, FARTHEST))
-    positive = _positive(model)
+    inner, last = behind(model), core(behind(model))
+    exponential = kind_of(last) == "sklearn.GradientBoostingClassifier" and last.loss == "exponential"
+    if model.response_method != "decision_function" and hasattr(inner, "predict_proba"):
+        p = threshold
+        threshold = -math.inf if p <= 0 else math.inf if p >= 1 else math.log(p) - math.log1p(-p)
+    elif outputs == "probabilities" and exponential:  # then log p / (1 - p) is twice what `decision_function` gives
+        threshold *= 2.0
+    shift, scorer = float(np.clip(-threshold, -FARTHEST, FARTHEST)), getattr(model, "_curve_scorer", None)
+    # A tuned threshold is on the class that its scorer is about; none named is the second.
+    positive: Any = getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
     return (0.0, -shift if positive is not None and positive == model.classes_[0] else shift)
 
 
@@ -168,43 +157,21 @@ def threshold_of(model: Any) -> float | None:
     return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
 
 
-def _positive(model: Any) -> Any:
-    """The class that a threshold is on; None is the second. A tuned one is on the class that its scorer is about."""
-    scorer: Any = getattr(model, "_curve_scorer", None)
-    return getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
-
-
-def _steepness(model: Any) -> float:
-    """By how much log p / (1 - p) exceeds what `decision_function` gives; other models than these have it at 1."""
-    boosted = kind_of(model) == "sklearn.GradientBoostingClassifier" and model.loss == "exponential"
-    return 2.0 if boosted else 1.0
-
-
 def behind(model: Any) -> Any:
     """The fitted estimator inside one with a threshold."""
     return getattr(model, "estimator_", model.estimator)
 
-
-def _logit(p: float) -> float:
-    return -math.inf if p <= 0 else math.inf if p >= 1 else math.log(p) - math.log1p(-p)
-
-
-# ---- decisions
 
 DecisionRule = Callable[[Any], Tensor]  # rows -> (n,) places of the predicted labels among the model's classes
 
 
 def decision_rule(model: Any) -> DecisionRule | None:
     """The model's own `predict`, if it has that and classes."""
-    classes = getattr(model, "classes_", None)
-    if classes is None or not hasattr(model, "predict") or is_regressor(model) or _gives_sums(core(model)):
-        return None
-    return partial(_predicted, model, classes)
-
-
-def _gives_sums(model: Any) -> bool:
-    """LightGBM's classifiers predict sums of trees and no classes where the objective is the user's own."""
-    return from_boosters.is_own(model) and kind_of(model).startswith("lightgbm.")
+    classes, inner = getattr(model, "classes_", None), core(model)
+    # LightGBM's classifiers predict sums of trees and no classes where the objective is the user's own.
+    sums = from_boosters.is_own(inner) and kind_of(inner).startswith("lightgbm.")
+    decides = hasattr(model, "predict") and not is_regressor(model) and not sums
+    return partial(_predicted, model, classes) if classes is not None and decides else None
 
 
 def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:

@@ -18,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.models.compiled.preprocessing import Column, Raw, RefusedError
+from holdfast.models.compiled.preprocessing import Column, Raw, refuse
+from holdfast.nn.architecture import linear_layer
 from holdfast.schema.feature import Array
 
 Layer = tuple[Array, Array]
 Bend = tuple[int, float, float, float]  # encoded column, scale, shift, most
+Activation = Callable[[], nn.Module] | None
 
 
 class Bends(nn.Module):
@@ -34,12 +36,10 @@ class Bends(nn.Module):
 
     def __init__(self, bends: Sequence[Bend], width: int) -> None:
         super().__init__()
-        column, scale, shift, most = zip(*bends, strict=True)
-        self.column = torch.tensor(column)
-        self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
-        self.register_buffer("shift", torch.tensor(shift, dtype=torch.float64))
-        self.register_buffer("most", torch.tensor(most, dtype=torch.float64))
-        self.rest = -(width + len(column)) % 4
+        column, *lines = zip(*bends, strict=True)
+        self.column, self.rest = torch.tensor(column), -(width + len(column)) % 4
+        for name, values in zip(("scale", "shift", "most"), lines, strict=True):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
 
     def forward(self, z: Tensor) -> Tensor:
         bent = torch.relu(z[:, self.column] * self.scale + self.shift).clamp_max(self.most)
@@ -106,17 +106,14 @@ class Inputs:
         if raw.indicator is None:
             return
         assert raw.feature is not None
-        if np.isnan(column.of_missing):
-            raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
+        refuse(np.isnan(column.of_missing), f"a missing number in column {raw.name!r} reaches the model")
         # While it is missing, the column holds what stands for it.
-        stands = min(max(a * raw.feature.stand_in + b, low), high)
-        self.entries.append((j, raw.indicator, column.of_missing - stands))
+        self.entries.append((j, raw.indicator, column.of_missing - min(max(a * raw.feature.stand_in + b, low), high)))
 
     def _levels(self, j: int, column: Column, raw: Raw) -> None:
         start, (scale, center) = raw.at.start, raw.affine
         t = column.values()
-        if np.isnan(t).any():
-            raise RefusedError(f"a missing value in column {raw.name!r} reaches the model")
+        refuse(np.isnan(t).any(), f"a missing value in column {raw.name!r} reaches the model")
         if raw.at.stop - start > 1 or (raw.feature is not None and raw.feature.is_category):
             self.entries += [(j, start + k, v) for k, v in enumerate(t.tolist())]
             return
@@ -129,17 +126,12 @@ class Inputs:
 
 
 def program(
-    layers: Sequence[Layer],
-    columns: Sequence[Column],
-    raws: Sequence[Raw],
-    width: int,
-    activation: Callable[[], nn.Module] | None = None,
+    layers: Sequence[Layer], columns: Sequence[Column], raws: Sequence[Raw], width: int, activation: Activation = None,
     end: nn.Module | None = None,
-) -> nn.Module:
+) -> nn.Module:  # fmt: skip
     """The network u -> W_l ... act(W_1 u + b_1) ... + b_l over encoded rows; without activation, one layer."""
     inputs = Inputs(columns, raws, width)
-    bends = inputs.bends
-    (w, b), *rest = layers
+    bends, ((w, b), *rest) = inputs.bends, layers
     made = [(w @ inputs.A, w @ inputs.c + b), *rest]
     if activation is None:
         while len(made) > 1:
@@ -154,7 +146,7 @@ def program(
         # Filled up with units that do nothing, so that a row's bits do not depend on its place (see `nn.relu_network`).
         more = 0 if plain or (last and outputs == 2) else -len(w) % 4
         w, b = np.pad(w, ((0, more), (0, before))), np.pad(b, (0, more))
-        modules.append(_linear(w, b) if plain else Dense(w, b))
+        modules.append(linear_layer(torch.tensor(w), torch.tensor(b)) if plain else Dense(w, b))
         before = more
         if activation and not last:
             modules.append(activation())
@@ -163,21 +155,10 @@ def program(
     return nn.Sequential(*modules, *([end] if end else []))
 
 
-def _linear(w: Array, b: Array) -> nn.Linear:
-    layer = nn.Linear(w.shape[1], w.shape[0], device="meta")  # draws no random numbers
-    layer.weight = nn.Parameter(torch.tensor(w), requires_grad=False)
-    layer.bias = nn.Parameter(torch.tensor(b), requires_grad=False)
-    return layer
-
-
-# ---- the models
-
-
 def linear_layers(model: Any) -> list[Layer]:
     coef: Any = model.coef_
     coef = np.atleast_2d(np.asarray(coef.toarray() if hasattr(coef, "toarray") else coef, dtype=np.float64))
-    bias = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), len(coef))
-    return [(coef, bias)]
+    return [(coef, np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), len(coef)))]
 
 
 def per_output(offset: Sequence[float], outputs: int) -> Array:
@@ -191,7 +172,6 @@ def shifted(layers: list[Layer], offset: Sequence[float]) -> list[Layer]:
     return [*first, (w, b + per_output(offset, len(w)))] if any(offset) else layers
 
 
-Activation = Callable[[], nn.Module] | None
 ACTIVATIONS: dict[str, Activation] = {"identity": None, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
 

@@ -10,16 +10,14 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import ModelError, untyped
+from holdfast.errors import ModelError, require, untyped
 from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
-from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
+from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of, refuse
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
 # Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
-NUMBERS = (
-    "reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"
-)  # fmt: skip
+NUMBERS = ("reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
 CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
 ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")  # LightGBM's names for one and the same
 MARGINS = ("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", "lightgbm.LGBMClassifier")
@@ -48,12 +46,10 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
     objective = _objective(booster)
     if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
         return BoostedNumbers(booster)
-    if not objective.startswith(CLASSES) or objective == "cross_entropy_lambda":
-        raise ModelError(
-            f"a Booster with objective {objective!r} is neither a classifier nor a regression model by itself; if its "
-            "sum of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate, "
-            "outputs='value'"
-        )
+    what = f"a Booster with objective {objective!r} is neither a classifier nor a regression model by itself"
+    fix = "if its sum of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate,"
+    known = objective.startswith(CLASSES) and objective != "cross_entropy_lambda"
+    require(known, f"{what}; {fix} outputs='value'", ModelError)
     return Boosted(booster)
 
 
@@ -63,16 +59,12 @@ def booster_names(booster: Any) -> list[str] | None:
     return None if names is None else list(names)
 
 
-def as_trained(booster: Any, columns: Sequence[str]) -> list[str]:
-    """The columns of a table in the order in which a Booster has them; as they are if it has no names for them, or
-    other ones, as LightGBM has for those of an array."""
-    names = booster_names(booster)
-    return list(columns) if names is None or not set(names) <= set(columns) else names
-
-
 def _rows(booster: Any, table: Any) -> Any:
-    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it."""
-    rows = table[as_trained(booster, list(table.columns))] if isinstance(table, pd.DataFrame) else table
+    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it. They stay as
+    they are if it has no names for them, or other ones, as LightGBM has for those of an array."""
+    names = booster_names(booster) or []
+    ordered = isinstance(table, pd.DataFrame) and names and set(names) <= set(table.columns)
+    rows = table[names] if ordered else table
     return untyped("xgboost").DMatrix(rows, enable_categorical=True) if is_xgboost(booster) else rows
 
 
@@ -107,9 +99,6 @@ def is_booster(model: Any) -> bool:
     return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm")
 
 
-# ---- classifiers whose scores are not what they seem
-
-
 def has_margins(model: Any) -> bool:
     """Is it a classifier of XGBoost or LightGBM, which can give the sums of its trees?"""
     return kind_of(model) in MARGINS
@@ -117,9 +106,8 @@ def has_margins(model: Any) -> bool:
 
 def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
     """The sums of the trees by `model`, whose last step is the classifier `inner`."""
-    if kind_of(inner).startswith("xgboost."):
-        return partial(model.predict, output_margin=True)
-    return partial(model.predict_proba, raw_score=True)
+    by_xgboost = kind_of(inner).startswith("xgboost.")
+    return partial(model.predict, output_margin=True) if by_xgboost else partial(model.predict_proba, raw_score=True)
 
 
 def is_raw(model: Any) -> bool:
@@ -133,8 +121,7 @@ def is_own(model: Any) -> bool:
 
 
 def half(model: Any) -> tuple[float, ...]:
-    """XGBoost takes what a classifier gives for a probability and predicts class 1 above one half, even where it is a
-    sum of trees: then this is to be added to the scores."""
+    """What to add to scores: XGBoost predicts class 1 above one half, also of what is a sum and no probability."""
     raw = kind_of(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
     return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
 
@@ -142,9 +129,6 @@ def half(model: Any) -> tuple[float, ...]:
 def is_one_against_all(model: Any) -> bool:
     """A LightGBM classifier whose probabilities do not add up to 1."""
     return kind_of(model).startswith("lightgbm.") and getattr(model, "objective_", None) in ONE_AGAINST_ALL
-
-
-# ---- XGBoost
 
 
 def xgboost(model: Any) -> tuple[Nodes, Kernel]:
@@ -168,8 +152,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
     parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
     for tree in trees:
-        if int(tree["tree_param"]["size_leaf_vector"]) > 1:
-            raise RefusedError("its trees have leaves of several values")
+        refuse(int(tree["tree_param"]["size_leaf_vector"]) > 1, "its trees have leaves of several values")
         parts.append(_xgboost_tree(tree, sets, count))
         count += len(parts[-1]["left"])
     nodes = Nodes(
@@ -188,8 +171,8 @@ def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
 
 def _learner(booster: Any) -> dict[str, Any]:
     content = json.loads(bytes(booster.save_raw("json")))["learner"]
-    if content["gradient_booster"]["name"] != "gbtree":
-        raise RefusedError(f"its booster is {content['gradient_booster']['name']!r}, not 'gbtree'")
+    name = content["gradient_booster"]["name"]
+    refuse(name != "gbtree", f"its booster is {name!r}, not 'gbtree'")
     return content
 
 
@@ -209,8 +192,7 @@ def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> d
     for node, begin, size in zip(*by_set, strict=True):
         sets[count + node] = np.array(tree["categories"][begin : begin + size], dtype=np.float64)
     left, right, column = tree["left_children"], tree["right_children"], tree["split_indices"]
-    value = np.where(np.array(left) < 0, condition, 0.0)
-    return tree_of(left, right, column, condition, tree["default_left"], value)
+    return tree_of(left, right, column, condition, tree["default_left"], np.where(np.array(left) < 0, condition, 0.0))
 
 
 def xgboost_lists(model: Any) -> list[list[Any]]:
@@ -227,9 +209,6 @@ def xgboost_lists(model: Any) -> list[list[Any]]:
     return out
 
 
-# ---- LightGBM
-
-
 def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     """A Booster, or the booster of an LGBMClassifier, up to its best round."""
     booster = model if type(model).__name__ == "Booster" else model.booster_
@@ -238,8 +217,7 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
     if not plain and objective.partition(" ")[0] not in ("binary", "multiclass", "cross_entropy"):
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
-    steep = _steepness(objective)
-    per_round = int(content["num_tree_per_iteration"])
+    steep, per_round = _steepness(objective), int(content["num_tree_per_iteration"])
     parts, zeros, sets, count = list[dict[str, Any]](), list[Any](), dict[int, Array](), 0
     for tree in content["tree_info"]:
         part, zero = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
@@ -272,8 +250,8 @@ def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) 
             links[parent][side] = place
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
-    if any("leaf_coeff" in n for n in found):
-        raise RefusedError("its leaves hold linear models (linear_tree=True), which cannot be compiled")
+    linear = any("leaf_coeff" in n for n in found)
+    refuse(linear, "its leaves hold linear models (linear_tree=True), which cannot be compiled")
     inner = np.array(["split_feature" in n for n in found])
     zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
     threshold = np.zeros(len(found))
@@ -291,21 +269,15 @@ def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) 
     return tree_of(left, right, column, threshold, missing_left, np.array(value, dtype=np.float64) * steep), zeros
 
 
-# ---- categories of pandas
-
-
 def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
-    """Category columns of a frame as the libraries see them: places in the lists they were trained on, one list for
-    each such column; a level that is not listed is missing."""
-    out: list[Column] = []
-    lists = iter(known)
+    """Category columns as the libraries see them: places in the lists they were trained on; others are missing."""
+    out, lists = list[Column](), iter(known)
     for c in columns:
         if c.table is None or not isinstance(c.table.dtype, pd.CategoricalDtype):
             out.append(c)
             continue
-        listed = next(lists, None)
-        if listed is None:
-            raise RefusedError("it was trained on fewer columns of categories than the schema has")
+        listed: Any = next(lists, None)
+        refuse(listed is None, "it was trained on fewer columns of categories than the schema has")
         place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
         out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place))))
     return out

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.models.compiled.preprocessing import RefusedError
+from holdfast.models.compiled.preprocessing import RefusedError, refuse
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
@@ -15,8 +15,7 @@ Kernel = Callable[[Any], Array]  # the model's inputs (n, m) -> outputs (n, k), 
 
 def stacked(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The nodes of trees, each counted from 0, one after the other."""
-    sizes = [len(t["left"]) for t in trees]
-    roots = np.cumsum([0, *sizes[:-1]])
+    roots = np.cumsum([0, *[len(t["left"]) for t in trees][:-1]])
     out: dict[str, Any] = {"roots": roots}
     for key in ("left", "right"):
         shifted = [np.where(t[key] >= 0, t[key] + r, -1) for t, r in zip(trees, roots, strict=True)]
@@ -30,23 +29,18 @@ def tree_of(left: Any, right: Any, column: Any, threshold: Any, missing_left: An
     """The nodes of one tree, as `Nodes` has them; the children of a leaf are -1."""
     left, right, column = (np.asarray(part, np.int64) for part in (left, right, column))
     value = np.asarray(value, np.float64).reshape(len(left), -1)
-    return {
-        "left": left, "right": right, "column": np.where(left < 0, 0, column),
-        "threshold": np.asarray(threshold, np.float64), "missing_left": np.asarray(missing_left).astype(bool),
-        "value": value,
-    }  # fmt: skip
+    tests = {"threshold": np.asarray(threshold, np.float64), "missing_left": np.asarray(missing_left).astype(bool)}
+    return {"left": left, "right": right, "column": np.where(left < 0, 0, column), **tests, "value": value}
 
 
-def _plain(tree: Any, value: Array) -> dict[str, Any]:
-    children = tree.children_left, tree.children_right
-    return tree_of(*children, tree.feature, tree.threshold, tree.missing_go_to_left, value)
+def _plain(t: Any, value: Array) -> dict[str, Any]:
+    return tree_of(t.children_left, t.children_right, t.feature, t.threshold, t.missing_go_to_left, value)
 
 
 def forest(model: Any) -> tuple[Nodes, Kernel]:
     """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each class, or estimates."""
     trees = [e.tree_ for e in getattr(model, "estimators_", [model])]
-    if model.n_outputs_ != 1:
-        raise RefusedError("it has more than one output")
+    refuse(model.n_outputs_ != 1, "it has more than one output")
     parts = stacked([_plain(t, t.value[:, 0, :]) for t in trees])
     k = int(parts["value"].shape[1])
     nodes = Nodes(
@@ -104,10 +98,8 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
         count += len(n)
     start = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
     to = np.array([k for _, k in trees], dtype=np.int64)
-    nodes = Nodes(
-        **stacked(parts), adds_to=to, start=start, precision=np.float64, sets=sets, outputs=_raw(model)
-    )  # fmt: skip
-    return nodes, None
+    parts = stacked(parts)
+    return Nodes(**parts, adds_to=to, start=start, precision=np.float64, sets=sets, outputs=_raw(model)), None
 
 
 def _raw(model: Any) -> Literal["logits", "value"]:

@@ -11,7 +11,7 @@ Anything that mixes columns, or that is not on the list, is refused with the rea
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -28,6 +28,12 @@ Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
 class RefusedError(Exception):
     """A model cannot be compiled; the text says why."""
+
+
+def refuse(when: object, why: str) -> None:
+    """Raise a `RefusedError` when it is so."""
+    if when:
+        raise RefusedError(why)
 
 
 @dataclass(frozen=True)
@@ -64,12 +70,15 @@ class Raw:
         values = x * f.scale + f.center
         return f.stored(np.clip(np.round(values), *f.holds) if f.kind != "real" else values)
 
+    def held(self, columns: Array) -> Array:
+        """(n,) the numbers as the table holds them, NaN where they are missing, of encoded columns (d, n)."""
+        values = self.decoded(columns[self.at.start])
+        return values if self.indicator is None else np.where(columns[self.indicator] > 0.5, np.nan, values)
+
 
 def _levels(f: Feature) -> "pd.Series[Any] | None":
-    if f.kind in ("real", "integer"):
-        return None
     count = 2 if f.kind == "boolean" else len(f.levels) + f.missing
-    return f.values(np.arange(count, dtype=np.float64), None)
+    return None if f.kind in ("real", "integer") else f.values(np.arange(count, dtype=np.float64), None)
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,6 @@ class Column:
 
     def then(self, f: Callable[..., Any], *constants: Any) -> "Column":
         return replace(self, steps=(*self.steps, (f, constants)))
-
-    def cast(self, dtype: Any) -> "Column":
-        return self.then(np.asarray, dtype)
 
     def number(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """(n,) numbers of the table -> values of the input."""
@@ -104,11 +110,11 @@ class Column:
         a, b = 1.0, 0.0
         for f, constants in self.steps:
             c = float(constants[0]) if f is not np.asarray else 0.0
-            if f is np.subtract or f is np.add:
-                b += c if f is np.add else -c
-            elif f is np.multiply or f is np.divide:
-                a, b = (a * c, b * c) if f is np.multiply else (a / c, b / c)
-        return a, b
+            if f in (np.subtract, np.add):
+                b = f(b, c)
+            elif f in (np.multiply, np.divide):
+                a, b = f(a, c), f(b, c)
+        return float(a), float(b)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -131,15 +137,9 @@ class Column:
             raise RefusedError("a string reaches the model without an encoder") from None
 
 
-def raw_columns(raws: Sequence[Raw]) -> list[Column]:
-    """The table itself."""
-    return [Column(i, r.levels) for i, r in enumerate(raws)]
-
-
 @dataclass(frozen=True)
 class Block:
-    """The columns between two steps of a pipeline, and a few rows of them as scikit-learn holds them there: their
-    precision, and whether they are sparse, decide over last digits."""
+    """The columns between two steps of a pipeline, and a few rows as scikit-learn has them: they decide last digits."""
 
     columns: list[Column]
     rows: Any
@@ -150,10 +150,7 @@ class Block:
 
     def part(self, at: list[int], names: list[str]) -> "Block":
         """Some of the columns; those of a frame go by their names."""
-        if isinstance(self.rows, pd.DataFrame):
-            rows: Any = self.rows[[names[i] for i in at]]
-        else:
-            rows = self.rows[:, at]
+        rows = self.rows[[names[i] for i in at]] if isinstance(self.rows, pd.DataFrame) else self.rows[:, at]
         return Block([self.columns[i] for i in at], rows)
 
 
@@ -168,9 +165,6 @@ def kind_of(thing: Any) -> str:
     return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
 
 
-# ---- transformers
-
-
 def is_passed(step: Any) -> bool:
     """Is it a step of a pipeline that does nothing?"""
     return step is None or (isinstance(step, str) and step == "passthrough")
@@ -181,8 +175,7 @@ def through(step: Any, block: Block) -> Block:
     if is_passed(step):
         return block
     kind = kind_of(step)
-    if kind not in STEPS:
-        raise RefusedError(f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
+    refuse(kind not in STEPS, f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
     rows = _transformed(step, block.rows)
     return Block(STEPS[kind](step, block, rows), rows)
 
@@ -200,22 +193,19 @@ def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
 
 
 def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
-    if step.transformer_weights:
-        raise RefusedError("a ColumnTransformer with transformer_weights cannot be compiled")
+    refuse(step.transformer_weights, "a ColumnTransformer with transformer_weights cannot be compiled")
     names = [str(n) for n in getattr(step, "feature_names_in_", [])]
-    width = max((s.stop for s in step.output_indices_.values()), default=0)
-    out: list[Column | None] = [None] * width
+    out: list[Column | None] = [None] * max((s.stop for s in step.output_indices_.values()), default=0)
     for name, inner, chosen in step.transformers_:
         at = positions(chosen, names, len(block.columns))
         if not at or (isinstance(inner, str) and inner == "drop"):
             continue
         made = through(inner, block.part(at, names)).columns
         place = step.output_indices_[name]
-        if place.stop - place.start != len(made):
-            raise RefusedError(f"the part {name!r} of its ColumnTransformer makes another number of columns")
+        fits = place.stop - place.start == len(made)
+        refuse(not fits, f"the part {name!r} of its ColumnTransformer makes another number of columns")
         out[place] = made
-    if any(c is None for c in out):
-        raise RefusedError("its ColumnTransformer makes columns of unknown origin")
+    refuse(any(c is None for c in out), "its ColumnTransformer makes columns of unknown origin")
     return cast(list[Column], out)
 
 
@@ -233,29 +223,25 @@ def positions(chosen: Any, names: list[str], width: int) -> list[int]:
     return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in chosen]
 
 
-def _scaled(
-    columns: list[Column], dtype: Any, parts: Sequence[tuple[Any, Any]], *, early: bool = False
-) -> list[Column]:
+def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = False) -> list[Column]:
     """Columns after `block = f(block, constants)` for each of the parts, in the precision scikit-learn uses.
     `early`: the constants are brought to it first."""
-    out: list[Column] = []
-    for j, column in enumerate(columns):
-        c = column.cast(dtype)
+    out, dtype = list[Column](), precision(rows)
+    for j, column in enumerate(block.columns):
+        c = column.then(np.asarray, dtype)
         for f, constants in parts:
             if constants is None:
                 continue
             picked = [np.asarray(v)[j] if np.ndim(v) else v for v in (constants if f is np.clip else (constants,))]
             if dtype == np.float32:
                 picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
-            if f in (np.multiply, np.divide) and not picked[0] > 0:
-                raise RefusedError("a scaler that turns a column around cannot be compiled")
+            turned = f in (np.multiply, np.divide) and not picked[0] > 0
+            refuse(turned, "a scaler that turns a column around cannot be compiled")
             c = c.then(f, *picked)
-            c = c.cast(dtype) if dtype == np.float32 and not early else c
+            c = c.then(np.asarray, dtype) if dtype == np.float32 and not early else c
         if column.table is not None:
-            values = column.values()
-            for f, constants in c.steps[len(column.steps) :]:
-                values = f(values, *constants)
-            c = replace(column, table=pd.Series(values))
+            scaled = replace(c, steps=c.steps[len(column.steps) :])
+            c = replace(column, table=pd.Series(scaled.number(column.values())))
         out.append(c)
     return out
 
@@ -267,24 +253,22 @@ def _over(scale: Any, block: Block) -> tuple[Any, Any]:
 
 def _standard(step: Any, block: Block, rows: Any) -> list[Column]:
     mean, scale = step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None
-    parts = [(np.subtract, mean), _over(scale, block)]
-    return _scaled(block.columns, precision(rows), parts, early=not block.is_sparse)
+    return _scaled(block, rows, (np.subtract, mean), _over(scale, block), early=not block.is_sparse)
 
 
 def _robust(step: Any, block: Block, rows: Any) -> list[Column]:
     center, scale = step.center_ if step.with_centering else None, step.scale_ if step.with_scaling else None
-    return _scaled(block.columns, precision(rows), [(np.subtract, center), _over(scale, block)])
+    return _scaled(block, rows, (np.subtract, center), _over(scale, block))
 
 
 def _minmax(step: Any, block: Block, rows: Any) -> list[Column]:
     clip = step.feature_range if step.clip else None
-    parts = [(np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip)]
-    return _scaled(block.columns, precision(rows), parts)
+    return _scaled(block, rows, (np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip))
 
 
 def _maxabs(step: Any, block: Block, rows: Any) -> list[Column]:
     clip = (-1.0, 1.0) if getattr(step, "clip", False) else None
-    return _scaled(block.columns, precision(rows), [_over(step.scale_, block), (np.clip, clip)])
+    return _scaled(block, rows, _over(step.scale_, block), (np.clip, clip))
 
 
 def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
@@ -308,38 +292,30 @@ def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
 def _numbers(block: Block, j: int) -> "pd.Series[Any]":
     if isinstance(block.rows, pd.DataFrame):
         return block.rows.iloc[:, j]
-    column = block.rows[:, [j]]
-    return pd.Series((column.toarray() if block.is_sparse else column).ravel())
+    return pd.Series((block.rows[:, [j]].toarray() if block.is_sparse else block.rows[:, j]).ravel())
 
 
 def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
-    columns = block.columns
-    if any(c.table is None for c in columns):
-        raise RefusedError("it encodes a column of numbers level by level; declare that column a category")
-    made = _of_levels(step, block)
-    counts = getattr(step, "_n_features_outs", [1] * len(columns)) if hasattr(step, "drop_idx_") else [1] * len(columns)
+    columns, numbers = block.columns, any(c.table is None for c in block.columns)
+    refuse(numbers, "it encodes a column of numbers level by level; declare that column a category")
+    made, one_each = _of_levels(step, block), [1] * len(columns)
+    counts = getattr(step, "_n_features_outs", one_each) if hasattr(step, "drop_idx_") else one_each
     owner = np.repeat(np.arange(len(columns)), counts)
-    if len(owner) != made.shape[1]:
-        raise RefusedError(f"{type(step).__name__} makes another number of columns than it says")
+    refuse(len(owner) != made.shape[1], f"{type(step).__name__} makes another number of columns than it says")
     of = [columns[i] for i in owner.tolist()]
     return [replace(c, table=pd.Series(made[: c.levels, j])) for j, c in enumerate(of)]
 
 
 def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
-    if step.add_indicator:
-        raise RefusedError("SimpleImputer with add_indicator cannot be compiled")
-    gap: Any = step.missing_values
+    refuse(step.add_indicator, "SimpleImputer with add_indicator cannot be compiled")
     fill: list[Any] = list(step.statistics_)
-    if not pd.isna(gap) or (step.strategy != "constant" and bool(pd.Series(fill).isna().any())):
-        raise RefusedError("SimpleImputer that replaces a value, or drops a column, cannot be compiled")
-    single, made = precision(rows) == np.float32, _of_levels(step, block)
-    out: list[Column] = []
-    for j, c in enumerate(block.columns):
-        if c.table is not None:
-            out.append(replace(c, table=pd.Series(made[: c.levels, j])))
-        else:
-            out.append(c.then(impute, np.float32(fill[j]) if single else fill[j]))
-    return out
+    drops = step.strategy != "constant" and bool(pd.Series(fill).isna().any())
+    other = not pd.isna(step.missing_values) or drops
+    refuse(other, "SimpleImputer that replaces a value, or drops a column, cannot be compiled")
+    fill, made = [np.float32(v) for v in fill] if precision(rows) == np.float32 else fill, _of_levels(step, block)
+    tables = [pd.Series(made[: c.levels, j]) for j, c in enumerate(block.columns)]
+    each = zip(block.columns, fill, tables, strict=True)
+    return [c.then(impute, v) if c.table is None else replace(c, table=table) for c, v, table in each]
 
 
 def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
@@ -350,13 +326,9 @@ def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
 def _function(step: Any, block: Block, _: Any) -> list[Column]:
     run: Any = step.func
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"  # that of gradient boosting
-    if cast(Any, run) is not None and not checks:
-        raise RefusedError("FunctionTransformer runs a function of your own, which cannot be compiled")
+    own = cast(Any, run) is not None and not checks
+    refuse(own, "FunctionTransformer runs a function of your own, which cannot be compiled")
     return block.columns
-
-
-def _frozen(step: Any, block: Block, _: Any) -> list[Column]:
-    return through(step.estimator, block).columns
 
 
 def _selector(step: Any, block: Block, _: Any) -> list[Column]:
@@ -365,18 +337,10 @@ def _selector(step: Any, block: Block, _: Any) -> list[Column]:
 
 # (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
 STEPS: dict[str, Callable[[Any, Block, Any], list[Column]]] = {
-    "sklearn.Pipeline": _pipeline,
-    "sklearn.ColumnTransformer": _column_transformer,
-    "sklearn.StandardScaler": _standard,
-    "sklearn.MinMaxScaler": _minmax,
-    "sklearn.MaxAbsScaler": _maxabs,
-    "sklearn.RobustScaler": _robust,
-    "sklearn.OneHotEncoder": _encoder,
-    "sklearn.OrdinalEncoder": _encoder,
-    "sklearn.SimpleImputer": _imputer,
-    "sklearn.FunctionTransformer": _function,
-    "sklearn.FrozenEstimator": _frozen,
-    "sklearn.VarianceThreshold": _selector,
-    "sklearn.SelectKBest": _selector,
-    "sklearn.SelectPercentile": _selector,
-}
+    "sklearn.Pipeline": _pipeline, "sklearn.ColumnTransformer": _column_transformer,
+    "sklearn.StandardScaler": _standard, "sklearn.MinMaxScaler": _minmax, "sklearn.MaxAbsScaler": _maxabs,
+    "sklearn.RobustScaler": _robust, "sklearn.OneHotEncoder": _encoder, "sklearn.OrdinalEncoder": _encoder,
+    "sklearn.SimpleImputer": _imputer, "sklearn.FunctionTransformer": _function,
+    "sklearn.FrozenEstimator": lambda step, block, _: through(step.estimator, block).columns,
+    "sklearn.VarianceThreshold": _selector, "sklearn.SelectKBest": _selector, "sklearn.SelectPercentile": _selector,
+}  # fmt: skip

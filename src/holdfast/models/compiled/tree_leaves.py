@@ -12,7 +12,6 @@ whole box of codes can reach is an `any` over them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from holdfast.models.compiled.tree_nodes import Codes, Ints, Nodes
 from holdfast.models.compiled.tree_program import coder
+from holdfast.models.scores import Outputs
 from holdfast.schema.feature import Array, Mask
 from holdfast.schema.schema import Schema
 
@@ -30,8 +30,7 @@ Rights = dict[int, tuple[int, Mask]]
 
 @dataclass(frozen=True)
 class Cells:
-    """Where the answer can change along one feature: between its levels, at the cuts of its first encoded column, and
-    between a number and none."""
+    """Where the answer can change along one feature: between levels, at cuts, and between a number and none."""
 
     feature: int
     at: slice  # its encoded columns
@@ -103,7 +102,7 @@ class TreeIndex:
     codes: list[Codes]
     rights: Rights | None
     schema: Schema
-    outputs: Literal["logits", "probabilities", "value"]
+    outputs: Outputs
 
     @staticmethod
     def of(nodes: Nodes, codes: list[Codes], rights: Rights, schema: Schema) -> "TreeIndex":

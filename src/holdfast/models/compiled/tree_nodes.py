@@ -3,21 +3,19 @@
 A node sends a row to the left if its input is low enough. Every library compares in a precision of its own, behind a
 pipeline that scales in one of its own; but all of these steps rise, so for a column of numbers there is one encoded
 value x* such that a row goes left exactly if x <= x*. It is found by bisection over all doubles, with the library's
-own arithmetic. For a column of levels the node is tried with each level, once.
-
-What remains is integers: the rank of an encoded value among all x* of its column, or the position of a level;
-a node becomes the set of these codes that go right. Scaling, precision, missing values, categories and their sets are
-then things of the past.
+own arithmetic. For a column of levels the node is tried with each level, once. What remains is integers: the rank of an
+encoded value among all x* of its column, or the position of a level; a node becomes the set of codes that go right.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.models.compiled.preprocessing import Column, Raw
+from holdfast.models.scores import Outputs
 from holdfast.schema.feature import Array, Mask
 
 Ints = npt.NDArray[np.int64]
@@ -43,15 +41,11 @@ class Nodes:
     precision: Any
     strict: bool = False
     share: float = 1.0  # the sum is divided by it
-    outputs: Literal["logits", "probabilities", "value"] = "logits"
+    outputs: Outputs = "logits"
     sets: dict[int, Array] = field(default_factory=dict[int, Array])
     sets_left: bool = True  # do the members of a set go left, or right?
     zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of
     zero: float = ZERO
-
-    @property
-    def inner(self) -> Ints:
-        return np.flatnonzero(self.left >= 0)
 
     def goes_left(self, v: Array, at: Ints) -> Mask:
         """(n,) values, (n,) nodes without sets."""
@@ -84,9 +78,8 @@ class Codes:
 def code_columns(
     nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
 ) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
-    """The codes of every column that a node tests, and for each node: the place of its column in that list, and the
-    codes that go right."""
-    inner = nodes.inner
+    """The codes of every column that a node tests; and for each node the place of its column, and who goes right."""
+    inner = np.flatnonzero(nodes.left >= 0)
     # Nodes that send missing numbers to the left and to the right have codes of their own, in which the one for missing
     # comes first or last: then a node is one comparison.
     by_raw: dict[tuple[int, bool], list[int]] = {}
@@ -141,8 +134,7 @@ def level_codes(raw: Raw) -> Codes:
     count = len(raw.levels)
     if raw.feature.is_category:
         return Codes(raw.at, None, count)
-    ranks = np.arange(count - 1.0)
-    return Codes(raw.at, bisect(lambda x: raw.decoded(x) <= ranks, count - 1), count)
+    return Codes(raw.at, bisect(lambda x: raw.decoded(x) <= np.arange(count - 1.0), count - 1), count)
 
 
 def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) -> list[Mask]:

@@ -7,13 +7,11 @@ Number the leaves of a tree from left to right. With b = 1 where a row would go 
 as every leaf on the right has a higher number. So a tree is some comparisons, products and maxima of bytes, each over a
 whole block of rows, 32 of them in one instruction; every node is looked at for every row, and that is still faster than
 walking from node to node. What a leaf adds is looked up once per tree.
-
-A program is a list of operations (function, first, second, result) on numbered slots: codes of the columns, registers,
-constants.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -28,7 +26,7 @@ BLOCK = 1 << 15  # rows: registers stay in the second-level cache
 PIECE = 1 << 12  # rows that are turned into columns at a time
 MANY = 12  # levels from which on a set is looked up rather than compared with one by one
 
-Op = tuple[Callable[..., Any], Any, Any, Any]
+Op = tuple[Callable[..., Any], Any, Any, Any]  # function, first, second, result: slots of codes, registers, constants
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,7 @@ class TreeProgram:
     """The sum of the trees, ready to be evaluated: encoded rows (n, d) -> (n, outputs)."""
 
     def __init__(self, nodes: Nodes, codes: Sequence[Codes], rights: dict[int, tuple[int, Mask]]) -> None:
-        most = max((c.count for c in codes), default=1)
-        self.code_dtype: Any = np.min_scalar_type(most)
+        self.code_dtype: Any = np.min_scalar_type(max((c.count for c in codes), default=1))
         self.coders = [coder(c, self.code_dtype) for c in codes]
         self.start, self.share, self.outputs = nodes.start, nodes.share, len(nodes.start)
         self.registers = 1
@@ -63,10 +60,8 @@ class TreeProgram:
                 self.constants.append(slot)
             return places[key]
 
-        self.trees = [
-            replace(t, ops=[(f, place(a), place(b), place(o)) for f, a, b, o in t.ops], result=place(t.result))
-            for t in written
-        ]
+        ops = [[(f, place(a), place(b), place(o)) for f, a, b, o in tree.ops] for tree in written]
+        self.trees = [replace(t, ops=o, result=place(t.result)) for t, o in zip(written, ops, strict=True)]
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.numpy()
@@ -82,8 +77,7 @@ class TreeProgram:
             for coder, out in zip(self.coders, codes, strict=True):
                 coder(columns, out[at])
         registers = np.empty((self.registers, n), dtype=np.uint8)
-        views = [view for r in registers for view in (r, r.view(np.bool_))]
-        slots: list[Any] = [*codes, *views, *self.constants]
+        slots: list[Any] = [*codes, *[view for r in registers for view in (r, r.view(np.bool_))], *self.constants]
         total[:] = self.start[:, None]
         looked = np.empty(n)
         for tree in self.trees:
@@ -100,8 +94,7 @@ class TreeProgram:
         writer = Writer(nodes, rights, self.code_dtype)
         result = writer.below(int(nodes.roots[which]))
         self.registers = max(self.registers, writer.used)
-        value = np.ascontiguousarray(nodes.value[writer.leaves].T)
-        return Tree(writer.ops, result, value, int(nodes.adds_to[which]))
+        return Tree(writer.ops, result, np.ascontiguousarray(nodes.value[writer.leaves].T), int(nodes.adds_to[which]))
 
 
 class Writer:
@@ -120,12 +113,10 @@ class Writer:
             self.leaves.append(node)
             return len(self.leaves) - 1
         # A slot is a tuple, the number of a leaf is not.
-        left = self.below(int(self.nodes.left[node]))
-        right = self.below(int(self.nodes.right[node]))
+        left, right = (self.below(int(side[node])) for side in (self.nodes.left, self.nodes.right))
         b = self._bits(node)
         slot = "register", b
-        both = isinstance(left, int) and isinstance(right, int)
-        if both:  # then right = left + 1
+        if isinstance(left, int) and isinstance(right, int):  # then right = left + 1
             if left:
                 self.ops.append((np.add, slot, np.uint8(left), slot))
             return slot
@@ -164,7 +155,7 @@ class Writer:
             few = right if right.sum() * 2 <= len(right) else ~right
             members = np.flatnonzero(few)
             if len(members) > MANY:
-                self.ops.append((_Lookup(right), code, None, bits))
+                self.ops.append((partial(_look_up, right), code, None, bits))
                 return register
             same, join = (np.equal, np.logical_or) if few is right else (np.not_equal, np.logical_and)
             self.ops.append((same, code, one(members[0]), bits))
@@ -176,14 +167,9 @@ class Writer:
         return register
 
 
-class _Lookup:
+def _look_up(right: Mask, code: Any, _: Any, out: Any) -> None:
     """Is the code in a large set?"""
-
-    def __init__(self, right: Mask) -> None:
-        self.right = right
-
-    def __call__(self, code: Any, _: Any, out: Any) -> None:
-        np.take(self.right, code, out=out, mode="clip")
+    np.take(right, code, out=out, mode="clip")
 
 
 def pieces(rows: Array) -> Iterator[tuple[slice, Array]]:
@@ -196,39 +182,28 @@ def pieces(rows: Array) -> Iterator[tuple[slice, Array]]:
         yield slice(begin, begin + PIECE), columns
 
 
-def coder(codes: Codes, dtype: Any) -> "Ranks | Levels | RanksOrMissing":
+def coder(codes: Codes, dtype: Any) -> Callable[[Array, npt.NDArray[Any]], None]:
     """Writes the codes of encoded columns (d, n) into an array (n,) of that dtype."""
     if codes.cuts is None:
-        return Levels(codes.at)
-    ranks = Ranks(codes.cuts, codes.at.start, dtype)
-    return ranks if codes.indicator is None else RanksOrMissing(ranks, codes.indicator, codes.missing_code)
-
-
-class Levels:
-    """The position of the largest of the one-hot columns, the first if there are several."""
-
-    def __init__(self, at: slice) -> None:
-        self.at, count = at, at.stop - at.start
+        count = codes.at.stop - codes.at.start
         # The first level weighs most: among the largest columns, the heaviest is the first.
-        self.weights = np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None]
-
-    def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
-        hot = columns[self.at]
-        heaviest = ((hot == hot.max(axis=0)) * self.weights).max(axis=0)
-        np.subtract(len(hot), heaviest, out=out, casting="unsafe")
+        return partial(_levels, codes.at, np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None])
+    ranks = Ranks(codes.cuts, codes.at.start, dtype)
+    return ranks if codes.indicator is None else partial(_or_missing, ranks, codes.indicator, codes.missing_code)
 
 
-class RanksOrMissing:
+def _levels(at: slice, weights: npt.NDArray[Any], columns: Array, out: npt.NDArray[Any]) -> None:
+    """The position of the largest of the one-hot columns, the first if there are several."""
+    hot = columns[at]
+    np.subtract(len(hot), ((hot == hot.max(axis=0)) * weights).max(axis=0), out=out, casting="unsafe")
+
+
+def _or_missing(ranks: "Ranks", indicator: int, code: int, columns: Array, out: npt.NDArray[Any]) -> None:
     """Ranks of numbers that may be missing: one more code, the first or the last, is for those that are."""
-
-    def __init__(self, ranks: "Ranks", indicator: int, code: int) -> None:
-        self.ranks, self.indicator, self.code = ranks, indicator, code
-
-    def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
-        self.ranks(columns, out)
-        if self.code == 0:
-            out += 1
-        out[columns[self.indicator] > 0.5] = self.code
+    ranks(columns, out)
+    if code == 0:
+        out += 1
+    out[columns[indicator] > 0.5] = code
 
 
 class Ranks:
@@ -245,18 +220,14 @@ class Ranks:
         if len(cuts) > self.CROWD and np.isfinite(cuts[-1] - cuts[0]):
             self.cells = 1 << int(np.ceil(np.log2(self.CELLS * len(cuts))))
             self.scale = self.cells / (cuts[-1] - cuts[0])
-            if not np.isfinite(self.scale):
-                self.cells = 0
-        if self.cells:
-            cell = self._cell(cuts)
+            cell = self._cell(cuts) if np.isfinite(self.scale) else np.zeros(len(cuts), np.intp)
             crowd = int(np.bincount(cell).max())
             if crowd > self.CROWD:
                 self.cells = 0
                 return
             lower = np.searchsorted(cell, np.arange(self.cells))
             padded = np.append(cuts, np.full(crowd, np.inf))
-            self.inside = [padded[lower + i] for i in range(crowd)]
-            self.lower = lower.astype(dtype)
+            self.inside, self.lower = [padded[lower + i] for i in range(crowd)], lower.astype(dtype)
 
     def _cell(self, x: Array) -> npt.NDArray[np.intp]:
         place = x - self.cuts[0]
@@ -266,15 +237,14 @@ class Ranks:
 
     def __call__(self, columns: Array, out: npt.NDArray[Any]) -> None:
         x = columns[self.at]
-        if not self.cells:
-            if len(self.cuts) > self.CROWD:
-                out[:] = np.searchsorted(self.cuts, x)
-                return
+        if self.cells:
+            cell = self._cell(x)
+            np.take(self.lower, cell, out=out, mode="clip")
+            for inside in self.inside:
+                out += x > np.take(inside, cell)
+        elif len(self.cuts) > self.CROWD:
+            out[:] = np.searchsorted(self.cuts, x)
+        else:
             out[:] = 0
             for cut in self.cuts:
                 out += x > cut
-            return
-        cell = self._cell(x)
-        np.take(self.lower, cell, out=out, mode="clip")
-        for inside in self.inside:
-            out += x > np.take(inside, cell)

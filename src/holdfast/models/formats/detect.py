@@ -1,17 +1,13 @@
-"""What a file is, told by its content; its name only breaks ties between files that all run code.
+"""What a file is, told by its content, and nothing loaded; its name only breaks ties between files that run code."""
 
-Nothing here loads anything: a few bytes are compared, the names in a zip file listed, the operations of a pickle read
-without carrying them out.
-"""
-
+import contextlib
 import pickletools
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from holdfast.errors import FileError
-from holdfast.models.formats.limits import names_in_zip
+from holdfast.models.formats.limits import names_in_zip, refuse
 
 Loading = Literal["data", "code", "unknown"]
 HEAD = 1 << 16  # bytes looked at
@@ -19,8 +15,7 @@ HEAD = 1 << 16  # bytes looked at
 
 @dataclass(frozen=True)
 class Kind:
-    """A file format: its name in words, whether a file of it holds data or can run code when loaded, and the module
-    in `formats` that reads it."""
+    """A file format: its name in words, whether a file holds data or can run code, and the module that reads it."""
 
     name: str
     title: str
@@ -28,39 +23,35 @@ class Kind:
     reader: str = ""
 
 
-KINDS = {
-    k.name: k
-    for k in (
-        Kind("safetensors", "a safetensors file", "data"),
-        Kind("onnx", "an ONNX model", "data", "onnx.runtime"),
-        Kind("skops", "a skops file (scikit-learn)", "data", "skops.reader"),
-        Kind("xgboost-json", "an XGBoost model (JSON)", "data", "xgboost"),
-        Kind("xgboost-ubj", "an XGBoost model (UBJSON)", "data", "xgboost"),
-        Kind("lightgbm", "a LightGBM model (text)", "data", "lightgbm"),
-        Kind("pt2", "a torch.export program (.pt2)", "code"),
-        Kind("torchscript", "a TorchScript program", "code"),
-        Kind("torch", "a torch file, which holds a pickle", "code"),
-        Kind("pickle", "a pickle", "code"),
-        Kind("cloudpickle", "a pickle made by cloudpickle", "code"),
-        Kind("dill", "a pickle made by dill", "code"),
-        Kind("joblib", "a joblib file, which holds a pickle", "code"),
-        Kind("compressed", "a compressed file, such as joblib and pickle make", "code"),
-        Kind("keras", "a Keras or HDF5 file", "unknown"),
-        Kind("catboost", "a CatBoost model", "unknown"),
-        Kind("zip", "a zip file, but not one of a model", "unknown"),
-        Kind("empty", "an empty file", "unknown"),
-        Kind("unknown", "no model file that is known here", "unknown"),
-    )
+CODE = {
+    "pt2": "a torch.export program (.pt2)", "torchscript": "a TorchScript program", "pickle": "a pickle",
+    "torch": "a torch file, which holds a pickle", "joblib": "a joblib file, which holds a pickle",
+    "cloudpickle": "a pickle made by cloudpickle", "dill": "a pickle made by dill",
+    "compressed": "a compressed file, such as joblib and pickle make",
+}  # fmt: skip
+UNKNOWN = {
+    "keras": "a Keras or HDF5 file", "catboost": "a CatBoost model", "empty": "an empty file",
+    "zip": "a zip file, but not one of a model", "unknown": "no model file that is known here",
+}  # fmt: skip
+KINDS: dict[str, Kind] = {
+    **{name: Kind(name, title, "code") for name, title in CODE.items()},
+    **{name: Kind(name, title, "unknown") for name, title in UNKNOWN.items()},
+    "safetensors": Kind("safetensors", "a safetensors file", "data"),
+    "onnx": Kind("onnx", "an ONNX model", "data", "onnx.runtime"),
+    "skops": Kind("skops", "a skops file (scikit-learn)", "data", "skops.reader"),
+    "xgboost-json": Kind("xgboost-json", "an XGBoost model (JSON)", "data", "xgboost"),
+    "xgboost-ubj": Kind("xgboost-ubj", "an XGBoost model (UBJSON)", "data", "xgboost"),
+    "lightgbm": Kind("lightgbm", "a LightGBM model (text)", "data", "lightgbm"),
 }
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd", b"\x5d\0\0")
 ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+MARKS = {b"CBM1": "catboost", b"\x89HDF\r\n\x1a\n": "keras", **dict.fromkeys(COMPRESSED + ZLIB, "compressed")}
 PICKLED_NAMES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".dill", ".ckpt")
 
 
 def kind_of(path: Path) -> Kind:
     """The kind of a file; an error only if there is no such file."""
-    if not path.is_file():
-        raise FileError(f"no model file at {str(path)!r}")
+    refuse(not path.is_file(), f"no model file at {str(path)!r}")
     with path.open("rb") as file:
         head = file.read(HEAD)
     return KINDS[_name(path, head, path.stat().st_size)]
@@ -80,12 +71,9 @@ def _name(path: Path, head: bytes, size: int) -> str:
         return "xgboost-ubj"
     if head[:4] == b"tree" and b"version=" in head[:64]:
         return "lightgbm"
-    if head[:4] == b"CBM1":
-        return "catboost"
-    if head[:8] == b"\x89HDF\r\n\x1a\n":
-        return "keras"
-    if head.startswith(COMPRESSED + ZLIB):
-        return "compressed"
+    for mark, name in MARKS.items():
+        if head.startswith(mark):
+            return name
     if head[:1] == b"\x80" or _is_old_pickle(head):
         return _pickled(path, head)
     if _is_onnx(path, size):
@@ -115,22 +103,20 @@ def _zipped(path: Path) -> str:
         return "torch"
     if "model.weights.h5" in names:
         return "keras"
-    if not names and path.suffix.lower() == ".skops":
-        return "skops"  # damaged, and a message that says so
     suffix = path.suffix.lower()
+    if not names and suffix == ".skops":
+        return "skops"  # damaged, and a message that says so
     return "pt2" if suffix == ".pt2" else "torch" if suffix in PICKLED_NAMES else "zip"
 
 
 def _is_old_pickle(head: bytes) -> bool:
     """Pickles of protocol 0 and 1 have no mark at the start: read the operations and see whether they make sense."""
     seen = set[str]()
-    try:
+    with contextlib.suppress(Exception):  # cut off by us, or no pickle
         for count, (code, _, _) in enumerate(pickletools.genops(head)):
             seen.add(code.name)
             if code.name == "STOP":
                 return count > 0
-    except Exception:  # cut off by us, or no pickle
-        pass
     return bool(seen & {"GLOBAL", "INST"} and seen & {"REDUCE", "BUILD", "MARK"})
 
 

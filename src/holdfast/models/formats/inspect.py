@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.errors import FileError
 from holdfast.models.formats import limits
-from holdfast.models.formats.detect import Kind, kind_of
+from holdfast.models.formats.detect import kind_of
 from holdfast.models.formats.loaded import Description
 from holdfast.models.formats.read import reader_of
 from holdfast.models.formats.safetensors import read_header
@@ -29,7 +29,8 @@ def inspect(path: Path) -> dict[str, Any]:
     if kind.loading == "unknown":
         return out | {"loading": "refused", "problem": "no reader for it"}
     try:
-        found = _describe(path, kind)
+        safetensors = kind.name == "safetensors"
+        found = _safetensors(path) if safetensors else reader_of(kind).describe(limits.read_bytes(path))
     except (FileError, RecursionError) as error:
         return out | {"loading": "refused", "problem": str(error)}
     except Exception as error:  # a damaged file can fail anywhere
@@ -41,19 +42,14 @@ def inspect(path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _describe(path: Path, kind: Kind) -> Description:
-    return _safetensors(path) if kind.name == "safetensors" else reader_of(kind).describe(limits.read_bytes(path))
-
-
 def _safetensors(path: Path) -> Description:
     """The header has it all; the tensors are not looked at."""
-    header = read_header(path)
-    count = len(header.tensors)
-    if "holdfast" not in header.metadata:
-        raise FileError(f"it holds {count} tensors, but not the architecture: it was not written by Model.save")
-    content = json.loads(header.metadata["holdfast"])
+    metadata, tensors = read_header(path)
+    what = f"it holds {len(tensors)} tensors, but not the architecture: it was not written by Model.save"
+    limits.refuse("holdfast" not in metadata, what)
+    content = json.loads(metadata["holdfast"])
     layers = [" ".join(str(v) for v in layer.values()) for layer in content["architecture"]]
     columns = [f"{f['name']}: {f.get('kind', 'real')}" for f in content["schema"]["feature"]]
-    recourse = "holdfast_generator" in header.metadata
-    details = {"schema": True, "layers": layers, "tensors": count, "recourse network": recourse}
+    recourse = "holdfast_generator" in metadata
+    details = {"schema": True, "layers": layers, "tensors": len(tensors), "recourse network": recourse}
     return Description(columns, content["classes"], content["outputs"], True, details)

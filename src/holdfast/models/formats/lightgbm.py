@@ -34,6 +34,8 @@ SETS = ("cat_boundaries", "cat_threshold")
 INTEGERS = ("split_feature", "decision_type", "left_child", "right_child", "cat_boundaries", "cat_threshold")
 MOST_TREES, MOST_COLUMNS = 100_000, 1_000_000
 NAME = re.compile(r"[^\x00-\x20,=\[\]{}:\"]+")
+NUMBER = r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)"
+RANGE = re.compile(rf"none|\[{NUMBER}:{NUMBER}\]|-?\d+(?::-?\d+)*")  # of a column: ends, categories, or none
 CLASSES = ("binary", "multiclass", "multiclassova", "cross_entropy")
 NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
 # What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
@@ -138,10 +140,9 @@ def _tree(i: int, block: str, columns: int) -> dict[str, Any]:
         elif needed and (splits or key == "leaf_value"):
             raise FileError(f"{what} lacks {key!r}")
     out["shrinkage"] = float(finite([_float(lines.get("shrinkage", "1"))], "shrinkage")[0])
+    refuse(cats and not splits, f"{what} has categories but no split")
     if splits:
         _check(out, lines, what, leaves, columns, cats)
-    elif cats:
-        raise FileError(f"{what} has categories but no split")
     return out
 
 
@@ -154,14 +155,11 @@ def _float(word: str) -> float:
 
 def _check(out: dict[str, Any], lines: dict[str, str], what: str, leaves: int, columns: int, cats: int) -> None:
     """Children are splits (0, 1, ..) or leaves (-1, -2, ..); renumbered, they must be one tree."""
-    splits = leaves - 1
-    sides: list[Any] = [np.where(side < 0, splits + ~side, side) for side in (out["left_child"], out["right_child"])]
+    splits, sides = leaves - 1, list[Any]()
     for side in (out["left_child"], out["right_child"]):
         inside(side, -leaves, splits, f"{what}: a child")
-    none = np.zeros(leaves, np.int64)
-    inner = np.arange(splits + leaves) < splits
-    left, right = (np.concatenate([side, none]) for side in sides)
-    check_tree(left, right, inner, f"{what}")
+        sides.append(np.append(cast(Any, np.where(side < 0, splits + ~side, side)), np.zeros(leaves, np.int64)))
+    check_tree(sides[0], sides[1], np.arange(splits + leaves) < splits, what)
     inside(out["split_feature"], 0, columns, f"{what}: a column")
     inside(out["decision_type"], 0, 16, f"{what}: a decision type")
     by_set = (out["decision_type"] & 1) > 0
@@ -182,55 +180,38 @@ def _categories(tail: str) -> list[list[Any]] | None:
     """The categories of pandas columns, which LightGBM's Python part writes at the end."""
     line = next((x for x in tail.split("\n") if x.startswith("pandas_categorical:")), "")
     value = parse_json(line.partition(":")[2].encode() or b"null", "pandas_categorical")
-    if value is None:
-        return None
-    lists: list[Any] = cast(list[Any], value) if isinstance(value, list) else [None]
-    for one in lists:
+    lists: list[Any] = cast(list[Any], value) if isinstance(value, list) else [value]
+    for one in lists if value is not None else ():
         if not isinstance(one, list) or not all(isinstance(v, str | int | float) for v in cast(list[Any], one)):
             raise FileError(f"{FILE} has pandas categories that are no lists of values")
-    return lists
-
-
-# ---- writing it again
+    return None if value is None else lists
 
 
 def written(model: dict[str, Any]) -> str:
     """The text of a model that was parsed, with every size counted anew."""
     header, blocks = model["header"], [_block(i, tree) for i, tree in enumerate(model["trees"])]
+    for word in header["feature_infos"].split():
+        refuse(not RANGE.fullmatch(word), f"{FILE} has an odd range {word[:40]!r}")
     lines = ["tree", "version=v4", f"num_class={model['classes']}",
              f"num_tree_per_iteration={int(header['num_tree_per_iteration'])}", "label_index=0",
              f"max_feature_idx={len(model['names']) - 1}", f"objective={' '.join(model['objective'])}"]  # fmt: skip
     lines += ["average_output"] if "average_output" in header else []
-    lines += [f"feature_names={' '.join(model['names'])}", f"feature_infos={_infos(header['feature_infos'])}"]
+    lines += [f"feature_names={' '.join(model['names'])}", f"feature_infos={header['feature_infos']}"]
     lines += [f"tree_sizes={' '.join(str(len(b.encode())) for b in blocks)}", "", ""]
-    categories = json.dumps(model["categories"])
-    end = f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{categories}\n"
+    end = f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{json.dumps(model['categories'])}\n"
     return "\n".join(lines) + "".join(blocks) + end
-
-
-def _infos(text: str) -> str:
-    """Ranges of the columns: [low:high], a list of categories with colons, or none."""
-    for word in text.split():
-        number = r"-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)"
-        if not re.fullmatch(rf"none|\[{number}:{number}\]|-?\d+(?::-?\d+)*", word):
-            raise FileError(f"{FILE} has an odd range {word[:40]!r}")
-    return text
 
 
 def _block(i: int, tree: dict[str, Any]) -> str:
     lines = [f"Tree={i}", f"num_leaves={tree['num_leaves']}", f"num_cat={tree['num_cat']}"]
     for key in (*PER_SPLIT, *SETS, *PER_LEAF):
         if key in tree:
-            values = tree[key].tolist()
-            lines.append(f"{key}={' '.join(str(v) if key in INTEGERS else _number(v) for v in values)}")
+            lines.append(f"{key}={' '.join(str(v) if key in INTEGERS else _number(v) for v in tree[key].tolist())}")
     return "\n".join([*lines, "is_linear=0", f"shrinkage={_number(tree['shrinkage'])}", "", "", ""])
 
 
 def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
-
-
-# ---- loading
 
 
 def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
@@ -261,6 +242,4 @@ def try_out(text: bytes) -> None:
 def describe(data: bytes) -> Description:
     model = parse(data)
     details = {"trees": len(model["trees"]), "objective": model["objective"][0]}
-    if details["objective"] in NUMBERS:
-        return Description(model["names"], None, "value", False, details)
-    return Description(model["names"], list(range(max(model["classes"], 2))), "probabilities", False, details)
+    return Description.of_trees(model["names"], None if details["objective"] in NUMBERS else model["classes"], details)

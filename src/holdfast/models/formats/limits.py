@@ -1,8 +1,5 @@
-"""Reading what strangers wrote, within limits: files, JSON, zip archives.
-
-A file may claim any size, nest without end, or inflate to a thousand times itself. Everything here stops at a limit
-and says which, and reads a file once, so that what is checked is what is loaded.
-"""
+"""Reading what strangers wrote: everything stops at a limit and says which, and a file is read once, so that what is
+checked is what is loaded. It may claim any size, nest without end, or inflate to a thousand times itself."""
 
 import io
 import json

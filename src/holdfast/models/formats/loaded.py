@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
+
+from holdfast.models.scores import Inputs, Outputs
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model from a file, ready for `Model.of`: the object itself, the names of its classes, what it returns and
-    what it takes. None where the file does not say: `Model.of` then decides as it does for models from elsewhere."""
+    """A model from a file, ready for `Model.of`; None where the file does not say, so that `Model.of` decides."""
 
     model: Any
     classes: Sequence[Any] | None = None
-    outputs: Literal["logits", "probabilities"] | None = None
-    inputs: Literal["frame", "encoded"] | None = None
+    outputs: Outputs | None = None
+    inputs: Inputs | None = None
     rejects_missing: Mapping[str, str] = field(default_factory=dict[str, str])  # see `Model`
 
 
@@ -26,3 +27,9 @@ class Description:
     outputs: str = ""
     gradients: bool = False
     details: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of_trees(cls, inputs: list[str], classes: int | None, details: dict[str, Any]) -> "Description":
+        """Of boosted trees: the number of their classes (none: a regression) is what their file says."""
+        names, outputs = (None, "value") if classes is None else (list(range(max(classes, 2))), "probabilities")
+        return cls(inputs, names, outputs, False, details)

@@ -1,16 +1,16 @@
 """From a file to the model in it: one reader per format, chosen by content."""
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from holdfast.errors import FileError, HoldfastError, untyped
 from holdfast.models.formats import limits, unsafe
 from holdfast.models.formats.detect import Kind
 from holdfast.models.formats.loaded import Description, LoadedModel
+from holdfast.models.scores import Inputs
 from holdfast.schema.schema import Schema
 
 KNOWN = "safetensors (written by `Model.save`), ONNX, skops, XGBoost (JSON or UBJSON) and LightGBM (text)"
-Inputs = Literal["frame", "encoded"]
 
 
 class Reader(Protocol):

@@ -8,15 +8,15 @@ file exactly, each with as many bytes as its shape says, so no more memory is ta
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, untyped
+from holdfast.errors import FileError, HoldfastError, untyped
 from holdfast.models.formats.limits import parse_json, refuse
 
 MOST_HEADER = 100_000_000  # bytes
@@ -26,25 +26,19 @@ DTYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Header:
-    """What a file says it holds: its strings, and each tensor's dtype, shape and first byte in the file."""
-
-    metadata: dict[str, str]
-    tensors: dict[str, tuple[torch.dtype, list[int], int]]
+Places = dict[str, tuple[torch.dtype, list[int], int]]  # each tensor's dtype, shape and first byte in the file
 
 
-def read_header(path: Path) -> Header:
-    """The checked header; no tensor is looked at."""
+def read_header(path: Path) -> tuple[dict[str, str], Places]:
+    """The checked header: the strings of the file, and where its tensors are; none of them is looked at."""
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
-        if length > min(size - 8, MOST_HEADER):
-            raise FileError(f"the file is cut off: its header has {length:,} bytes, the file {size:,}")
+        what = f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
+        refuse(length > min(size - 8, MOST_HEADER), what)
         header = parse_json(file.read(length), "the header")
-    if not isinstance(header, dict):
-        raise FileError("the header is no object")
+    refuse(not isinstance(header, dict), "the header is no object")
     entries = cast(dict[str, Any], header)
     metadata: Any = entries.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in cast(dict[str, Any], metadata).values()):
@@ -54,12 +48,12 @@ def read_header(path: Path) -> Header:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"the header is damaged: {type(error).__name__}: {error}") from None
     refuse(end != size, f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
-    return Header(cast(dict[str, str], metadata), tensors)
+    return cast(dict[str, str], metadata), tensors
 
 
-def _placed(entries: dict[str, Any], start: int) -> tuple[dict[str, tuple[torch.dtype, list[int], int]], int]:
+def _placed(entries: dict[str, Any], start: int) -> tuple[Places, int]:
     """The tensors, which follow each other from the byte `start` on, and where the last one ends."""
-    out, at = dict[str, tuple[torch.dtype, list[int], int]](), start
+    out, at = Places(), start
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         dtype, shape = DTYPES[entry["dtype"]], [*entry["shape"]]
         begin, end = entry["data_offsets"]
@@ -74,12 +68,11 @@ def _placed(entries: dict[str, Any], start: int) -> tuple[dict[str, tuple[torch.
 def read(path: str | Path, keep: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The strings of a file, and those of its tensors whose names are to be kept."""
     try:
-        header = read_header(Path(path))
+        metadata, places = read_header(Path(path))
         with Path(path).open("rb") as file:
-            tensors = {name: _tensor(file, *entry) for name, entry in header.tensors.items() if keep(name)}
+            return metadata, {name: _tensor(file, *place) for name, place in places.items() if keep(name)}
     except OSError as error:
         raise FileError(str(error)) from None
-    return header.metadata, tensors
 
 
 def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tensor:
@@ -92,10 +85,35 @@ def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tens
     return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()  # at an aligned address, as other tensors are
 
 
+def read_marked(
+    path: str | Path, mark: str, what: str, writer: str, keep: Callable[[str], bool] = lambda name: True
+) -> tuple[Any, dict[str, Tensor]]:
+    """What the JSON string named `mark` says, and tensors, of a file that holds `what`, as `writer` has written it."""
+    try:
+        metadata, tensors = read(path, keep)
+    except FileError as error:
+        raise FileError(f"cannot read {what} from {str(path)!r}: {error}") from None
+    if mark not in metadata:
+        raise FileError(f"{str(path)!r} holds no {what.partition(' ')[2]}; write one with `{writer}`")
+    with damage_reported(path):
+        return json.loads(metadata[mark]), tensors
+
+
+@contextmanager
+def damage_reported(path: str | Path) -> Generator[None]:
+    """Whatever goes wrong with what a file says, which may be anything, is an error that names the file."""
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except Exception as error:
+        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
+
+
 def metadata_of(path: str | Path) -> dict[str, str]:
     """The strings of a file; none if there is no such file, or it is something else."""
     try:
-        return read_header(Path(path)).metadata
+        return read_header(Path(path))[0]
     except (OSError, FileError):
         return {}
 

@@ -25,10 +25,8 @@ def integers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         out = np.asarray(values)
         if out.size == 0:
             return np.zeros(0, np.int64)
-        if out.dtype.kind not in "iub" or out.ndim != 1:
-            raise ValueError
-        if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
-            raise ValueError
+        too_large = out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max
+        refuse(out.dtype.kind not in "iub" or out.ndim != 1 or too_large, f"{what} is no list of integers")
         return out.astype(np.int64)
     except (ValueError, OverflowError, TypeError):
         raise FileError(f"{what} is no list of integers") from None
@@ -73,8 +71,8 @@ def same_lengths(what: str, **lists: Any) -> int:
 
 def columns_of(names: list[str], schema: "Schema", bare: str) -> list[str]:
     """The columns of the table in the order in which a model takes them: by its names, unless they say nothing."""
-    if len(names) != len(schema.names):
-        raise FileError(f"the model in the file takes {len(names)} columns, but the schema has {len(schema.names)}")
+    n, count = len(names), len(schema.names)
+    refuse(n != count, f"the model in the file takes {n} columns, but the schema has {count}")
     if all(re.fullmatch(bare, name) for name in names) and not set(names) <= set(schema.names):
         return list(schema.names)
     for name in names:

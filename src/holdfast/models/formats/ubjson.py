@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import FileError
+from holdfast.models.formats.limits import refuse
 
 MOST_DEPTH = 64
 NUMBERS = {"i": ">i1", "U": ">u1", "I": ">i2", "l": ">i4", "L": ">i8", "d": ">f4", "D": ">f8"}
@@ -19,8 +20,7 @@ def read(data: bytes) -> Any:
     """The value in the bytes, which must end with it."""
     reader = _Reader(data)
     value = reader.value(reader.letter(), 0)
-    if reader.at != len(data):
-        raise FileError(f"{len(data) - reader.at:,} bytes follow the end of the UBJSON value")
+    refuse(reader.at != len(data), f"{len(data) - reader.at:,} bytes follow the end of the UBJSON value")
     return value
 
 
@@ -29,26 +29,19 @@ class _Reader:
         self.data, self.at = data, 0
 
     def value(self, kind: str, depth: int) -> Any:
-        if depth > MOST_DEPTH:
-            raise FileError("the UBJSON file is nested too deeply")
+        refuse(depth > MOST_DEPTH, "the UBJSON file is nested too deeply")
         if kind in NUMBERS:
             return self.numbers(kind, 1)[0]
-        if kind == "S":
-            return self.string()
-        if kind == "{":
-            return self.object(depth)
-        if kind == "[":
-            return self.items(depth)
         if kind in WORDS:
             return WORDS[kind]
-        raise FileError(f"the UBJSON file has a value of an unknown type {kind!r}")
+        refuse(kind not in ("S", "{", "["), f"the UBJSON file has a value of an unknown type {kind!r}")
+        return self.string() if kind == "S" else self.object(depth) if kind == "{" else self.items(depth)
 
     def object(self, depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
         while self.peek() != "}":
             key = self.string()
-            if key in out:
-                raise FileError(f"the key {key!r} appears twice in the UBJSON file")
+            refuse(key in out, f"the key {key!r} appears twice in the UBJSON file")
             out[key] = self.value(self.letter(), depth + 1)
         self.at += 1
         return out
@@ -63,11 +56,9 @@ class _Reader:
             count = self.length()
             if kind in NUMBERS:
                 return self.numbers(kind, count)
-            if kind or count > len(self.data) - self.at:
-                raise FileError("the UBJSON file is cut off in a list")
+            refuse(kind or count > len(self.data) - self.at, "the UBJSON file is cut off in a list")
             return [self.value(self.letter(), depth + 1) for _ in range(count)]
-        if kind:
-            raise FileError("the UBJSON file has a list of a type but no length")
+        refuse(kind, "the UBJSON file has a list of a type but no length")
         out: list[Any] = []
         while self.peek() != "]":
             out.append(self.value(self.letter(), depth + 1))
@@ -76,8 +67,7 @@ class _Reader:
 
     def numbers(self, kind: str, count: int) -> list[Any]:
         form = np.dtype(NUMBERS[kind])
-        part = self.step(count * form.itemsize)
-        return np.frombuffer(part, form).tolist()
+        return np.frombuffer(self.step(count * form.itemsize), form).tolist()
 
     def string(self) -> str:
         part = self.step(self.length())
@@ -88,8 +78,7 @@ class _Reader:
 
     def length(self) -> int:
         kind = self.letter()
-        if kind not in "iUIlL":
-            raise FileError("the UBJSON file has a length that is no integer")
+        refuse(kind not in "iUIlL", "the UBJSON file has a length that is no integer")
         return int(self.numbers(kind, 1)[0])
 
     def step(self, size: int) -> bytes:
@@ -99,8 +88,7 @@ class _Reader:
         return self.data[self.at - size : self.at]
 
     def peek(self) -> str:
-        if self.at >= len(self.data):
-            raise FileError("the UBJSON file is cut off")
+        refuse(self.at >= len(self.data), "the UBJSON file is cut off")
         return chr(self.data[self.at])
 
     def letter(self) -> str:

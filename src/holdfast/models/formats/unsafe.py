@@ -4,6 +4,7 @@ Pickles (also those of joblib, cloudpickle, dill and torch) call whatever they n
 is a .pt2 file of torch.export, whose shape expressions and guards are evaluated as Python.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,14 @@ from torch import Tensor, nn
 from holdfast.errors import FileError, UnsafeFileError, untyped
 from holdfast.models.formats.detect import Kind
 
-FIX = (
-    "better: save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a scikit-learn "
-    "estimator with `skops.io.dump`, or export either to ONNX"
-)
+FIX = "save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a scikit-learn estimator with"
 
 
 def refuse(path: Path, kind: Kind) -> UnsafeFileError:
     """The error for a file that can run code, if nobody said that it is trusted."""
-    return UnsafeFileError(
-        f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, and nothing of it "
-        f"was run. If you made it and trust it, pass trust=True (--trust-model-code); {FIX}"
-    )
+    what = f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, and nothing of it"
+    how = "was run. If you made it and trust it, pass trust=True (--trust-model-code); better:"
+    return UnsafeFileError(f"{what} {how} {FIX} `skops.io.dump`, or export either to ONNX")
 
 
 def load(path: Path, kind: Kind) -> Any:
@@ -34,16 +31,11 @@ def load(path: Path, kind: Kind) -> Any:
             return Exported(untyped("torch.export").load(path).module())
         if kind.name == "torchscript":
             return untyped("torch.jit").load(path)
-        return _unpickled(path)
+        with contextlib.suppress(Exception):
+            return torch.load(path, weights_only=False)
+        return untyped("joblib").load(path)
     except Exception as error:
         raise FileError(f"cannot load {str(path)!r}, {kind.title}: {type(error).__name__}: {error}") from None
-
-
-def _unpickled(path: Path) -> Any:
-    try:
-        return torch.load(path, weights_only=False)
-    except Exception:
-        return untyped("joblib").load(path)
 
 
 class Exported(nn.Module):

@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,17 +27,10 @@ MOST_COLUMNS, MOST_CLASSES, MOST_CATEGORIES = 1_000_000, 100_000, 1 << 18
 ROOT, DELETED = 2**31 - 1, 2**31 - 1  # the parent of the root, and the column of a node that was taken out
 # What a model was trained for -> where the file has the parameters of that, and each with what it is if left out.
 LOSS = ("reg_loss_param", {"scale_pos_weight": "1"})
-CLASSES = {
-    "binary:logistic": LOSS,
-    "multi:softprob": ("softmax_multiclass_param", {"num_class": "0"}),
-    "multi:softmax": ("softmax_multiclass_param", {"num_class": "0"}),
-}
+SOFTMAX = ("softmax_multiclass_param", {"num_class": "0"})
+CLASSES = {"binary:logistic": LOSS, "multi:softprob": SOFTMAX, "multi:softmax": SOFTMAX}
 NUMBERS = {
-    "reg:squarederror": LOSS,
-    "reg:squaredlogerror": LOSS,
-    "reg:absoluteerror": LOSS,
-    "reg:logistic": LOSS,
-    "reg:gamma": LOSS,
+    **{f"reg:{name}": LOSS for name in ("squarederror", "squaredlogerror", "absoluteerror", "logistic", "gamma")},
     "reg:pseudohubererror": ("pseudo_huber_param", {"huber_slope": "1"}),
     "reg:quantileerror": ("quantile_loss_param", {"quantile_alpha": "[0.5]"}),
     "reg:tweedie": ("tweedie_regression_param", {"tweedie_variance_power": "1.5"}),
@@ -51,11 +44,13 @@ FILE = "the XGBoost file"
 
 def parse(data: bytes) -> Entry:
     """The model in the bytes of a file, with the parts that are known, all of them checked."""
-    binary = data[:1] == b"{" and data[1:2] in b"LiUIl"
-    model = ubjson.read(data) if binary else parse_json(data, FILE, nan=True)
+    model = ubjson.read(data) if data[:1] == b"{" and data[1:2] in b"LiUIl" else parse_json(data, FILE, nan=True)
     try:
-        learner = _entry(model, "learner")
-        return {"learner": _learner(learner), "version": _version(model)}
+        learner = _learner(_entry(model, "learner"))
+        version = integers(model.get("version", [1, 0, 0]), "the version")
+        impossible = len(version) != 3 or (version < 0).any() or (version > 10_000).any()
+        refuse(impossible, f"{FILE} has an impossible version")
+        return {"learner": learner, "version": version.tolist()}
     except (FileError, RecursionError):
         raise
     except Exception as error:  # a value may be of any type
@@ -66,12 +61,6 @@ def _entry(value: Any, key: str) -> Entry:
     if not isinstance(value, dict) or not isinstance(cast(Entry, value).get(key), dict):
         raise FileError(f"{FILE} is damaged or cut off: there is no {key!r}")
     return cast(Entry, value)[key]
-
-
-def _version(model: Entry) -> list[int]:
-    version = integers(model.get("version", [1, 0, 0]), "the version")
-    refuse(len(version) != 3 or (version < 0).any() or (version > 10_000).any(), f"{FILE} has an impossible version")
-    return version.tolist()
 
 
 def _learner(learner: Entry) -> Entry:
@@ -88,14 +77,13 @@ def _learner(learner: Entry) -> Entry:
               "boost_from_average": "1"}  # fmt: skip
     if several:  # also of a model that would only name the class
         goal = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
+    attributes: Any = learner.get("attributes", {})
+    refuse(not all(isinstance(v, str) for v in attributes.values()), f"{FILE} has attributes that are no strings")
     return {
-        "attributes": _strings(learner.get("attributes", {})),
-        "feature_names": _names(learner.get("feature_names", []), columns),
-        "feature_types": _names(learner.get("feature_types", []), columns),
+        "attributes": attributes, "learner_model_param": params, "objective": goal,
+        **{key: _names(learner.get(key, []), columns) for key in ("feature_names", "feature_types")},
         "gradient_booster": _booster(_entry(learner, "gradient_booster"), columns, max(classes, 1)),
-        "learner_model_param": params,
-        "objective": goal,
-    }
+    }  # fmt: skip
 
 
 def _objective(objective: Entry) -> Entry:
@@ -106,14 +94,11 @@ def _objective(objective: Entry) -> Entry:
     given = _entry(objective, place) if place in objective else {}
     unknown = [key for key in (*objective, *given) if key not in ("name", place, *known)]
     refuse(unknown, f"{FILE} has an unknown parameter {listed(unknown)} of its objective {name!r}")
-    return {"name": name, place: {key: _parameter(key, given.get(key, usual)) for key, usual in known.items()}}
-
-
-def _parameter(key: str, value: Any) -> str:
-    word = str(value)
-    if not re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) or not math.isfinite(float(word.strip("[]"))):
-        raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected a number")
-    return word
+    values = {key: str(given.get(key, usual)) for key, usual in known.items()}
+    for key, word in values.items():
+        fine = re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(float(word.strip("[]")))
+        refuse(not fine, f"{FILE} has {key} = {word[:40]!r}, expected a number")
+    return {"name": name, place: values}
 
 
 def _count(given: Entry, key: str, most: int, default: str | None = None) -> int:
@@ -123,20 +108,11 @@ def _count(given: Entry, key: str, most: int, default: str | None = None) -> int
     return int(word)
 
 
-def _strings(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(v, str) for v in cast(Entry, value).values()):
-        raise FileError(f"{FILE} has attributes that are no strings")
-    return dict(cast(dict[str, str], value))
-
-
 def _names(value: Any, columns: int) -> list[str]:
     names: list[Any] = cast(list[Any], value) if isinstance(value, list) else [None]
     if len(names) not in (0, columns) or not all(isinstance(n, str) for n in names):
         raise FileError(f"{FILE} has {columns} columns and {len(names)} names or types for them")
     return names
-
-
-# ---- boosters
 
 
 def _booster(booster: Entry, columns: int, outputs: int) -> Entry:
@@ -150,10 +126,11 @@ def _booster(booster: Entry, columns: int, outputs: int) -> Entry:
             raise FileError(f"{FILE} has weights that do not fit its trees")
         return {"name": name, "gbtree": inner, "weight_drop": weights.tolist()}
     if name == "gblinear":
-        weights = finite(_entry(booster, "model").get("weights", []), "weights")
+        model = _entry(booster, "model")
+        weights = finite(model.get("weights", []), "weights")
         if len(weights) != (columns + 1) * outputs:
             raise FileError(f"{FILE} has {len(weights)} weights for {columns} columns and {outputs} outputs")
-        rounds = int(integers([_entry(booster, "model").get("boosted_rounds", 0)], "boosted_rounds")[0])
+        rounds = int(integers([model.get("boosted_rounds", 0)], "boosted_rounds")[0])
         return {"name": name, "model": {"weights": weights.tolist(), "boosted_rounds": rounds}}
     raise FileError(f"{FILE} has an unknown booster {name!r}")
 
@@ -215,9 +192,6 @@ def _encoded(entry: Any) -> Entry:
     return {"offsets": offsets.tolist(), "values": letters.tolist()}
 
 
-# ---- one tree
-
-
 def _tree(i: int, tree: Entry, columns: int) -> Entry:
     what = f"tree {i} of {FILE}"
     param = _entry(tree, "tree_param")
@@ -225,8 +199,8 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
     if _count(param, "num_feature", MOST_COLUMNS) > columns or _count(param, "size_leaf_vector", 1, "0") > 1:
         raise FileError(f"{what} is about other columns, or has leaves of several numbers")
 
-    def numbers(key: str, read: Callable[[Any, str], Any] = integers, default: Any = None) -> Any:
-        values = read(tree.get(key, default if default is not None else []), f"{key} of {what}")
+    def numbers(key: str, read: Callable[[Any, str], Any] = integers, default: Sequence[float] = ()) -> Any:
+        values = read(tree.get(key, default), f"{key} of {what}")
         refuse(len(values) != count, f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
         return values
 
@@ -239,9 +213,8 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
     kind = numbers("split_type", default=[0] * count)
     inside(kind, 0, 2, f"{what}: a type of split")
     # XGBoost looks at the parent of every node but the root, also of those that were taken out.
-    parents = np.zeros(count, np.int64)
-    given = numbers("parents", default=[0] * count)
-    parents[1:] = np.where((given[1:] >= 0) & (given[1:] < count), given[1:], 0)
+    parents = numbers("parents", default=[0] * count)
+    parents = np.where((parents >= 0) & (parents < count), parents, 0)
     parents[0] = ROOT
     for side in (left, right):
         parents[side[inner]] = np.flatnonzero(inner)
@@ -274,15 +247,11 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
     return dict(zip(keys, (v.tolist() for v in (values, nodes, starts, sizes)), strict=True))
 
 
-# ---- loading
-
-
 def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
     """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
     model = parse(data)
     learner = model["learner"]
-    count = int(learner["learner_model_param"]["num_feature"])
-    names = learner["feature_names"] or [f"f{i}" for i in range(count)]
+    names = learner["feature_names"] or [f"f{i}" for i in range(int(learner["learner_model_param"]["num_feature"]))]
     order = columns_of(names, schema, r"f\d+")
     if learner["feature_names"]:
         learner["feature_names"] = order
@@ -315,8 +284,5 @@ def describe(data: bytes) -> Description:
     classes, booster = int(learner["learner_model_param"]["num_class"]), learner["gradient_booster"]
     trees = booster.get("gbtree", booster).get("model", {}).get("trees", [])
     inputs = learner["feature_names"] or [f"{learner['learner_model_param']['num_feature']} columns"]
-    name = learner["objective"]["name"]
-    details = {"booster": booster["name"], "trees": len(trees), "objective": name}
-    if name in NUMBERS:
-        return Description(inputs, None, "value", False, details)
-    return Description(inputs, list(range(max(classes, 2))), "probabilities", False, details)
+    details = {"booster": booster["name"], "trees": len(trees), "objective": learner["objective"]["name"]}
+    return Description.of_trees(inputs, None if details["objective"] in NUMBERS else classes, details)

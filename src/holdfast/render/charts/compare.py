@@ -6,23 +6,14 @@ import numpy as np
 import pandas as pd
 
 from holdfast.errors import SettingError, optional
-from holdfast.render.charts.shift import COLOURS
-from holdfast.render.charts.theme import GREY, INK, WIDTH, themed
+from holdfast.render.charts.theme import COLOURS, GREY, INK, WIDTH, coloured, themed
 
-TITLES = {
-    "implausibility": "Implausibility (l1 to data)",
-    "mmd": "Implausibility of sets (MMD)",
-    "cost": "Cost (l1)",
-}
+TITLES = {"implausibility": "Implausibility (l1 to data)", "mmd": "Implausibility of sets (MMD)", "cost": "Cost (l1)"}
 
 
 def comparison_chart(reductions: pd.DataFrame, curves: pd.DataFrame, *, width: int = WIDTH) -> Any:
-    """Percent reductions with their spread, and below accuracy against the size of an attack.
-
-    Args:
-        reductions: as `Comparison.reductions` returns it.
-        curves: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is the one to compare with.
-    """
+    """Percent reductions (of `Comparison.reductions`) with their spread, and below accuracy against the size of an
+    attack: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is the one to compare with."""
     alt = optional("altair", "plot")
     if not len(reductions) or not np.isfinite(reductions["reduction"]).any():
         raise SettingError("nothing to draw: no round has counterfactuals of two models")
@@ -53,7 +44,7 @@ def _bars(alt: Any, shown: pd.DataFrame, case: str, models: list[str], width: in
     y = alt.Y("what:N", sort=order, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False))
     base = alt.Chart(shown).encode(y=y, yOffset=alt.YOffset("model:N", sort=models))
     tips = ["model:N", "what:N", alt.Tooltip("reduction:Q", format=".2f"), alt.Tooltip("se:Q", format=".2f")]
-    bars = base.mark_bar(clip=True).encode(x=x, color=_colour(alt, models), tooltip=tips)
+    bars = base.mark_bar(clip=True).encode(x=x, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips)
     spread = base.mark_rule(color=INK, clip=True).encode(x="low:Q", x2="high:Q")
     text = base.mark_text(align="left", color=INK, fontSize=12).encode(x=alt.value(width + 8), text="figures:N")
     zero = alt.Chart(pd.DataFrame({"at": [0]})).mark_rule(color=GREY).encode(x="at:Q")
@@ -66,11 +57,5 @@ def _lines(alt: Any, shown: pd.DataFrame, attack: str, models: list[str], width:
     y = alt.Y("accuracy:Q", title="Accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
     tips = ["model:N", alt.Tooltip("epsilon:Q", format=".3f"), alt.Tooltip("accuracy:Q", format=".1%")]
     line = alt.Chart(shown).mark_line(point=True, strokeWidth=1.5)
-    line = line.encode(x=x, y=y, color=_colour(alt, models), tooltip=tips)
+    line = line.encode(x=x, y=y, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips)
     return line.properties(width=width, height=180)
-
-
-def _colour(alt: Any, models: list[str]) -> Any:
-    """A colour per model; grey for the one to compare with."""
-    colours = [GREY, *[COLOURS[i % 6] for i in range(len(models) - 1)]]
-    return alt.Color("model:N", scale=alt.Scale(domain=models, range=colours), legend=alt.Legend(title=None))

@@ -3,33 +3,25 @@
 Tables are tidy: one line per method and point. Columns that a picture does not name are left alone.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import SettingError, listed, optional
-from holdfast.render.charts.theme import BLUE, GREEN, GREY, INK, ORANGE, PINK, RED, SKY, WIDTH, themed
+from holdfast.errors import listed, optional, require
+from holdfast.render.charts.theme import BLUE, INK, WIDTH, coloured, themed
 
-COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
 PALE = "#f1f5f9"  # nothing holds
 MOST_NUMBERS = 12  # subsets; in more cells there is no room for numbers
 
 
 def validity_heatmap(matrix: Any, names: Sequence[Any], *, width: int = WIDTH) -> Any:
-    """Answers of each subset (down) on the models of each subset (across): the share that holds.
-
-    Args:
-        matrix: (k, k) shares, see `CrossValidity.matrix`.
-        names: the k subsets.
-    """
+    """Answers of each of k subsets (down) on the models of each (across): the shares (k, k) that hold."""
     alt = optional("altair", "plot")
     shares, order = np.asarray(matrix, dtype=np.float64), [str(name) for name in names]
     k = len(order)
-    if not k or shares.shape != (k, k):
-        raise SettingError(f"a heat-map of {k} subsets needs a matrix of {k} by {k}, got {shares.shape}")
+    require(k and shares.shape == (k, k), f"a heat-map of {k} subsets needs a matrix of {k} by {k}, got {shares.shape}")
     cells = pd.DataFrame({"answers": np.repeat(order, k), "models": np.tile(order, k), "validity": shares.ravel()})
     cells["words"] = [
         f"Answers of {answers} on models of {models}: {share:.1%}."
@@ -64,7 +56,7 @@ def pareto(table: pd.DataFrame, *, title: str = "Robust validity", width: int = 
     order = "setting" if "setting" in table.columns else "cost"
     table = _tidy(table, ["method", "cost", "validity", *(["setting"] if order == "setting" else [])])
     x = alt.X("cost:Q", title="Cost (l1, encoded)", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
-    base = alt.Chart(table).encode(x=x, y=_share(alt, "validity", title), color=_colour(alt, table))
+    base = alt.Chart(table).encode(x=x, y=_share(alt, "validity", title), color=_colour(table))
     tips = ["method:N", alt.Tooltip("cost:Q", format=".3f"), alt.Tooltip("validity:Q", format=".1%")]
     tips += ["setting:Q"] if order == "setting" else []
     chart = base.mark_line(strokeWidth=1.5).encode(order=f"{order}:Q") + base.mark_circle(size=50).encode(tooltip=tips)
@@ -77,10 +69,8 @@ def strength(
 ) -> Any:
     """Validity under attack against the strength of the attack: one line per method, its spread as a band.
 
-    Args:
-        table: columns `method`, `strength` (T or E), `mean` (a share) and `sd`.
-        title: what the strength is.
-        log: a logarithmic axis, for strengths above 0 that differ by powers of ten.
+    The table has the columns `method`, `strength` (T or E), `mean` (a share) and `sd`; a logarithmic axis is for
+    strengths above 0 that differ by powers of ten.
     """
     return _curves(table, "strength", title, "Validity under attack", log=log, width=width)
 
@@ -88,30 +78,26 @@ def strength(
 def data_size(table: pd.DataFrame, *, title: str = "Robust validity", log: bool = False, width: int = WIDTH) -> Any:
     """Validity against the share of the training rows that were used: one line per method, its spread as a band.
 
-    Args:
-        table: columns `method`, `share` (of the rows, up to 1), `mean` (a share) and `sd`.
-        title: which validity it is.
-        log: a logarithmic axis.
+    The table has the columns `method`, `share` (of the rows, up to 1), `mean` (a share) and `sd`.
     """
     return _curves(table, "share", "Training rows used", title, log=log, width=width, form="%")
 
 
 def _curves(
-    table: pd.DataFrame, at: str, across: str, up: str, *, log: bool, width: int, form: str | None = None
+    table: pd.DataFrame, by: str, across: str, up: str, *, log: bool, width: int, form: str | None = None
 ) -> Any:
     alt = optional("altair", "plot")
-    table = _tidy(table, ["method", at, "mean", "sd"])
-    if log and not (table[at] > 0).all():
-        raise SettingError(f"a logarithmic axis needs values above 0; the column {at!r} has {table[at].min():g}")
+    table = _tidy(table, ["method", by, "mean", "sd"])
+    positive = not log or (table[by] > 0).all()
+    require(positive, f"a logarithmic axis needs values above 0; the column {by!r} has {table[by].min():g}")
     mean, sd = table["mean"], table["sd"].fillna(0.0)  # of a single model there is none
     table = table.assign(low=(mean - sd).clip(lower=0.0), high=(mean + sd).clip(upper=1.0))
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False, nice=False)
     axis = {"tickCount": 6} | ({} if form is None else {"format": form})
-    x = alt.X(f"{at}:Q", title=across, scale=scale, axis=alt.Axis(**axis))
-    colour = _colour(alt, table)
-    base = alt.Chart(table).encode(x=x, color=colour)
+    x = alt.X(f"{by}:Q", title=across, scale=scale, axis=alt.Axis(**axis))
+    base = alt.Chart(table).encode(x=x, color=_colour(table))
     band = base.mark_area(opacity=0.18, aria=False).encode(y=_share(alt, "low", up), y2="high:Q")
-    tips = ["method:N", f"{at}:Q", alt.Tooltip("mean:Q", format=".1%"), alt.Tooltip("sd:Q", format=".3f")]
+    tips = ["method:N", f"{by}:Q", alt.Tooltip("mean:Q", format=".1%"), alt.Tooltip("sd:Q", format=".3f")]
     line = base.mark_line(point=True, strokeWidth=1.5).encode(y=_share(alt, "mean", up), tooltip=tips)
     about = f"Line chart: {across.lower()} against {up.lower()}, one line per method."
     return themed((band + line).properties(width=width, height=340, description=about))
@@ -119,11 +105,9 @@ def _curves(
 
 def _tidy(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     """Only these columns of the table, in a copy; an error if one is missing or there is nothing to draw."""
-    gone = [name for name in columns if name not in table.columns]
-    if gone:
-        raise SettingError(f"the table has no column {listed(gone)}; it needs {listed(columns)}")
-    if not len(table):
-        raise SettingError("nothing to draw: the table is empty")
+    missing = [name for name in columns if name not in table.columns]
+    require(not missing, f"the table has no column {listed(missing)}; it needs {listed(columns)}")
+    require(len(table), "nothing to draw: the table is empty")
     return table[columns].assign(method=table["method"].astype(str))
 
 
@@ -132,9 +116,6 @@ def _share(alt: Any, column: str, title: str) -> Any:
     return alt.Y(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(format="%", tickCount=6))
 
 
-def _colour(alt: Any, table: pd.DataFrame) -> Any:
-    """A colour per method, in the order of the table."""
-    methods = list(dict.fromkeys(table["method"]))
-    colours = (COLOURS * math.ceil(len(methods) / len(COLOURS)))[: len(methods)]
-    legend = alt.Legend(title=None, symbolOpacity=1, labelLimit=WIDTH)  # else as pale as a band
-    return alt.Color("method:N", scale=alt.Scale(domain=methods, range=colours), legend=legend)
+def _colour(table: pd.DataFrame) -> Any:
+    """A colour per method, in the order of the table; in the legend not as pale as a band."""
+    return coloured("method", list(dict.fromkeys(table["method"])), symbolOpacity=1, labelLimit=WIDTH)

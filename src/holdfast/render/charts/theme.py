@@ -1,17 +1,21 @@
 """Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
 
+import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from holdfast.errors import SettingError, listed, optional
+from holdfast.errors import SettingError, listed, optional, require
 from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
+    from holdfast.models.base import Model
 
 EXTENSIONS = (".png", ".svg", ".html")
 MOST_DOTS = 2000  # more hide each other, and make a page slow
@@ -25,6 +29,8 @@ INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
 # Text is measured where the chart is made and drawn where it is read: these fonts have the same widths.
 FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 WIDTH = 478  # of the whole picture, labels included: half of the report's page
+COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]  # of methods, models and the like, over and over
+Span = tuple[float, float]
 
 
 def themed(chart: Any) -> Any:
@@ -32,14 +38,51 @@ def themed(chart: Any) -> Any:
     words = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12, "titleFontSize": 12}
     words |= {"labelColor": QUIET, "titleColor": INK, "titleFontWeight": 500}
     lines = {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1"}
-    return chart.configure(
-        font=FONT,
-        background="white",
-        padding=6,
-        view={"stroke": None},
-        axis=words | lines | {"titlePadding": 10, "labelFlush": False},
-        legend=words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8},
-    )
+    axis = words | lines | {"titlePadding": 10, "labelFlush": False}
+    legend = words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8}
+    return chart.configure(font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend)
+
+
+def coloured(field: str, names: Sequence[str], colours: Sequence[str] = COLOURS, **legend: Any) -> Any:
+    """A colour per name, over and over where there are more names."""
+    alt = optional("altair", "plot")
+    scale = alt.Scale(domain=list(names), range=[colours[i % len(colours)] for i in range(len(names))])
+    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, **legend))
+
+
+def evenly(n: int, most: int) -> NDArray[np.int64]:
+    """The places of at most so many of n rows, evenly spread, the same ones every time."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
+def widened(values: NDArray[Any], share: float) -> Span:
+    """The range of the values and a share of it more on either side."""
+    low, high = float(values.min()), float(values.max())
+    more = share * (high - low) or 1.0
+    return low - more, high + more
+
+
+def two_features(model: "Model") -> list[str]:
+    """The names of the features that a map has for its axes."""
+    names = model.schema.names
+    good = len(names) == 2 and not any(f.is_category for f in model.schema.features)
+    require(good, f"a map needs exactly two numeric features, got {names}")
+    return names
+
+
+def regions(names: list[str], spans: Sequence[Span], cells: int, kind: Callable[[pd.DataFrame], Any]) -> pd.DataFrame:
+    """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one rectangle, as
+    Altair takes no more than 5,000 of them."""
+    wide, high = (np.linspace(low, top, cells + 1, dtype=np.float64) for low, top in spans)
+    a, b = ((edges[1:] + edges[:-1]) / 2 for edges in (wide, high))
+    kinds = kind(pd.DataFrame({names[0]: np.repeat(a, cells), names[1]: np.tile(b, cells)})).reshape(cells, cells)
+    new = np.ones((cells, cells), dtype=bool)
+    new[:, 1:] = kinds[:, 1:] != kinds[:, :-1]
+    column, start = np.nonzero(new)
+    end = np.append(start[1:], cells)
+    end[np.append(column[1:] != column[:-1], True)] = cells
+    edges = {"left": wide[column], "right": wide[column + 1], "bottom": high[start], "top": high[end]}
+    return pd.DataFrame(edges | {"kind": kinds[column, start]})
 
 
 def _fit(how: str) -> dict[str, str]:
@@ -60,41 +103,30 @@ def decision_level(goal: BoundTarget) -> float | None:
 def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
     """What answers cost against how sure the model is of them, or what it estimates for them, one dot per answer."""
     alt = optional("altair", "plot")
-    at = np.flatnonzero(cfs.found)
-    if len(at) > MOST_DOTS:  # evenly spread over the rows, the same ones every time
-        at = at[np.linspace(0, len(at) - 1, MOST_DOTS).astype(np.int64)]
-    rows = row_names(cfs.after.index)
-    said = cfs.goal.confidence(cfs.scores).numpy()[at]
-    name, texts, levels = _outcome(cfs.goal, said)
-    dots = pd.DataFrame(
-        {
-            "row": [rows[i] for i in at],
-            "sentence": sentences(cfs).to_numpy()[at],
-            "cost": cfs.cost("l1").to_numpy()[at],
-            name: said,
-        }
-    )
+    shown = np.flatnonzero(cfs.found)
+    shown = shown[evenly(len(shown), MOST_DOTS)]
+    values = cfs.goal.confidence(cfs.scores).numpy()[shown]
+    name, in_words, levels = _outcome(cfs.goal, values)
+    dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]})
+    dots = dots.assign(cost=cfs.cost("l1").to_numpy()[shown], **{name: values})
     dots["words"] = [
-        f"Row {row}: {sentence} Cost {cost:.2f}, {name} {text}."
-        for row, sentence, cost, text in zip(dots["row"], dots["sentence"], dots["cost"], texts, strict=True)
+        f"Row {row}: {sentence} Cost {cost:.2f}, {name} {value}."
+        for row, sentence, cost, value in zip(dots["row"], dots["sentence"], dots["cost"], in_words, strict=True)
     ]
     x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
     if isinstance(cfs.goal, IntervalTarget):
         title, about, style = "The model's estimate", "the model's estimate", ",.6~g"
         scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6)
     else:
-        lowest = float(np.min([1.0, *levels.values(), *said]))
+        lowest = float(np.min([1.0, *levels.values(), *values]))
         title, about, style = "Probability of the wanted outcome", "the probability of the wanted outcome", ".1%"
         scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
         axis = alt.Axis(format="%", tickCount=6)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
     tips.append(alt.Tooltip(f"{name}:Q", format=style))
-    layers = [
-        alt.Chart(dots)
-        .mark_circle(size=46, opacity=0.6, color=BLUE)
-        .encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))
-    ]
+    marks = alt.Chart(dots).mark_circle(size=46, opacity=0.6, color=BLUE)
+    layers = [marks.encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))]
     for words, level in levels.items():
         rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
         rule = rule.encode(y=alt.Y("level:Q", scale=scale))
@@ -107,15 +139,15 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
     return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
 
 
-def _outcome(goal: BoundTarget, said: Any) -> tuple[str, list[str], dict[str, float]]:
-    """What the vertical axis shows: its name, the values as texts, and the levels at which the outcome turns."""
+def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:
+    """What the vertical axis shows: its name, the values as strings, and the levels at which the outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
         levels = {f"{word} {goal.numbers([end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
-        return "estimate", goal.numbers(said.tolist()), levels
+        return "estimate", goal.numbers(values.tolist()), levels
     level = decision_level(goal)
     levels = {} if level is None else {f"decision at {level:.0%}": level}
-    return "probability", [f"{p:.1%}" for p in said], levels
+    return "probability", [f"{p:.1%}" for p in values], levels
 
 
 def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
@@ -127,12 +159,8 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
         for feature, way, count, share in bars[["feature", "way", "count", "share"]].itertuples(index=False, name=None)
     ]
     totals = bars.groupby("feature", as_index=False)["share"].sum()
-    y = alt.Y(
-        "feature:N",
-        sort=order,
-        title=None,
-        axis=alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8, labelColor=INK),
-    )
+    axis = alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8, labelColor=INK)
+    y = alt.Y("feature:N", sort=order, title=None, axis=axis)
     most = float(totals["share"].max()) if len(totals) else 1.0
     # Room for the number behind the longest bar.
     x = alt.X("share:Q", title="Share of answers", scale=alt.Scale(domain=[0, 1.12 * most], nice=False))
@@ -141,17 +169,13 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
     colour = alt.Color("way:N", scale=alt.Scale(domain=present, range=[WAYS[w] for w in present]))
     tips = [alt.Tooltip("feature:N"), alt.Tooltip("way:N", title="change"), alt.Tooltip("count:Q", title="answers")]
     tips.append(alt.Tooltip("share:Q", format=".0%"))
-    drawn = (
-        alt.Chart(bars)
-        .mark_bar(height={"band": 0.7})
-        .encode(x=x, y=y, color=colour, order="rank:Q", tooltip=tips, description=alt.Description("words:N"))
-    )
+    marks = {"color": colour, "order": "rank:Q", "tooltip": tips, "description": alt.Description("words:N")}
+    drawn = alt.Chart(bars).mark_bar(height={"band": 0.7}).encode(x=x, y=y, **marks)
     ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
     ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
     about = "Bar chart: in which share of the answers each feature changes, and which way."
-    return themed(
-        alt.layer(drawn, ends).properties(width=width, height={"step": 26}, autosize=_fit("fit-x"), description=about)
-    )
+    size = {"width": width, "height": {"step": 26}, "autosize": _fit("fit-x")}
+    return themed(alt.layer(drawn, ends).properties(description=about, **size))
 
 
 def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
@@ -171,7 +195,7 @@ def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
 
 
 def row_names(index: "pd.Index[Any]") -> list[str]:
-    """Index labels of any type as texts."""
+    """Index labels of any type as strings."""
     labels: list[Any] = list(index)
     if isinstance(index, pd.MultiIndex):
         return [", ".join(str(part) for part in label) for label in labels]
@@ -192,8 +216,6 @@ def save(chart: Any, path: str | Path) -> Path:
 
 def to_svg(chart: Any) -> str:
     """The chart as the text of an SVG picture."""
-    import io
-
     optional("vl_convert", "plot")
     buffer = io.StringIO()
     chart.save(buffer, format="svg")

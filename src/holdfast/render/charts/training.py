@@ -8,10 +8,27 @@ import numpy as np
 import pandas as pd
 import torch
 
-from holdfast.errors import SettingError, listed, optional
+from holdfast.errors import SettingError, listed, optional, require
 from holdfast.models.scores import probabilities
-from holdfast.render.charts.shift import COLOURS
-from holdfast.render.charts.theme import BLUE, GREEN, GREY, INK, MOST_DOTS, ORANGE, PINK, QUIET, RED, WIDTH, themed
+from holdfast.render.charts.theme import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    MOST_DOTS,
+    ORANGE,
+    PINK,
+    QUIET,
+    RED,
+    WIDTH,
+    Span,
+    coloured,
+    evenly,
+    regions,
+    themed,
+    two_features,
+    widened,
+)
 from holdfast.render.png import png
 
 if TYPE_CHECKING:
@@ -24,13 +41,9 @@ GRID = 60  # cells a side of the map of probabilities
 BANDS = 10  # shades of it
 PALE = ("#f4d285", "#fafafa", "#7fb8d8")  # unlikely, undecided, likely: under dots of the full colours
 CURVES = {
-    "accuracy": "Training accuracy",
-    "validation": "Validation accuracy",
-    "divergence": "Divergence",
-    "ridge": "Ridge on energies",
-    "adversarial": "Adversarial loss",
-    "matured": "Counterfactuals that mature",
-}
+    "accuracy": "Training accuracy", "validation": "Validation accuracy", "divergence": "Divergence",
+    "ridge": "Ridge on energies", "adversarial": "Adversarial loss", "matured": "Counterfactuals that mature",
+}  # fmt: skip
 SHARES = ("accuracy", "validation", "matured")
 
 
@@ -38,14 +51,9 @@ SHARES = ("accuracy", "validation", "matured")
 
 
 def decision_paths(
-    models: Mapping[str, "Model"],
-    X: pd.DataFrame,
-    y: "pd.Series[Any]",
-    answers: Mapping[str, Mapping[str, "Counterfactuals"]],
-    target: Any,
-    *,
-    width: int = 260,
-) -> Any:
+    models: Mapping[str, "Model"], X: pd.DataFrame, y: "pd.Series[Any]",
+    answers: Mapping[str, Mapping[str, "Counterfactuals"]], target: Any, *, width: int = 260,
+) -> Any:  # fmt: skip
     """Maps of models of two features: how likely they find the wanted class, data, and arrows to the answers.
 
     Args:
@@ -56,64 +64,44 @@ def decision_paths(
     """
     alt = optional("altair", "plot")
     first = next(iter(models.values()))
-    names = first.schema.names
-    if len(names) != 2 or any(f.is_category for f in first.schema.features):
-        raise SettingError(f"a map needs exactly two numeric features, got {names}")
-    if target not in first.classes:
-        raise SettingError(f"the models have no class {target!r}; they have {listed(first.classes)}")
-    if not answers:
-        raise SettingError("nothing to draw: there are no answers")
+    names = two_features(first)
+    require(target in first.classes, f"the models have no class {target!r}; they have {listed(first.classes)}")
+    require(answers, "nothing to draw: there are no answers")
     shown = [cfs.after[names] for by_model in answers.values() for cfs in by_model.values()]
-    spans = [_span(pd.concat([X[names], *shown])[name].to_numpy(dtype=float)) for name in names]
+    spans = [widened(pd.concat([X[names], *shown])[name].to_numpy(dtype=float), 0.06) for name in names]
     maps = {name: _shades(model, names, spans, first.classes.index(target)) for name, model in models.items()}
     dots = pd.DataFrame({"a": X[names[0]].to_numpy(float), "b": X[names[1]].to_numpy(float), "class": y.astype(str)})
-    if len(dots) > MOST_DOTS // 4:  # there are several such pictures
-        dots = dots.iloc[np.linspace(0, len(dots) - 1, MOST_DOTS // 4).astype(np.int64)]
+    dots = dots.iloc[evenly(len(dots), MOST_DOTS // 4)]  # there are several such pictures
     rows = list[Any]()
     for case, by_model in answers.items():
         panels = list[Any]()
         for name, cfs in by_model.items():
-            layers = [
-                _map(alt, maps[name], names, spans, target),
-                _dots(alt, dots, first.classes, target),
-                *_arrows(alt, cfs, spans),
-            ]
+            below = _map(alt, maps[name], names, spans, target), _dots(alt, dots, first.classes, target)
             title = alt.Title(f"{name}, {case}", fontSize=12, fontWeight=500, color=INK, anchor="start")
-            panels.append(alt.layer(*layers).properties(width=width, height=width, title=title))
+            panel = alt.layer(*below, *_arrows(alt, cfs, spans))
+            panels.append(panel.properties(width=width, height=width, title=title))
         rows.append(alt.hconcat(*panels, spacing=16))
     about = f"Maps: the probability of {target}, data, and arrows from rows to their counterfactuals."
     return themed(alt.vconcat(*rows, spacing=16).resolve_scale(color="shared").properties(description=about))
 
 
-def _shades(model: "Model", names: list[str], spans: list[tuple[float, float]], target: int) -> pd.DataFrame:
-    """Rectangles of about the same probability of the class; neighbours in a column are one rectangle."""
-    wide, high = (np.linspace(low, top, GRID + 1, dtype=np.float64) for low, top in spans)
-    middle = [(edges[1:] + edges[:-1]) / 2 for edges in (wide, high)]
-    points = pd.DataFrame({names[0]: np.repeat(middle[0], GRID), names[1]: np.tile(middle[1], GRID)})
-    with model.eval_mode(), torch.no_grad():
-        p = probabilities(model.score_frame(points), model.offset, defers_to_predict=model.defers_to_predict)[
-            :, target
-        ].numpy()
-    band = np.minimum((p * BANDS).astype(np.int64), BANDS - 1).reshape(GRID, GRID)
-    new = np.ones((GRID, GRID), dtype=bool)
-    new[:, 1:] = band[:, 1:] != band[:, :-1]
-    column, start = np.nonzero(new)
-    end = np.append(start[1:], GRID)
-    end[np.append(column[1:] != column[:-1], True)] = GRID
-    edges = {"left": wide[column], "right": wide[column + 1], "bottom": high[start], "top": high[end]}
-    return pd.DataFrame(edges | {"p": (band[column, start] + 0.5) / BANDS})
+def _shades(model: "Model", names: list[str], spans: list[Span], target: int) -> pd.DataFrame:
+    """Rectangles of about the same probability of the class."""
+
+    def band(points: pd.DataFrame) -> Array:
+        with model.eval_mode(), torch.no_grad():
+            scores = model.score_frame(points)
+        p = probabilities(scores, model.offset, defers_to_predict=model.defers_to_predict)[:, target].numpy()
+        return np.minimum((p * BANDS).astype(np.int64), BANDS - 1)
+
+    shades = regions(names, spans, GRID, band)
+    return shades.assign(p=(shades.pop("kind") + 0.5) / BANDS)
 
 
-def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[tuple[float, float]], target: Any) -> Any:
-    x, y = (
-        kind(
-            f"{at}:Q",
-            title=name,
-            scale=alt.Scale(domain=list(span), nice=False),
-            axis=alt.Axis(grid=False, tickCount=5),
-        )
-        for kind, at, name, span in zip((alt.X, alt.Y), ("left", "bottom"), names, spans, strict=True)
-    )
+def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[Span], target: Any) -> Any:
+    axis, ranges = alt.Axis(grid=False, tickCount=5), [alt.Scale(domain=list(span), nice=False) for span in spans]
+    x = alt.X("left:Q", title=names[0], scale=ranges[0], axis=axis)
+    y = alt.Y("bottom:Q", title=names[1], scale=ranges[1], axis=axis)
     scale = alt.Scale(domain=[0, 0.5, 1], range=list(PALE))
     legend = alt.Legend(title=f"Probability of {target}", format="%", values=[0, 0.5, 1], titleOrient="left")
     fill, stroke = alt.Fill("p:Q", scale=scale, legend=legend), alt.Stroke("p:Q", scale=scale, legend=None)
@@ -124,12 +112,11 @@ def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[tuple[flo
 def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> Any:
     others = [str(c) for c in classes if c != target]
     colours = [OTHERS[i % len(OTHERS)] for i in range(len(others))]
-    scale = alt.Scale(domain=[*others, str(target)], range=[*colours, BLUE])
-    colour = alt.Color("class:N", scale=scale, legend=alt.Legend(title=None, symbolType="circle"))
+    colour = coloured("class", [*others, str(target)], [*colours, BLUE], symbolType="circle")
     return alt.Chart(dots).mark_circle(aria=False, size=9, opacity=0.6).encode(x="a:Q", y="b:Q", color=colour)
 
 
-def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[tuple[float, float]]) -> list[Any]:
+def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[Span]) -> list[Any]:
     """From rows to their answers; attempts that failed are dashed and have no head."""
     (a, b), moved = cfs.schema.names, cfs.after
     steps = pd.DataFrame({"x": cfs.before[a], "y": cfs.before[b], "x2": moved[a], "y2": moved[b]}).astype(float)
@@ -146,13 +133,6 @@ def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[tuple[float, float]]) 
     return [line, tail, head.encode(x="x2:Q", y="y2:Q", angle=turn)]
 
 
-def _span(values: Array) -> tuple[float, float]:
-    """The range of the values and a little more on either side."""
-    low, high = float(values.min()), float(values.max())
-    more = 0.06 * (high - low) or 1.0
-    return low - more, high + more
-
-
 # ---- how training went
 
 
@@ -166,26 +146,23 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
     alt = optional("altair", "plot")
     there = [name for name in CURVES if name in history.columns and history[name].notna().any()]
     if "epoch" not in history.columns or not there:
-        raise SettingError(
-            f"the history needs a column 'epoch' and some of {listed(CURVES)}, got {list(history.columns)}"
-        )
+        columns = list(history.columns)
+        raise SettingError(f"the history needs a column 'epoch' and some of {listed(CURVES)}, got {columns}")
     table = history if "variant" in history.columns else history.assign(variant="model")
     table = table.groupby(["variant", "epoch"], sort=False)[there].mean().reset_index()
     table["variant"] = table["variant"].astype(str)
     variants = list(dict.fromkeys(table["variant"]))
-    scale = alt.Scale(domain=variants, range=[COLOURS[i % len(COLOURS)] for i in range(len(variants))])
-    legend = alt.Legend(title=None, symbolType="stroke") if len(variants) > 1 else None
+    colour = coloured("variant", variants, symbolType="stroke")
+    colour = colour if len(variants) > 1 else colour.legend(None)
     charts = list[Any]()
     for name in there:
         share = name in SHARES
         limits = alt.Scale(domain=[0, 1]) if name == "matured" else alt.Scale(zero=False)
-        y = alt.Y(
-            "value:Q", title=CURVES[name], scale=limits, axis=alt.Axis(format="%" if share else "~g", tickCount=5)
-        )
+        y = alt.Y("value:Q", title=CURVES[name], scale=limits).axis(format="%" if share else "~g", tickCount=5)
         shown = table[["variant", "epoch", name]].rename(columns={name: "value"}).dropna()
         chart = alt.Chart(shown).mark_line(strokeWidth=1.5).encode(
             x=alt.X("epoch:Q", title="Epoch", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=5, tickMinStep=1)),
-            y=y, color=alt.Color("variant:N", scale=scale, legend=legend),
+            y=y, color=colour,
             tooltip=["variant:N", "epoch:Q", alt.Tooltip("value:Q", format=".4f", title=CURVES[name])],
         )  # fmt: skip
         charts.append(chart.properties(width=width // 2, height=150))
@@ -198,13 +175,9 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
 
 
 def image_grid(
-    images: Mapping[str, Any],
-    *,
-    titles: Sequence[Any] = (),
-    shape: tuple[int, int] = (28, 28),
-    limits: tuple[float, float] = (-1.0, 1.0),
-    size: int = 72,
-) -> Any:
+    images: Mapping[str, Any], *, titles: Sequence[Any] = (), shape: tuple[int, int] = (28, 28),
+    limits: tuple[float, float] = (-1.0, 1.0), size: int = 72,
+) -> Any:  # fmt: skip
     """Grey images, one row of them per name: rows as they are, and the counterfactuals of each model below.
 
     Args:
@@ -215,31 +188,28 @@ def image_grid(
         size: side of an image on the page.
     """
     alt = optional("altair", "plot")
-    if not images:
-        raise SettingError("nothing to draw: there are no images")
+    require(images, "nothing to draw: there are no images")
     sets = {str(name): _pixels(name, each, shape) for name, each in images.items()}
     counts = {name: len(each) for name, each in sets.items()}
     n = max(counts.values())
     if not n or set(counts.values()) != {n}:
         raise SettingError(f"every row of the grid needs the same number of images, at least one; got {counts}")
-    if titles and len(titles) != n:
-        raise SettingError(f"need a title for each of {n} columns, got {len(titles)}")
+    require(not titles or len(titles) == n, f"need a title for each of {n} columns, got {len(titles)}")
     low, high = limits
-    if not low < high:
-        raise SettingError(f"limits must be a lower and a higher value, got {limits}")
+    require(low < high, f"limits must be a lower and a higher value, got {limits}")
     above = [str(t) for t in titles] or [str(i + 1) for i in range(n)]
-    cells = pd.DataFrame(
-        [
-            (name, i, above[i], png((image - low) / (high - low)).url)
-            for name, each in sets.items()
-            for i, image in enumerate(each)
-        ],
-        columns=["model", "column", "title", "url"],
-    )
+    rows = [(name, i, image) for name, each in sets.items() for i, image in enumerate(each)]
+    urls = [(name, i, above[i], png((image - low) / (high - low)).url) for name, i, image in rows]
+    cells = pd.DataFrame(urls, columns=["model", "column", "title", "url"])
     cells["words"] = cells["model"] + ", " + cells["title"]
     bare = {"title": None, "domain": False, "ticks": False, "grid": False}
     ink = QUIET if titles else "white"
-    x = alt.X("column:O", axis=alt.Axis(labelExpr=_lookup(above), orient="top", labelAngle=0, labelColor=ink, **bare))
+    x = alt.X(
+        "column:O",
+        axis=alt.Axis(
+            labelExpr=f"{json.dumps(above)}[datum.value]", orient="top", labelAngle=0, labelColor=ink, **bare
+        ),
+    )
     y = alt.Y("model:N", sort=list(sets), axis=alt.Axis(labelColor=INK, labelPadding=8, **bare))
     chart = alt.Chart(cells).mark_image(width=size, height=size)
     chart = chart.encode(x=x, y=y, url="url:N", tooltip=["words:N"], description=alt.Description("words:N"))
@@ -247,15 +217,8 @@ def image_grid(
     return themed(chart.properties(width=step, height=step, description=f"Images in rows: {listed(sets)}."))
 
 
-def _lookup(titles: list[str]) -> str:
-    """A Vega expression from the number of a column to its title."""
-    return f"{json.dumps(titles)}[datum.value]"
-
-
 def _pixels(name: str, images: Any, shape: tuple[int, int]) -> Array:
     values = np.asarray(images.detach().numpy() if isinstance(images, torch.Tensor) else images, dtype=np.float64)
-    if values.ndim not in (2, 3) or values[:1].size not in (0, shape[0] * shape[1]):
-        raise SettingError(
-            f"images of {name!r} have shape {values.shape}, expected (n, {shape[0]}, {shape[1]}) or flat"
-        )
+    good = values.ndim in (2, 3) and values[:1].size in (0, shape[0] * shape[1])
+    require(good, f"images of {name!r} have shape {values.shape}, expected (n, {shape[0]}, {shape[1]}) or flat")
     return values.reshape(-1, *shape)

@@ -27,10 +27,7 @@ class Domain:
         cls, x: Tensor, encoding: Encoding | None = None, *, spread: float = 2.0, categories: bool = False
     ) -> "Domain":
         """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
-
-        Args:
-            categories: respect them; else the columns of a category are numbers like all others.
-        """
+        Categories are respected, or else their columns are numbers like all others."""
         mean, sd = x.mean(0), x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
         low, high = torch.minimum(mean - spread * sd, x.amin(0)), torch.maximum(mean + spread * sd, x.amax(0))
         if encoding is None:
@@ -79,7 +76,7 @@ class Domain:
 
     def step_(self, to: Tensor, x: Tensor) -> Tensor:
         """Where a step from x to `to` may lead, in its place."""
-        self._hold_(self.clamp_(to), x)
+        self.hold_(self.clamp_(to), x)
         return to
 
     def shown(self, x: Tensor) -> Tensor:
@@ -92,16 +89,11 @@ class Domain:
             out[:, binary] = torch.where(2 * out[:, binary] < low + high, low, high)
         return out
 
-    def mask_immutable_(self, positive: Tensor, mature: Tensor) -> None:
-        """Edit real rows x+ beside counterfactuals x', in place, so that a contrast of the two does not count columns
-        for what cannot change in them:
+    def hold_(self, to: Tensor, x: Tensor) -> None:
+        """Let rows, in place, be where they can be reached from x, column by column:
 
-            x+_d := x'_d    where d is fixed,  may only fall and x+_d > x'_d,  or may only rise and x+_d < x'_d
+        to_d := x_d    where d is fixed,  may only fall and to_d > x_d,  or may only rise and to_d < x_d
         """
-        self._hold_(positive, mature)
-
-    def _hold_(self, to: Tensor, x: Tensor) -> None:
-        """Let rows, in place, be at least, at most or exactly at x where columns may not go elsewhere."""
         fixed, up, down = self._held
         for columns in fixed:
             to[:, columns] = x[:, columns]

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.distances import distance_of, l1
 from holdfast.errors import SettingError, require
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods.descent import Descent
 from holdfast.methods.eccco import ECCCo
 from holdfast.methods.omniscient import Omniscient
@@ -38,18 +38,15 @@ class GeneratorSettings:
             return cls(Variant(), method=method)
         if isinstance(method, ECCCo):
             require(not method.conformal, "there is no conformal term inside training; set conformal=0")
-            return cls(
-                Variant(lam=method.lam, energy=method.energy, tau=method.tau, lr=method.lr), method.steps, method
-            )
+            variant = Variant(lam=method.lam, energy=method.energy, tau=method.tau, lr=method.lr)
+            return cls(variant, method.steps, method)
         if isinstance(method, Descent):
             usual = (method.loss, method.optimizer, method.relax) == ("cross_entropy", "sgd", "round")
             usual = usual and distance_of(method.norm) == l1
             require(usual, "inside training a Descent has cross-entropy, l1 and plain steps; take Descent.generic(...)")
         elif isinstance(method, REVISE):
-            require(
-                distance_of(method.norm) == l1,
-                f"inside training REVISE has the l1 distance; set norm=1, not {method.norm}",
-            )
+            usual = distance_of(method.norm) == l1
+            require(usual, f"inside training REVISE has the l1 distance; set norm=1, not {method.norm}")
         else:
             known = "ECCCo, Descent, REVISE and Omniscient"
             raise SettingError(f"a {type(method).__name__} cannot be used inside training; there are {known}")
@@ -62,15 +59,8 @@ class GeneratorSettings:
 
     def autoencoder(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> TableAutoencoder | None:
         """The autoencoder to search in, trained on rows x unless the method has one."""
-        how = self.method
-        if not isinstance(how, REVISE):
+        if not isinstance(self.method, REVISE):
             return None
-        require(
-            not domain.binds,
-            "REVISE moves all columns at once, so it cannot keep those that may not change; take ECCCo, or a schema in "
-            "which everything may",
-        )
-        return how.autoencoder or autoencoder(
-            x, schema, kind=how.kind, hidden=how.hidden, latent=how.latent, epochs=how.epochs, beta=how.beta,
-            seed=how.seed, progress=progress,
-        )  # fmt: skip
+        moves_all = "REVISE moves all columns at once, so it cannot keep those that may not change"
+        require(not domain.binds, f"{moves_all}; take ECCCo, or a schema in which everything may")
+        return self.method.ready_autoencoder(x, schema, progress=progress)

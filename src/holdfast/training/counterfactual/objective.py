@@ -9,7 +9,7 @@ B is a mini-batch of rows x and classes y; the n counterfactuals that are assign
 the true classes y_i: y+_i is drawn among the classes that the network does not give to x_i, x'_i is the mature
 counterfactual, x~_i the nascent one (`counterfactual.search`), and x+_i a random row of true class y+_i. What never
 matured has x' := x+, so that it has no part in the divergence; the ridge counts it. Columns that may not change, or
-not that way, are edited out of x+ (`Domain.mask_immutable_`). No gradient goes through the search: all three are
+not that way, are edited out of x+ (`Domain.hold_`). No gradient goes through the search: all three are
 constants.
 
 In an epoch counterfactuals of a random part of the rows are searched for with the network as it is at the beginning,
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, rows_per_chunk
-from holdfast.errors import SettingError
+from holdfast.errors import require
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.nn.stack import ModelStack
 from holdfast.retraining.loop import Orders, RobustLoop, Start, Variation, fit_in_parts
@@ -63,29 +63,17 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class SharedSettings:
-    """What the networks of one stack have in common.
+    """What the networks of one stack have in common."""
 
-    Args:
-        kind: see above; "plain" is the first term alone.
-        steps: of the search, at most.
-        epsilon: radius of the linf ball that nascent counterfactuals are in.
-        count: counterfactuals in an epoch; None, or more than there are rows: one of every row.
-        burn_in: share of the epochs, at the beginning, that are plain.
-        refresh: search at the beginning of an epoch, or of each batch.
-        spare_wrong: a row that the network gets wrong has no part in the adversarial term.
-        domain: where counterfactuals may go.
-        autoencoder: they are searched for in its codes.
-    """
-
-    domain: Domain
-    kind: Kind = "search"
-    steps: int = 30
-    epsilon: float = 0.3
-    count: int | None = 1000
-    burn_in: float = 0.0
-    refresh: Refresh = "epoch"
-    spare_wrong: bool = False
-    autoencoder: TableAutoencoder | None = None
+    domain: Domain  # where counterfactuals may go
+    kind: Kind = "search"  # see above; "plain" is the first term alone
+    steps: int = 30  # of the search, at most
+    epsilon: float = 0.3  # radius of the linf ball that nascent counterfactuals are in
+    count: int | None = 1000  # counterfactuals in an epoch; None, or more than there are rows: one of every row
+    burn_in: float = 0.0  # share of the epochs, at the beginning, that are plain
+    refresh: Refresh = "epoch"  # search at the beginning of an epoch, or of each batch
+    spare_wrong: bool = False  # a row that the network gets wrong has no part in the adversarial term
+    autoencoder: TableAutoencoder | None = None  # counterfactuals are searched for in its codes
 
     def words(self, n: int) -> str:
         """The numbers in it, as they count with n rows."""
@@ -94,27 +82,17 @@ class SharedSettings:
 
 
 def fit_contrast(
-    module: nn.Module,
-    start: Start,
-    x: Tensor,
-    labels: Tensor,
-    classes: int,
-    variation: Variation,
-    variants: Sequence[Variant],
-    shared: SharedSettings,
-    loop: RobustLoop,
-    bar: Progress,
-    validation: tuple[Tensor, Tensor] | None = None,
-    names: Sequence[str] = (),
-) -> tuple[ModelStack, Tensor, list[float]]:
+    module: nn.Module, start: Start, x: Tensor, labels: Tensor, classes: int, variation: Variation,
+    variants: Sequence[Variant], shared: SharedSettings, loop: RobustLoop, bar: Progress,
+    validation: tuple[Tensor, Tensor] | None = None, names: Sequence[str] = (),
+) -> tuple[ModelStack, Tensor, list[float]]:  # fmt: skip
     """Train networks.
 
     Args:
-        module, start, variation, loop: as for `fit_stack`; of a variation only the seeds count.
-        x, labels, classes: all rows (n, ...), their classes (n,), and how many classes there are.
-        variants: for each network.
+        module, start, x, labels, variation, loop: as for `fit_stack`; of a variation only the seeds count.
+        classes, variants: how many classes there are, and the variant of each network.
         validation: rows and classes to measure the accuracy on after every epoch.
-        names: what to call each network in the line of an epoch, which tells of the first of those that train together.
+        names: what to call each network in the line of an epoch, which is about the first of those that train together.
 
     Returns:
         The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs, M, 7), and the
@@ -141,19 +119,16 @@ def fit_contrast(
 def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
     row = x[:1].flatten(1).mT.expand(models.count, -1, -1)
     found = models.vjp(row, x.shape[1:] if x.ndim > 2 else ())[0].shape[1]
-    if found != classes:
-        raise SettingError(
-            f"the module returns {found} outputs for {classes} classes; energies need a logit of each class"
-        )
+    have = f"the module returns {found} outputs for {classes} classes"
+    require(found == classes, f"{have}; energies need a logit of each class")
 
 
 def _words(epoch: int, epochs: int, numbers: Tensor, name: str = "") -> str:
     """A network's numbers for the terminal, those of most interest first: it may be narrow."""
     known = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
     shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
-    return f"{name} {epoch + 1}/{epochs} ".lstrip() + " ".join(
-        f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n])
-    )
+    shown_numbers = (f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
+    return f"{name} {epoch + 1}/{epochs} ".lstrip() + " ".join(shown_numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,16 +148,9 @@ class ContrastTraining:
     """One run of a stack."""
 
     def __init__(
-        self,
-        models: ModelStack,
-        x: Tensor,
-        labels: Tensor,
-        classes: int,
-        variation: Variation,
-        variants: Sequence[Variant],
-        shared: SharedSettings,
-        loop: RobustLoop,
-    ) -> None:
+        self, models: ModelStack, x: Tensor, labels: Tensor, classes: int, variation: Variation,
+        variants: Sequence[Variant], shared: SharedSettings, loop: RobustLoop,
+    ) -> None:  # fmt: skip
         self.models, self.x, self.labels, self.shared, self.loop = models, x, labels, shared, loop
         self.flat, self.shape = x.flatten(1), tuple(x.shape[1:]) if x.ndim > 2 else ()
         self.optimizer, self.orders = loop.optimizer_for(models.theta), Orders(variation, len(x))
@@ -198,20 +166,20 @@ class ContrastTraining:
         self.draws, self.classes = RowDraws(variation, len(x), shared.count), ClassRows.of(labels, classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
-        if shared.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
-            raise SettingError("counterfactuals need rows of at least two classes")
+        several = shared.kind == "plain" or int((self.classes.size > 0).sum()) > 1
+        require(several, "counterfactuals need rows of at least two classes")
 
     def epoch(self, epoch: int, validation: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Train once on all rows; (M, 7) the numbers named by `COLUMNS`."""
         order, means = self.orders.next(), torch.full((self.models.count, 5), torch.nan, dtype=torch.float64)
         if epoch < self.plain:
             for rows in torch.split(order, self.loop.batch_size, 1):
-                self._plain_step(rows)
+                w = self.clf[..., 0].expand(-1, rows.shape[1]) if self.weighted else None
+                self._update(self.models.gradient(self._batch(rows), self.labels[rows], w))
         else:
             rows, u = self.draws.next()
-            parts = [(slice(None), slice(None))]
-            if self.shared.refresh == "batch":
-                parts = self._split(order.shape[1], rows.shape[1]).parts
+            each_batch = self.shared.refresh == "batch"
+            parts = self._split(order.shape[1], rows.shape[1]).parts if each_batch else [(slice(None), slice(None))]
             sums = list[Tensor]()
             for batch, group in parts:
                 some = rows[:, group]
@@ -221,10 +189,6 @@ class ContrastTraining:
         right = [self.accuracy(self.x, self.labels)]
         right.append(self.accuracy(*validation) if validation else torch.full_like(right[0], torch.nan))
         return torch.cat([torch.stack(right, 1), means], 1)
-
-    def _plain_step(self, rows: Tensor) -> None:
-        w = self.clf[..., 0].expand(-1, rows.shape[1]) if self.weighted else None
-        self._update(self.models.gradient(self._batch(rows), self.labels[rows], w))
 
     def _batch(self, rows: Tensor) -> Tensor:
         """(M, b, ...) rows by their numbers (M, b)."""
@@ -257,7 +221,8 @@ class ContrastTraining:
         else:
             positive = self._picked(self.classes.row(wanted, u[:, 1]), buffers.positive)
         torch.where(found.immature[..., None], positive, mature, out=mature)
-        shared.domain.mask_immutable_(positive.mT, mature.mT)
+        # Their contrast then does not count columns for what cannot change in them.
+        shared.domain.hold_(positive.mT, mature.mT)
         return ContrastPairs(mature, positive, wanted, nascent, y, attacks, ~found.immature, found.steps)
 
     def _omniscient(self, x: Tensor, now: Tensor, wanted: Tensor, y: Tensor, u: Tensor) -> ContrastPairs:
@@ -299,15 +264,14 @@ class ContrastTraining:
         k, dtype = self.classes.count, self.x.dtype
         clf, n = self.clf * split.row_share[:, None], split.counterfactual_share[:, None]
         adv = self.adv * n * pairs.attacks[..., None]
-        y, label, wanted = (
-            nn.functional.one_hot(v, k).to(dtype) for v in (self.labels[order], pairs.label, pairs.wanted)
-        )
+        labels = self.labels[order], pairs.label, pairs.wanted
+        y, label, wanted = (nn.functional.one_hot(v, k).to(dtype) for v in labels)
         zero, div, reg = torch.zeros_like(wanted), self.div * n * wanted, 2 * self.reg * n * wanted
         soft = torch.cat([clf, adv, zero[..., :1], zero[..., :1]], 1)
         linear = torch.cat([torch.zeros_like(y).expand(len(wanted), -1, -1), zero, reg, reg], 1)
         constant = torch.cat([-clf * y, -adv * label, div, -div], 1)
-        place = split.place
-        return soft.index_select(1, place), linear.index_select(1, place), constant.index_select(1, place)
+        soft, linear, constant = (v.index_select(1, split.place) for v in (soft, linear, constant))
+        return soft, linear, constant
 
     def _update(self, g: Tensor) -> None:
         """A step of the optimiser, but for networks whose gradient is non-finite: these only count it."""

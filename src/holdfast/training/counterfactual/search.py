@@ -20,7 +20,6 @@ memory a row of many columns is in one piece.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -65,9 +64,7 @@ class SearchResult:
         flags = torch.zeros(x.shape[:2], dtype=torch.bool)
         return cls(torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x)))
 
-    def write(
-        self, place: Tensor, p: Tensor, inside: Tensor, moving: Tensor, some: Tensor | None = None
-    ) -> None:  # fmt: skip
+    def write(self, place: Tensor, p: Tensor, inside: Tensor, moving: Tensor, some: Tensor | None = None) -> None:
         """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all rows."""
         immature = moving[:, 0] > 0
         if some is not None:
@@ -80,48 +77,32 @@ class SearchResult:
 # ---- where rows are
 
 
-class Position(Protocol):
-    """Where rows are, and how they get elsewhere."""
-
-    def rows(self) -> Tensor:
-        """(M, d, n) the rows that networks see."""
-        ...
-
-    def base(self) -> tuple[Tensor | None, Tensor]:
-        """(M, d, n) what the next step is added to, None for zero; and memory for the sum."""
-        ...
-
-    def move(self, to: Tensor) -> None:
-        """Go to base plus step, `to`, as far as that may be."""
-        ...
-
-    def keep(self, some: Tensor) -> None:
-        """Go on with some (M, m) of the rows."""
-        ...
-
-
 class RowPosition:
-    """Columns move as they are."""
+    """Where rows are, and how they get elsewhere: columns move as they are."""
 
     def __init__(self, x: Tensor, domain: Domain) -> None:
         self.domain, self.x, self.before = domain, domain.step_(x.clone(), x), torch.empty_like(x)
 
     def rows(self) -> Tensor:
+        """(M, d, n) the rows that networks see."""
         return self.domain.shown(self.x)
 
     def base(self) -> tuple[Tensor | None, Tensor]:
+        """(M, d, n) what the next step is added to, None for zero; and memory for the sum."""
         return self.x, self.before
 
     def move(self, to: Tensor) -> None:
+        """Go to base plus step, `to`, as far as that may be."""
         self.x, self.before = self.domain.step_(to, self.x), self.x
 
     def keep(self, some: Tensor) -> None:
+        """Go on with some (M, m) of the rows."""
         self.x = picked(self.x, some)
         self.before = torch.empty_like(self.x)
 
 
 class LatentPosition:
-    """Codes move, rows are decoded from them; the step of a code is that of its row, to first order."""
+    """The same where codes move, and rows are decoded from them; a code's step is that of its row, to first order."""
 
     def __init__(self, x: Tensor, domain: Domain, autoencoder: TableAutoencoder) -> None:
         self.domain, self.autoencoder, self.like = domain, autoencoder, x[:, :, :1]
@@ -174,17 +155,11 @@ class StepBound:
 
 
 class NascentTracker:
-    """Which rows (M, d, n) are within epsilon of where they began, and where each was so for the last time.
+    """Which rows (M, d, n) are within epsilon of where they began, x, and where each was so for the last time.
 
     A look at all rows costs as much as half a pass through a small network. So rows are not looked at while none can
     have left: while the largest distance seen, plus bounds of the steps since, is at most epsilon. And a row is copied
-    when it leaves, not in every step in which it is inside.
-
-    Args:
-        x: where they began.
-        place: (M, n) their numbers in `nascent`.
-        nascent: (N, d) memory for the last ones inside.
-        epsilon: the radius.
+    when it leaves, not in every step in which it is inside: to its place (M, n) in `nascent` (N, d).
     """
 
     def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:
@@ -248,13 +223,8 @@ def search_counterfactuals(
     models: ModelStack, x: Tensor, wanted: Tensor, how: SearchSettings, domain: Domain, *,
     shape: Sequence[int] = (), autoencoder: TableAutoencoder | None = None, out: SearchResult | None = None,
 ) -> SearchResult:  # fmt: skip
-    """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n).
-
-    Args:
-        shape: of a row, if it is not flat.
-        autoencoder: search in its codes.
-        out: memory for what becomes of them.
-    """
+    """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n): in the codes
+    of an autoencoder if there is one. `shape` is that of a row, if not flat, `out` memory for what comes of it."""
     m, n, d = x.shape
     out, wide = out or SearchResult.empty(x), d >= WIDE and autoencoder is None
     out.steps.zero_()
@@ -268,13 +238,13 @@ def search_counterfactuals(
         tracker = NascentTracker(part, place, out.nascent.view(-1, d), how.epsilon)
         if wide and bound.known and domain.encoding is None:  # rounding to one level is no small step
             tracker.begin(position.rows())
-        _search(models, part, wanted[:, None, some], place, how, position, tracker, bound, shape, out)
+        _search(models, part, wanted[:, None, some], place, how, tracker, position, bound, shape, out)
     return out
 
 
 def _search(
-    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: SearchSettings, position: Position,
-    tracker: NascentTracker, bound: StepBound, shape: Sequence[int], out: SearchResult,
+    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: SearchSettings, tracker: NascentTracker,
+    position: RowPosition | LatentPosition, bound: StepBound, shape: Sequence[int], out: SearchResult,
 ) -> None:  # fmt: skip
     """The same for rows (M, d, n) that are worked on together; t is (M, 1, n)."""
     w = how.energy * decay(how.steps).to(x.dtype)[:, None, None, None]  # (T, M, 1, 1)

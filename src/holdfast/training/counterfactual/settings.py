@@ -1,14 +1,12 @@
 """Settings of Counterfactual Training: what is minimised, how counterfactuals are found, and variants of both."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, get_args
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast.errors import SettingError, did_you_mean, require, require_integer, require_number
 from holdfast.explainer import Explainer
-from holdfast.retraining.loop import check_epsilon
 from holdfast.training.counterfactual.generators import GeneratorSettings
 from holdfast.training.counterfactual.objective import Kind, Refresh, Variant
 
@@ -23,9 +21,7 @@ OFF: dict[str, dict[str, float]] = {
     "plain": {"div": 0.0, "reg": 0.0, "adv": 0.0},
 }
 # What variants may differ in, and where `Variant` has it.
-SETTINGS = {"l_clf": "clf", "l_div": "div", "l_reg": "reg", "l_adv": "adv"} | {
-    name: name for name in ("lam", "energy", "tau", "lr")
-}
+SETTINGS = {("l_" if f.name in ("clf", "div", "reg", "adv") else "") + f.name: f.name for f in fields(Variant)}
 
 
 @dataclass(frozen=True)
@@ -44,10 +40,9 @@ class CounterfactualObjective:
         burn_in: share of the epochs, at the beginning, that are plain.
         spare_wrong: rows that the network gets wrong have no part in the adversarial term.
 
-    Example:
-        >>> import holdfast as hf
-        >>> hf.CounterfactualObjective("energy", l_reg=0.2).l_div
-        0.5
+    >>> import holdfast as hf
+    >>> hf.CounterfactualObjective("energy", l_reg=0.2).l_div
+    0.5
     """
 
     objective: ObjectiveName = "full"
@@ -60,8 +55,8 @@ class CounterfactualObjective:
 
     def __post_init__(self) -> None:
         _check_objective(self.objective)
-        if not isinstance(self.burn_in, int | float) or not 0 <= self.burn_in <= 1:
-            raise SettingError(f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
+        good = isinstance(self.burn_in, int | float) and 0 <= self.burn_in <= 1
+        require(good, f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
 
     def check_used(self) -> None:
         """Raise an error if a weight was changed that the objective has no use for."""
@@ -87,11 +82,10 @@ class CounterfactualSearch:
             column, or its range if that is wider.
         respect_categories: one level of each category at every step of the search; else their columns are numbers.
 
-    Example:
-        >>> import holdfast as hf
-        >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=100)
-        >>> search.epsilon
-        0.3
+    >>> import holdfast as hf
+    >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=100)
+    >>> search.epsilon
+    0.3
     """
 
     generator: Explainer | None = None
@@ -103,16 +97,13 @@ class CounterfactualSearch:
     respect_categories: bool = False
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        require_number("epsilon", self.epsilon)
         steps, count = GeneratorSettings.of(self.generator).steps, self.n_counterfactuals
-        if not isinstance(steps, Integral) or steps < 1:
-            raise SettingError(f"steps of the generator must be an integer of at least 1, got {steps!r}")
-        if count is not None and (not isinstance(count, Integral) or count < 1):
-            raise SettingError(f"n_counterfactuals must be an integer of at least 1, or None for all, got {count!r}")
-        if self.refresh not in get_args(Refresh):
-            raise SettingError(f"refresh must be 'epoch' or 'batch', got {self.refresh!r}")
-        if not isinstance(self.spread, Real) or not math.isfinite(self.spread) or self.spread < 0:
-            raise SettingError(f"spread must be a number and at least 0, got {self.spread!r}")
+        require_integer("steps of the generator", steps)
+        good = count is None or (isinstance(count, Integral) and count >= 1)
+        require(good, f"n_counterfactuals must be an integer of at least 1, or None for all, got {count!r}")
+        require(self.refresh in get_args(Refresh), f"refresh must be 'epoch' or 'batch', got {self.refresh!r}")
+        require_number("spread", self.spread)
 
 
 def variants_of(
@@ -130,8 +121,7 @@ def variants_of(
     out, known = dict[str, tuple[Kind, Variant]](), ("objective", *SETTINGS)
     for name, settings in variants.items():
         for key in settings:
-            if key not in known:
-                raise SettingError(f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}")
+            require(key in known, f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}")
         chosen = _check_objective(settings.get("objective", objective.objective))
         idle = [key for key in settings if SETTINGS.get(key) in OFF[chosen]]
         if idle:
@@ -146,17 +136,13 @@ def variants_of(
 
 
 def _check_objective(name: Any) -> str:
-    if name not in OFF:
-        raise SettingError(f"unknown objective {name!r}; {did_you_mean(name, OFF)}")
+    require(name in OFF, f"unknown objective {name!r}; {did_you_mean(name, OFF)}")
     return name
 
 
 def _checked(variant: Variant) -> Variant:
     names = {field: name for name, field in SETTINGS.items()}
     for field in fields(variant):
-        value: Any = getattr(variant, field.name)
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-            raise SettingError(f"{names[field.name]} must be a number and at least 0, got {value!r}")
-    if not 0 < variant.tau < 1:
-        raise SettingError(f"tau must lie between 0 and 1, got {variant.tau}")
+        require_number(names[field.name], getattr(variant, field.name))
+    require(0 < variant.tau < 1, f"tau must lie between 0 and 1, got {variant.tau}")
     return variant

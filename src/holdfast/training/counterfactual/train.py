@@ -1,14 +1,9 @@
 """Counterfactual Training: networks that learn from their own counterfactuals while they are trained.
 
-    fit = hf.train_counterfactual(hf.Recipe(hidden=(32,)), X, y, schema)
-    fit.model, fit.history
-
 In every epoch counterfactuals are searched for with the network as it is. Mature ones are set against real rows of the
 class they were to reach, so that explanations of the finished network look like data and lean less on what nobody can
-change; nascent ones serve as adversarial examples. The objective is in `counterfactual.objective`, the search in
-`holdfast.training.counterfactual.search`. Variants of the objective and several seeds are one stack.
-
-Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations", 2025.
+change; nascent ones serve as adversarial examples. The objective and its paper are in `objective.py`, the search in
+`search.py`. Variants of the objective and several seeds are one stack.
 """
 
 import hashlib
@@ -20,12 +15,12 @@ import pandas as pd
 from torch import Tensor
 
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, did_you_mean, listed
+from holdfast.errors import SettingError, did_you_mean, listed, require, require_integer
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.loop import Variation, check_count
+from holdfast.retraining.loop import Variation
 from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
@@ -45,17 +40,16 @@ from holdfast.training.counterfactual.settings import (
 class CounterfactualTraining:
     """Networks trained with their own counterfactuals, by variant; made by `train_counterfactual`.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> recipe, variants = hf.Recipe(hidden=(8,), epochs=2), {"plain": {"objective": "plain"}, "full": {}}
-        >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, variants=variants)
-        >>> fit
-        CounterfactualTraining(1 networks for each of 'plain', 'full')
-        >>> fit.member("full").classes
-        ('no', 'yes')
-        >>> fit.history.groupby("variant").epoch.max().to_dict()
-        {'full': 2, 'plain': 2}
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> recipe, variants = hf.Recipe(hidden=(8,), epochs=2), {"plain": {"objective": "plain"}, "full": {}}
+    >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, variants=variants)
+    >>> fit
+    CounterfactualTraining(1 networks for each of 'plain', 'full')
+    >>> fit.member("full").classes
+    ('no', 'yes')
+    >>> fit.history.groupby("variant").epoch.max().to_dict()
+    {'full': 2, 'plain': 2}
     """
 
     bank: ModelBank  # one family for each variant
@@ -77,10 +71,8 @@ class CounterfactualTraining:
 
     def member(self, variant: str, seed: int = 0) -> Model:
         """The network of a variant, and of one of the seeds: 0, 1, .."""
-        if variant not in self.variants:
-            raise SettingError(f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}")
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each variant, no number {seed}")
+        require(variant in self.variants, f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}")
+        require(0 <= seed < self.seeds, f"there are {self.seeds} networks of each variant, no number {seed}")
         networks = self.bank.groups[self.variants.index(variant)].networks
         assert networks is not None
         module = self.bank.recipe.as_module(networks, seed)
@@ -91,20 +83,11 @@ class CounterfactualTraining:
 
 
 def train_counterfactual(
-    recipe: RecipeLike,
-    X: pd.DataFrame,
-    y: Outcomes,
-    schema: Schema,
-    *,
-    objective: CounterfactualObjective | ObjectiveName = "full",
-    search: CounterfactualSearch | None = None,
-    variants: Variants | None = None,
-    validation: tuple[pd.DataFrame, Outcomes] | None = None,
-    classes: ClassNames | None = None,
-    seeds: int = 1,
-    seed: int = 0,
-    progress: bool = False,
-) -> CounterfactualTraining:
+    recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
+    objective: CounterfactualObjective | ObjectiveName = "full", search: CounterfactualSearch | None = None,
+    variants: Variants | None = None, validation: tuple[pd.DataFrame, Outcomes] | None = None,
+    classes: ClassNames | None = None, seeds: int = 1, seed: int = 0, progress: bool = False,
+) -> CounterfactualTraining:  # fmt: skip
     """Train networks with their own counterfactuals.
 
     Args:
@@ -120,23 +103,21 @@ def train_counterfactual(
         seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1, ..
         progress: show a bar on stderr, and a line for every epoch.
 
-    Example:
-        >>> import holdfast as hf
-        >>> data = hf.datasets.moons().take(range(200))
-        >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=50)
-        >>> recipe = hf.Recipe(hidden=(8,), epochs=3)
-        >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, search=search)
-        >>> fit.model.classes, len(fit.history)
-        (('no', 'yes'), 3)
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=50)
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=3)
+    >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, search=search)
+    >>> fit.model.classes, len(fit.history)
+    (('no', 'yes'), 3)
     """
     if not isinstance(objective, CounterfactualObjective):
         objective = CounterfactualObjective(objective)
     search, run = search or CounterfactualSearch(), BaseRun.of(recipe, X, y, schema, classes, seed)
-    if run.recipe.estimator is not None:
-        raise SettingError("only networks can learn from counterfactuals; this recipe is an estimator's")
-    if run.recipe.epsilon:
-        raise SettingError("a recipe with epsilon > 0 attacks rows of its own; set it 0 to train with counterfactuals")
-    check_count("seeds", seeds)
+    require(run.recipe.estimator is None, "only networks can learn from counterfactuals; this recipe is an estimator's")
+    attacks = "a recipe with epsilon > 0 attacks rows of its own"
+    require(not run.recipe.epsilon, f"{attacks}; set it 0 to train with counterfactuals")
+    require_integer("seeds", seeds)
     wanted, generator = variants_of(objective, search, variants), GeneratorSettings.of(search.generator)
     held_out = None if validation is None else (schema.encode(validation[0]), _labels(*validation, run.classes))
     domain = Domain.of(run.x, schema.encoding(), spread=search.spread, categories=search.respect_categories)
@@ -161,9 +142,8 @@ def train_counterfactual(
             origins = run.origins(variation)
             if kind != "plain":
                 how = (kind, search.generator, schema.fingerprint, search.spread, search.respect_categories)
-                origins = tuple(
-                    _hashed(f"{o} {v} {how} {shared.words(len(X))}") for o, v in zip(origins, settings, strict=True)
-                )
+                made = (f"{o} {v} {how} {shared.words(len(X))}" for o, v in zip(origins, settings, strict=True))
+                origins = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in made)
             whole = ModelGroup(kind, models, origins=origins)
             for i, name in enumerate(names):
                 part = slice(i * len(each), (i + 1) * len(each))
@@ -180,10 +160,6 @@ def _labels(X: pd.DataFrame, y: Outcomes, names: Sequence[Any]) -> Tensor:
     if unknown:
         raise SettingError(f"validation has the outcome {unknown[0]!r}, which no row to learn from has: {list(names)}")
     return class_numbers(column, class_names(X, column, [*names]))
-
-
-def _hashed(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _history(variant: str, seeds: Sequence[int], numbers: Tensor, seconds: Sequence[float]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holdfast.errors import FileError
 from holdfast.models.formats.limits import refuse
-from holdfast.models.formats.onnx.protobuf import Field, Message, read
+from holdfast.models.formats.onnx.protobuf import message, read
 
 ML = "ai.onnx.ml"
 Scalar = TypeVar("Scalar", int, float, str)
@@ -23,62 +23,45 @@ NEWEST = {"": 30, ML: 10}  # later operator sets may mean something else by the 
 
 # Element types: number in the file -> name, NumPy's type of the raw bytes, and the field of short lists.
 ELEMENTS: dict[int, tuple[str, str, str]] = {
-    1: ("float", "<f4", "float_data"),
-    2: ("uint8", "u1", "int32_data"),
-    3: ("int8", "i1", "int32_data"),
-    5: ("int16", "<i2", "int32_data"),
-    6: ("int32", "<i4", "int32_data"),
-    7: ("int64", "<i8", "int64_data"),
-    9: ("bool", "?", "int32_data"),
-    10: ("float16", "<f2", "int32_data"),
-    11: ("double", "<f8", "double_data"),
-}
-STRING = 8
-DTYPES = {
-    "float": torch.float32, "double": torch.float64, "float16": torch.float16, "bool": torch.bool, "uint8": torch.uint8,
-    "int8": torch.int8, "int16": torch.int16, "int32": torch.int32, "int64": torch.int64,
+    1: ("float", "<f4", "float_data"), 2: ("uint8", "u1", "int32_data"), 3: ("int8", "i1", "int32_data"),
+    5: ("int16", "<i2", "int32_data"), 6: ("int32", "<i4", "int32_data"), 7: ("int64", "<i8", "int64_data"),
+    9: ("bool", "?", "int32_data"), 10: ("float16", "<f2", "int32_data"), 11: ("double", "<f8", "double_data"),
 }  # fmt: skip
+STRING = 8
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name, _, _ in ELEMENTS.values()}
 
 # ---- the messages, by the field numbers of onnx.proto
 
-_DIMENSION = Message("dimension", {1: Field("size", "int"), 2: Field("word", "string")})
-_SHAPE = Message("shape", {1: Field("dims", _DIMENSION, many=True)})
-_TENSOR_TYPE = Message("tensor type", {1: Field("element", "int"), 2: Field("shape", _SHAPE)})
-_ANY = Message("type")
-_TYPE = Message("type", {1: Field("tensor", _TENSOR_TYPE), 4: Field("sequence", _ANY), 5: Field("map", _ANY)})
-_VALUE = Message("value", {1: Field("name", "string"), 2: Field("type", _TYPE)})
-_ENTRY = Message("entry", {1: Field("key", "string"), 2: Field("value", "string")})
-_TENSOR = Message("tensor", {
-    1: Field("dims", "int", many=True), 2: Field("element", "int"), 4: Field("float_data", "float", many=True),
-    5: Field("int32_data", "int", many=True), 6: Field("string_data", "bytes", many=True),
-    7: Field("int64_data", "int", many=True), 8: Field("name", "string"), 9: Field("raw", "bytes"),
-    10: Field("double_data", "double", many=True), 13: Field("external", _ENTRY, many=True),
-    14: Field("location", "int"),
-})  # fmt: skip
-_ATTRIBUTE = Message("attribute", {
-    1: Field("name", "string"), 2: Field("f", "float"), 3: Field("i", "int"), 4: Field("s", "bytes"),
-    5: Field("t", _TENSOR), 6: Field("graph", _ANY), 7: Field("floats", "float", many=True),
-    8: Field("ints", "int", many=True), 9: Field("strings", "bytes", many=True), 11: Field("graphs", _ANY, many=True),
-    20: Field("type", "int"), 21: Field("reference", "string"),
-})  # fmt: skip
-_NODE = Message("node", {
-    1: Field("inputs", "string", many=True), 2: Field("outputs", "string", many=True), 3: Field("name", "string"),
-    4: Field("op", "string"), 5: Field("attributes", _ATTRIBUTE, many=True), 7: Field("domain", "string"),
-})  # fmt: skip
-_GRAPH = Message("graph", {
-    1: Field("nodes", _NODE, many=True), 5: Field("constants", _TENSOR, many=True),
-    11: Field("inputs", _VALUE, many=True), 12: Field("outputs", _VALUE, many=True),
-    15: Field("sparse", _ANY, many=True),
-})  # fmt: skip
-_OPSET = Message("operator set", {1: Field("domain", "string"), 2: Field("version", "int")})
-_MODEL = Message("model", {
-    1: Field("ir_version", "int"), 2: Field("producer", "string"), 7: Field("graph", _GRAPH),
-    8: Field("opsets", _OPSET, many=True), 25: Field("functions", _ANY, many=True),
-})  # fmt: skip
+_DIMENSION = message("dimension", size=(1, "int"), word=(2, "string"))
+_TENSOR_TYPE = message("tensor type", element=(1, "int"), shape=(2, message("shape", dims=(1, [_DIMENSION]))))
+_ANY = message("type")
+_TYPE = message("type", tensor=(1, _TENSOR_TYPE), sequence=(4, _ANY), map=(5, _ANY))
+_VALUE = message("value", name=(1, "string"), type=(2, _TYPE))
+_TENSOR = message(
+    "tensor", dims=(1, ["int"]), element=(2, "int"), float_data=(4, ["float"]), int32_data=(5, ["int"]),
+    string_data=(6, ["bytes"]), int64_data=(7, ["int"]), name=(8, "string"), raw=(9, "bytes"),
+    double_data=(10, ["double"]), location=(14, "int"),
+    external=(13, [message("entry", key=(1, "string"), value=(2, "string"))]),
+)  # fmt: skip
+_ATTRIBUTE = message(
+    "attribute", name=(1, "string"), f=(2, "float"), i=(3, "int"), s=(4, "bytes"), t=(5, _TENSOR), graph=(6, _ANY),
+    floats=(7, ["float"]), ints=(8, ["int"]), strings=(9, ["bytes"]), graphs=(11, [_ANY]), type=(20, "int"),
+    reference=(21, "string"),
+)  # fmt: skip
+_NODE = message(
+    "node", inputs=(1, ["string"]), outputs=(2, ["string"]), name=(3, "string"), op=(4, "string"),
+    attributes=(5, [_ATTRIBUTE]), domain=(7, "string"),
+)  # fmt: skip
+_GRAPH = message(
+    "graph", nodes=(1, [_NODE]), constants=(5, [_TENSOR]), inputs=(11, [_VALUE]), outputs=(12, [_VALUE]),
+    sparse=(15, [_ANY]),
+)  # fmt: skip
+_OPSET = message("operator set", domain=(1, "string"), version=(2, "int"))
+_MODEL = message(
+    "model", ir_version=(1, "int"), producer=(2, "string"), graph=(7, _GRAPH), opsets=(8, [_OPSET]),
+    functions=(25, [_ANY]),
+)  # fmt: skip
 _ATTRIBUTE_TYPES = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
-
-
-# ---- what is made of them
 
 
 @dataclass(frozen=True)
@@ -151,8 +134,8 @@ def read_graph(data: bytes) -> Graph:
         raise FileError("the graph has functions of its own, which are not supported; export it with them inlined")
     refuse(graph["sparse"], "the graph has sparse constants, which are not supported")
     opsets = _opsets(model["opsets"])
-    if len(graph["nodes"]) > MOST_NODES:
-        raise FileError(f"the graph has {len(graph['nodes']):,} operators, more than the {MOST_NODES:,} that are run")
+    count = len(graph["nodes"])
+    refuse(count > MOST_NODES, f"the graph has {count:,} operators, more than the {MOST_NODES:,} that are run")
     constants: dict[str, Tensor | Strings] = {}
     for entry in graph["constants"]:
         name = entry["name"] or ""
@@ -168,8 +151,7 @@ def read_graph(data: bytes) -> Graph:
 def _opsets(entries: list[dict[str, Any]]) -> dict[str, int]:
     out: dict[str, int] = {}
     for entry in entries:
-        domain, version = entry["domain"] or "", entry["version"] or 1
-        domain = "" if domain == "ai.onnx" else domain
+        domain, version = "" if entry["domain"] in (None, "ai.onnx") else entry["domain"], entry["version"] or 1
         refuse(out.get(domain, version) != version, f"the file names two versions of the operator set {domain!r}")
         if domain in NEWEST and not 1 <= version <= NEWEST[domain]:
             raise FileError(f"operator set {domain or 'ai.onnx'!r} has version {version}, known is {NEWEST[domain]}")
@@ -178,8 +160,7 @@ def _opsets(entries: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _node(entry: dict[str, Any], opsets: dict[str, int]) -> Node:
-    domain = entry["domain"] or ""
-    domain = "" if domain == "ai.onnx" else domain
+    domain = "" if entry["domain"] in (None, "ai.onnx") else entry["domain"]
     op = f"{domain}.{entry['op']}" if domain else str(entry["op"])
     attributes: dict[str, Any] = {}
     for a in entry["attributes"]:
@@ -197,13 +178,9 @@ def _attribute(op: str, name: str, kind: str, value: Any) -> Any:
     if value is None:  # a number or string left out is zero or empty
         value = {"f": 0.0, "i": 0, "s": b""}.get(kind)
     refuse(value is None, f"operator {op}: attribute {name!r} is empty")
-    if kind == "t":
-        return tensor(value)
-    if kind == "s":
-        return _string(value)
-    if kind == "strings":
-        return tuple(_string(v) for v in value)
-    return tuple(value) if kind in ("floats", "ints") else value
+    if kind in ("strings", "floats", "ints"):
+        return tuple(_string(v) for v in value) if kind == "strings" else tuple(value)
+    return tensor(value) if kind == "t" else _string(value) if kind == "s" else value
 
 
 def _string(value: bytes) -> str:
@@ -216,11 +193,9 @@ def _string(value: bytes) -> str:
 def tensor(entry: dict[str, Any]) -> Tensor | Strings:
     """A constant; its data must be in the file, and as much as its shape says."""
     name, dims = entry["name"] or "", tuple(cast(list[int], entry["dims"]))
+    fix = "with `torch.onnx.export(..., external_data=False)` or `onnx.save(onnx.load(path), path)`"
     if entry["external"] or entry["location"]:
-        raise FileError(
-            f"constant {name!r} is in another file, which is not read: put everything into one, with "
-            "`torch.onnx.export(..., external_data=False)` or `onnx.save(onnx.load(path), path)`"
-        )
+        raise FileError(f"constant {name!r} is in another file, which is not read: put everything into one, {fix}")
     refuse(any(d < 0 for d in dims) or len(dims) > 8, f"constant {name!r} has the impossible shape {dims}")
     size = math.prod(dims)
     if entry["element"] == STRING:

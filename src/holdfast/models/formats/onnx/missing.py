@@ -1,7 +1,7 @@
 """Numbers that may be missing, on their way through a graph.
 
-An operator that knows nothing of them gets NaN, as from a table. Until then a column goes along with an indicator of
-where it is missing, for where an imputer fills it in, that is the straight line
+An operator that knows nothing of them gets NaN. Until then a column goes along with an indicator of where it is
+missing, for where an imputer fills it in, that is the straight line
 
     value + indicator (fill - stand-in)       indicator = 1 while it is missing, and the value is the stand-in then,
 
@@ -62,14 +62,9 @@ def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
     return Gaps(value, gaps[0].indicator.to(value.dtype), stand_in)
 
 
-def _filled(run: Operator, node: Node, x: Gaps) -> Tensor:
-    """An imputer, which knows them."""
-    return run(node, x)
-
-
 # Operators that take such columns as they are: (operator, node, what goes in) -> what comes out.
 ON_GAPS: dict[str, Callable[..., Any]] = {
     "Identity": _moved, "Reshape": _moved, "Gather": _moved, "Slice": _moved, f"{ML}.ArrayFeatureExtractor": _moved,
     "Concat": _beside, "Cast": _scaled, "Add": _scaled, "Sub": _scaled, "Mul": _scaled, "Div": _scaled,
-    f"{ML}.Scaler": _scaled, f"{ML}.Imputer": _filled,
+    f"{ML}.Scaler": _scaled,
 }  # fmt: skip

@@ -80,10 +80,6 @@ def mean(node: Node, *parts: Tensor) -> Tensor:
     return variadic(torch.add)(node, *parts) / len(parts)
 
 
-def divide(a: Tensor, b: Tensor) -> Tensor:
-    return a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
-
-
 def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
     require(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
     return binary(torch.fmod if node.get("fmod", 0) else torch.remainder)(node, a, b)
@@ -105,14 +101,6 @@ def converted(node: Node, x: Tensor) -> Tensor:
     to = node.get("to", 0)
     require(node, to in ELEMENTS, f"cannot cast to element type {to}")
     return x.to(DTYPES[ELEMENTS[to][0]])
-
-
-def gelu(node: Node, x: Tensor) -> Tensor:
-    return F.gelu(x, approximate=node.get("approximate", "none"))
-
-
-def prelu(x: Tensor, slope: Tensor) -> Tensor:
-    return torch.where(x < 0, slope * x, x)
 
 
 # ---- products and norms
@@ -154,8 +142,7 @@ def soft(f: Callable[..., Tensor]) -> Operator:
     def run(node: Node, x: Tensor) -> Tensor:
         if node.version >= 13:
             return f(x, dim=node.get("axis", -1))
-        axis = node.get("axis", 1)
-        return f(x.flatten(axis), dim=-1).reshape(x.shape)
+        return f(x.flatten(node.get("axis", 1)), dim=-1).reshape(x.shape)
 
     return run
 
@@ -198,10 +185,6 @@ def flatten(node: Node, x: Tensor) -> Tensor:
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
-def transpose(node: Node, x: Tensor) -> Tensor:
-    return x.permute(node.integers("perm") or tuple(reversed(range(x.ndim))))
-
-
 def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
     over = numbers(node, axes, "axes")
     require(node, all(x.shape[a] == 1 for a in over or ()), f"axes {over} of {tuple(x.shape)} are not all 1")
@@ -216,9 +199,8 @@ def unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
 
 
 def concat(node: Node, *parts: Tensor) -> Tensor:
-    axis = node.get("axis", 1)
     room(node, sum(p.numel() for p in parts))
-    return torch.cat(parts, axis)
+    return torch.cat(parts, node.get("axis", 1))
 
 
 def cut(
@@ -263,19 +245,12 @@ def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, .
     return tuple(cast(Any, x).split(parts, axis))
 
 
-def shape_of(node: Node, x: Tensor) -> Tensor:
-    start, end = node.get("start", 0), node.attributes.get("end")
-    return torch.tensor(x.shape[start:end], dtype=torch.int64)
-
-
 def constant(node: Node) -> Tensor | Strings:
+    dtypes = {"value_float": torch.float32, "value_floats": torch.float32, "value_int": torch.int64,
+              "value_ints": torch.int64}  # fmt: skip
     for name, value in node.attributes.items():
-        if name == "value":
-            return value
-        if name in ("value_float", "value_floats"):
-            return torch.tensor(value, dtype=torch.float32)
-        if name in ("value_int", "value_ints"):
-            return torch.tensor(value, dtype=torch.int64)
+        if name == "value" or name in dtypes:
+            return value if name == "value" else torch.tensor(value, dtype=dtypes[name])
     raise FileError("operator Constant holds no number")
 
 
@@ -307,8 +282,7 @@ def pad(
     sizes = numbers(node, pads, "pads") or []
     require(node, node.get("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
     require(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
-    fill = float(value) if value is not None else node.get("value", 0.0)
-    return padded(node, x, sizes, fill)
+    return padded(node, x, sizes, float(value) if value is not None else node.get("value", 0.0))
 
 
 def padded(node: Node, x: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
@@ -344,8 +318,7 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
 
 
 def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    strides, dilations, pads = window(node, x, weight.shape[2:])
-    groups = node.get("group", 1)
+    (strides, dilations, pads), groups = window(node, x, weight.shape[2:]), node.get("group", 1)
     require(node, groups >= 1, "impossible number of groups")
     x = padded(node, x, pads, 0.0)
     room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
@@ -355,20 +328,20 @@ def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
     require(node, len(node.outputs) == 1 and not node.get("storage_order", 0), "indices are not supported")
-    strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
+    kernel, ceil = node.integers("kernel_shape"), bool(node.get("ceil_mode", 0))
+    strides, dilations, pads = window(node, x, kernel)
     f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
-    x = padded(node, x, pads, -math.inf)
-    return f(x, node.integers("kernel_shape"), strides, 0, dilations, bool(node.get("ceil_mode", 0)))
+    return f(padded(node, x, pads, -math.inf), kernel, strides, 0, dilations, ceil)
 
 
 def average_pool(node: Node, x: Tensor) -> Tensor:
-    strides, dilations, pads = window(node, x, node.integers("kernel_shape"))
+    kernel = node.integers("kernel_shape")
+    strides, dilations, pads = window(node, x, kernel)
     require(node, max(dilations) == 1 and not node.get("ceil_mode", 0), "dilations and ceil_mode are not supported")
     f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
-    kernel, total = node.integers("kernel_shape"), padded(node, x, pads, 0.0)
-    if node.get("count_include_pad", 0) or not any(pads):
-        return f(total, kernel, strides)
-    return f(total, kernel, strides) / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
+    mean = f(padded(node, x, pads, 0.0), kernel, strides)
+    without_pads = any(pads) and not node.get("count_include_pad", 0)
+    return mean / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides) if without_pads else mean
 
 
 def overall(f: Callable[..., Tensor]) -> Operator:
@@ -376,41 +349,39 @@ def overall(f: Callable[..., Tensor]) -> Operator:
     return one(lambda node, x: f(x, dim=tuple(range(2, x.ndim)), keepdim=True))
 
 
+UNARY = "Relu Sigmoid Tanh Exp Log Sqrt Neg Abs Sign Reciprocal Erf Sin Cos Floor Ceil Round IsNaN"
 OPERATORS: dict[str, Operator] = {
-    "Identity": same, "Dropout": same, "Relu": unary(torch.relu),
-    "Sigmoid": unary(torch.sigmoid), "Tanh": unary(torch.tanh), "Exp": unary(torch.exp), "Log": unary(torch.log),
-    "Sqrt": unary(torch.sqrt), "Neg": unary(torch.neg), "Abs": unary(torch.abs), "Sign": unary(torch.sign),
-    "Reciprocal": unary(torch.reciprocal), "Erf": unary(torch.erf), "Sin": unary(torch.sin), "Cos": unary(torch.cos),
-    "Floor": unary(torch.floor), "Ceil": unary(torch.ceil), "Round": unary(torch.round),
-    "Not": unary(torch.logical_not),
-    "IsNaN": unary(torch.isnan), "Softplus": unary(F.softplus), "Softsign": unary(F.softsign), "Mish": unary(F.mish),
-    "HardSwish": unary(F.hardswish), "Gelu": gelu, "Clip": clip, "Cast": converted,
+    "Identity": same, "Dropout": same, "Not": unary(torch.logical_not), "Clip": clip, "Cast": converted,
+    **{op: unary(getattr(torch, op.lower())) for op in UNARY.split()},  # called in torch as they are in ONNX
+    **{op: unary(getattr(F, op.lower())) for op in ("Softplus", "Softsign", "Mish", "HardSwish")},
+    "Gelu": one(lambda node, x: F.gelu(x, approximate=node.get("approximate", "none"))),
     "Swish": one(lambda node, x: x * torch.sigmoid(node.get("alpha", 1.0) * x)),
     "Elu": one(lambda node, x: F.elu(x, node.get("alpha", 1.0))),
     "Celu": one(lambda node, x: F.celu(x, node.get("alpha", 1.0))),
     "Selu": one(lambda node, x: node.get("gamma", 1.05070098735548) * F.elu(x, node.get("alpha", 1.67326324235437))),
     "LeakyRelu": one(lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01))),
     "HardSigmoid": one(lambda node, x: (node.get("alpha", 0.2) * x + node.get("beta", 0.5)).clamp(0, 1)),
-    "PRelu": binary(prelu), "Add": binary(torch.add), "Sub": binary(torch.sub), "Mul": binary(torch.mul),
-    "Div": binary(divide), "Pow": binary(lambda a, b: torch.pow(a, b).to(a.dtype)), "Mod": mod,
+    "PRelu": binary(lambda x, slope: torch.where(x < 0, slope * x, x)), "Mul": binary(torch.mul), "Mod": mod,
+    "Add": binary(torch.add), "Sub": binary(torch.sub), "Where": where,
+    "Div": binary(lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")),
+    "Pow": binary(lambda a, b: torch.pow(a, b).to(a.dtype)),
     "And": binary(torch.logical_and), "Or": binary(torch.logical_or), "Xor": binary(torch.logical_xor),
     "Equal": binary(torch.eq), "Greater": binary(torch.gt), "Less": binary(torch.lt),
-    "GreaterOrEqual": binary(torch.ge), "LessOrEqual": binary(torch.le), "Where": where,
+    "GreaterOrEqual": binary(torch.ge), "LessOrEqual": binary(torch.le),
     "Sum": variadic(torch.add), "Max": variadic(torch.maximum), "Min": variadic(torch.minimum), "Mean": mean,
     "MatMul": matmul, "Gemm": gemm, "BatchNormalization": batch_norm, "LayerNormalization": layer_norm,
     "Softmax": soft(torch.softmax), "LogSoftmax": soft(torch.log_softmax),
-    "ReduceSum": reduction(lambda x, a, k: x.sum(a, keepdim=k)),
-    "ReduceMean": reduction(lambda x, a, k: x.mean(a, keepdim=k)),
-    "ReduceMax": reduction(lambda x, a, k: x.amax(a, keepdim=k)),
-    "ReduceMin": reduction(lambda x, a, k: x.amin(a, keepdim=k)),
+    "ReduceSum": reduction(Tensor.sum), "ReduceMean": reduction(Tensor.mean), "ReduceMax": reduction(Tensor.amax),
+    "ReduceMin": reduction(Tensor.amin), "ReduceLogSumExp": reduction(Tensor.logsumexp),
     "ReduceL1": reduction(lambda x, a, k: x.abs().sum(a, keepdim=k)), "ReduceProd": reduction(product),
     "ReduceL2": reduction(lambda x, a, k: x.square().sum(a, keepdim=k).sqrt()),
     "ReduceSumSquare": reduction(lambda x, a, k: x.square().sum(a, keepdim=k)),
     "ReduceLogSum": reduction(lambda x, a, k: x.sum(a, keepdim=k).log()),
-    "ReduceLogSumExp": reduction(lambda x, a, k: x.logsumexp(a, keepdim=k)),
     "ArgMax": arg(torch.argmax), "ArgMin": arg(torch.argmin),
-    "Reshape": reshape, "Flatten": flatten, "Transpose": transpose, "Squeeze": squeeze, "Unsqueeze": unsqueeze,
-    "Concat": concat, "Slice": cut, "Gather": gather, "Split": split, "Shape": shape_of, "Constant": constant,
+    "Transpose": one(lambda node, x: x.permute(node.integers("perm") or tuple(reversed(range(x.ndim))))),
+    "Shape": one(lambda node, x: torch.tensor(x.shape[node.get("start", 0) : node.attributes.get("end")]).long()),
+    "Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze,
+    "Concat": concat, "Slice": cut, "Gather": gather, "Split": split, "Constant": constant,
     "ConstantOfShape": constant_of_shape, "Expand": expand, "Tile": tile, "Pad": pad,
     "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
     "GlobalAveragePool": overall(torch.mean), "GlobalMaxPool": overall(torch.amax),

@@ -15,10 +15,11 @@ from torch import Tensor
 from holdfast.errors import FileError, listed
 from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, ML, Node
 from holdfast.models.formats.onnx.missing import Gaps
-from holdfast.models.formats.onnx.ops import MOST, Operator, numbers, require, room, same
+from holdfast.models.formats.onnx.ops import MOST, Operator, numbers, one, require, room, same
 from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
 
 MOST_DEPTH = 2_000
+TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,6 @@ def _values(node: Node, levels: tuple[Any, ...]) -> list[float]:
         raise FileError(f"operator {node.op} takes numbers, not strings such as {levels[0]!r}") from None
 
 
-# ---- scores
-
-
 def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
     """(n, k) sums -> what the classifier returns; one column of two classes becomes two."""
     how = node.get("post_transform", "NONE")
@@ -56,9 +54,7 @@ def after(node: Node, scores: Tensor, all_positive: bool = False) -> Tensor:
         if how == "LOGISTIC":
             return torch.sigmoid(torch.cat([-scores, scores], 1))
         return torch.cat([1 - scores if all_positive else -scores, scores], 1)
-    if how == "SOFTMAX":
-        return torch.softmax(scores, 1)
-    return torch.sigmoid(scores) if how == "LOGISTIC" else scores
+    return torch.softmax(scores, 1) if how == "SOFTMAX" else torch.sigmoid(scores) if how == "LOGISTIC" else scores
 
 
 def labels(node: Node) -> list[Any]:
@@ -69,40 +65,26 @@ def labels(node: Node) -> list[Any]:
     return []
 
 
-def weights(node: Node, columns: str, offsets: str) -> tuple[Tensor, Tensor | None]:
-    """(d, k) coefficients and (k,) intercepts."""
-    c, b = torch.tensor(node.reals(columns)), torch.tensor(node.reals(offsets))
-    k = max(len(b), node.get("targets", 1) if not len(b) else 1)
+def linear(node: Node) -> Operator:
+    """LinearClassifier and LinearRegressor."""
+    c, b, names = torch.tensor(node.reals("coefficients")), torch.tensor(node.reals("intercepts")), labels(node)
+    k, classifies = len(b) or node.get("targets", 1), node.op == f"{ML}.LinearClassifier"
     require(node, k >= 1 and len(c) > 0 and len(c) % k == 0, f"{len(c)} coefficients for {k} outputs")
-    return c.reshape(k, -1).T.contiguous(), b if len(b) else None
+    require(node, not classifies or k == len(names) or (k == 1 and len(names) == 2), "classes do not fit")
+    supported = classifies or node.get("post_transform", "NONE") == "NONE"
+    require(node, supported, "a post_transform is not supported")
+    w = c.reshape(k, -1).T.contiguous()
 
-
-def linear_classifier(node: Node) -> Operator:
-    w, b = weights(node, "coefficients", "intercepts")
-    require(node, w.shape[1] == len(labels(node)) or (w.shape[1] == 1 and len(labels(node)) == 2), "classes do not fit")
-
-    def run(node: Node, x: Tensor) -> tuple[None, Tensor]:
+    def run(node: Node, x: Tensor) -> Any:
         require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
-        scores = x.float() @ w
-        return None, after(node, scores if b is None else scores + b, all_positive=w.shape[1] == 1)
+        scores = x.float() @ w + b if len(b) else x.float() @ w
+        return (None, after(node, scores, all_positive=k == 1)) if classifies else scores
 
     return run
 
-
-def linear_regressor(node: Node) -> Operator:
-    w, b = weights(node, "coefficients", "intercepts")
-    require(node, node.get("post_transform", "NONE") == "NONE", "a post_transform is not supported")
-
-    def run(node: Node, x: Tensor) -> Tensor:
-        require(node, x.ndim == 2 and x.shape[1] == len(w), f"takes {len(w)} columns, got {tuple(x.shape)}")
-        return x.float() @ w if b is None else x.float() @ w + b
-
-    return run
-
-
-# ---- trees
 
 _TESTS = {f"BRANCH_{test}": i for i, test in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
+_COMPARE = (torch.le, torch.lt, torch.ge, torch.gt, torch.eq, torch.ne)
 
 
 class Forest:
@@ -121,12 +103,8 @@ class Forest:
         require(node, not unknown, f"unknown test {listed(unknown)}")
         inner = np.array([m != "LEAF" for m in modes])
         inside(np.array(feature)[inner], 0, 1 << 31, f"operator {node.op}: a column of a node")
-
-        def children(side: tuple[int, ...]) -> np.ndarray[Any, Any]:
-            found = [where.get((t, c), -1) if on else -1 for t, c, on in zip(tree, side, inner, strict=True)]
-            return np.array(found, np.int64)
-
-        left, right = children(yes), children(no)
+        sides = [zip(tree, side, inner, strict=True) for side in (yes, no)]
+        left, right = (np.array([where.get((t, c), -1) if on else -1 for t, c, on in s], np.int64) for s in sides)
         # One more node above all, whose children are not looked at, so that every root may be a root.
         above = [np.concatenate([[-1], side + (side >= 0)]) for side in (left, right)]
         check_tree(above[0], above[1], np.concatenate([[False], inner]), f"operator {node.op}")
@@ -135,7 +113,10 @@ class Forest:
         roots = np.flatnonzero(~is_child)
         first = {t: i for i, t in reversed(list(enumerate(tree)))}
         require(node, roots.tolist() == sorted(first.values()), "a tree does not begin with its only root")
-        self.depth = _depth(node, roots, left, right, inner)
+        level, self.depth = roots, 0
+        while len(level := level[inner[level]]):
+            level, self.depth = np.concatenate([left[level], right[level]]), self.depth + 1
+            require(node, self.depth <= MOST_DEPTH, f"a tree is deeper than {MOST_DEPTH}")
         here = np.arange(count)
         self.roots, self.feature = torch.tensor(roots), torch.tensor(np.where(inner, feature, 0))
         self.left, self.right = (torch.tensor(np.where(inner, side, here)) for side in (left, right))
@@ -173,29 +154,16 @@ class Forest:
         at = self.roots.expand(len(x), -1)  # (n, trees)
         for _ in range(self.depth):
             value, threshold = x.gather(1, self.feature[at]), self.values[at]
-            yes = _compare(self.modes[0], value, threshold)
+            yes = _COMPARE[self.modes[0]](value, threshold)
             for mode in self.modes[1:]:
-                yes = torch.where(self.mode[at] == mode, _compare(mode, value, threshold), yes)
+                yes = torch.where(self.mode[at] == mode, _COMPARE[mode](value, threshold), yes)
             yes |= value.isnan() & self.missing[at]
             at = torch.where(yes, self.left[at], self.right[at])
         return torch.nn.functional.embedding_bag(at, self.leaf, mode="sum")
 
 
-def _compare(mode: int, a: Tensor, b: Tensor) -> Tensor:
-    return (torch.le, torch.lt, torch.ge, torch.gt, torch.eq, torch.ne)[mode](a, b)
-
-
-def _depth(node: Node, roots: Any, left: Any, right: Any, inner: Any) -> int:
-    at, depth = roots, 0
-    while len(at := at[inner[at]]):
-        at, depth = np.concatenate([left[at], right[at]]), depth + 1
-        require(node, depth <= MOST_DEPTH, f"a tree is deeper than {MOST_DEPTH}")
-    return depth
-
-
 def _floats(node: Node, name: str, *, infinite: bool = False) -> Tensor:
-    """Numbers, as a list or as a tensor in double precision. Thresholds may be infinite: scikit-learn's trees divide
-    what is missing from all numbers that way."""
+    """Numbers, as a list or a tensor. Thresholds may be infinite: scikit-learn parts what is missing that way."""
     given = node.attributes.get(f"{name}_as_tensor")
     if given is None:
         return torch.tensor(node.reals(name, infinite=infinite), dtype=torch.float32)
@@ -226,14 +194,13 @@ class Ensemble:
 def tree_classifier(node: Node) -> Operator:
     names = labels(node)
     require(node, len(names) >= 2, "knows fewer than two classes")
-    forest, base = Forest(node, "class", len(names)), _floats(node, "base_values").double()
+    forest = Forest(node, "class", len(names))
     # With two classes, runtimes agree on three cases only: all leaves speak of class 0, whose score then stands for
     # class 1; all speak of class 1; or some tree always speaks of class 1, so that both have a score.
     single = len(names) == 2 and forest.ids <= {0}
     allowed = (0, 1) if single else (0,) if len(names) == 2 else (0, len(names))
-    require(node, len(base) in allowed, f"{len(base)} base values for {len(names)} classes")
+    base = _base(node, allowed, 1 if single else len(names), f"{len(names)} classes")
     require(node, single or len(names) > 2 or forest.ids == {1} or forest.full, "leaves leave out a class now and then")
-    base = base if len(base) else torch.zeros(1 if single else len(names), dtype=torch.float64)
     return Ensemble(node, forest, base, 1, lambda sums: (None, after(node, sums, forest.all_positive)))
 
 
@@ -241,13 +208,15 @@ def tree_regressor(node: Node) -> Operator:
     targets, how = node.get("n_targets", 1), node.get("aggregate_function", "SUM")
     require(node, 1 <= targets <= 1 << 16 and how in ("SUM", "AVERAGE"), f"{targets} targets by {how}")
     require(node, node.get("post_transform", "NONE") == "NONE", "a post_transform is not supported")
-    forest, base = Forest(node, "target", targets), _floats(node, "base_values").double()
-    require(node, len(base) in (0, targets), f"{len(base)} base values for {targets} targets")
-    base = base if len(base) else torch.zeros(targets, dtype=torch.float64)
+    forest, base = Forest(node, "target", targets), _base(node, (0, targets), targets, f"{targets} targets")
     return Ensemble(node, forest, base, len(forest.roots) if how == "AVERAGE" else 1, lambda sums: sums)
 
 
-# ---- encoders
+def _base(node: Node, allowed: tuple[int, ...], count: int, what: str) -> Tensor:
+    """What the sums of the trees begin with; `count` zeros if the file says nothing."""
+    base = _floats(node, "base_values").double()
+    require(node, len(base) in allowed, f"{len(base)} base values for {what}")
+    return base if len(base) else torch.zeros(count, dtype=torch.float64)
 
 
 def scaler(node: Node, x: Tensor) -> Tensor:
@@ -259,9 +228,9 @@ def scaler(node: Node, x: Tensor) -> Tensor:
 
 def normalizer(node: Node, x: Tensor) -> Tensor:
     how, x = node.get("norm", "MAX"), x.float()
-    require(node, how in ("MAX", "L1", "L2"), f"unknown norm {how!r}")
-    size = x.abs().sum(-1, keepdim=True) if how == "L1" else x.square().sum(-1, keepdim=True).sqrt()
-    size = x.amax(-1, keepdim=True) if how == "MAX" else size
+    sizes = {"MAX": lambda: x.amax(-1), "L1": lambda: x.abs().sum(-1), "L2": lambda: x.square().sum(-1).sqrt()}
+    require(node, how in sizes, f"unknown norm {how!r}")
+    size = sizes[how]()[..., None]
     return x / torch.where(size == 0, 1.0, size)
 
 
@@ -285,7 +254,8 @@ def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
     if isinstance(x, Levels):
         cats: list[Any] = list(strings or codes)
         known = {level for _, levels in x.columns for level in levels}
-        require(node, bool(node.get("zeros", 1)) or all(_same(v, cats) for v in known), f"knows only {cats[:6]}")
+        covered = all(any(_equal(v, c) for c in cats) for v in known)
+        require(node, bool(node.get("zeros", 1)) or covered, f"knows only {cats[:6]}")
         return x.map(lambda v: [float(_equal(v, c)) for c in cats])
     require(node, bool(codes), "strings where numbers are expected")
     room(node, x.numel(), len(codes))
@@ -294,10 +264,6 @@ def one_hot(node: Node, x: Tensor | Levels) -> Tensor:
 
 def _equal(level: Any, cat: Any) -> bool:
     return str(level) == cat if isinstance(cat, str) else level == cat
-
-
-def _same(level: Any, cats: list[Any]) -> bool:
-    return any(_equal(level, c) for c in cats)
 
 
 def label_encoder(node: Node, x: Tensor | Levels) -> Tensor:
@@ -339,10 +305,6 @@ def feature_vectorizer(node: Node, *parts: Tensor) -> Tensor:
     return torch.cat([p.float().reshape(len(p), -1) for p in parts], 1)
 
 
-def binarizer(node: Node, x: Tensor) -> Tensor:
-    return (x > node.get("threshold", 0.0)).to(x.dtype)
-
-
 # Operators that take columns of categories as they are.
 
 
@@ -379,16 +341,15 @@ ML_OPERATORS: dict[str, Operator] = {
     f"{ML}.Scaler": scaler, f"{ML}.Normalizer": normalizer, f"{ML}.Imputer": imputer, f"{ML}.OneHotEncoder": one_hot,
     f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
     f"{ML}.FeatureVectorizer": feature_vectorizer, f"{ML}.ZipMap": same,
-    f"{ML}.Binarizer": binarizer,
+    f"{ML}.Binarizer": one(lambda node, x: (x > node.get("threshold", 0.0)).to(x.dtype)),
 }  # fmt: skip
 # Operators with tables to be made once: node -> operator.
 PREPARED: dict[str, Callable[[Node], Operator]] = {
-    f"{ML}.LinearClassifier": linear_classifier, f"{ML}.LinearRegressor": linear_regressor,
-    f"{ML}.TreeEnsembleClassifier": tree_classifier, f"{ML}.TreeEnsembleRegressor": tree_regressor,
+    f"{ML}.LinearClassifier": linear, f"{ML}.LinearRegressor": linear, TREES[0]: tree_classifier,
+    TREES[1]: tree_regressor,
 }  # fmt: skip
 ON_LEVELS: dict[str, Operator] = {
     "Identity": same, "Concat": _concat_levels, "Reshape": _reshape_levels, "Cast": _cast_levels,
     "Gather": _gather_levels,
     f"{ML}.OneHotEncoder": one_hot, f"{ML}.LabelEncoder": label_encoder, f"{ML}.ArrayFeatureExtractor": pick_columns,
 }  # fmt: skip
-TREES = (f"{ML}.TreeEnsembleClassifier", f"{ML}.TreeEnsembleRegressor")

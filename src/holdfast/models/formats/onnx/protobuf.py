@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from holdfast.errors import FileError
+from holdfast.models.formats.limits import refuse
 
 Type = Literal["int", "float", "double", "string", "bytes"]
 MOST_DEPTH, MOST_FIELDS = 16, 20_000_000
@@ -34,9 +35,20 @@ class Message:
     fields: Mapping[int, Field] = field(default_factory=dict[int, Field])
 
 
-def read(data: bytes, message: Message) -> dict[str, Any]:
+Kind = Type | Message
+
+
+def message(title: str, /, **fields: tuple[int, Kind | list[Kind]]) -> Message:
+    """A message with fields of these names: each a number, and the type of its value, in brackets if many."""
+    out: dict[int, Field] = {}
+    for name, (number, kind) in fields.items():
+        out[number] = Field(name, kind[0], many=True) if isinstance(kind, list) else Field(name, kind)
+    return Message(title, out)
+
+
+def read(data: bytes, kind: Message) -> dict[str, Any]:
     """The message in the bytes; absent fields are None, or an empty list if there can be many."""
-    return _Reader(data).message(0, len(data), message, 0)
+    return _Reader(data).message(0, len(data), kind, 0)
 
 
 class _Reader:
@@ -44,8 +56,7 @@ class _Reader:
         self.data, self.at, self.count = data, 0, 0
 
     def message(self, start: int, end: int, kind: Message, depth: int) -> dict[str, Any]:
-        if depth > MOST_DEPTH:
-            raise FileError(f"{kind.name}: messages are nested too deeply")
+        refuse(depth > MOST_DEPTH, f"{kind.name}: messages are nested too deeply")
         out: dict[str, Any] = {f.name: list[Any]() if f.many else None for f in kind.fields.values()}
         self.at = start
         while self.at < end:
@@ -89,8 +100,7 @@ class _Reader:
                 out[known.name].append(signed(self.number(end)))
         else:
             form, size = ("f", 4) if known.type == "float" else ("d", 8)
-            if (end - start) % size:
-                raise FileError(f"{kind.name}.{known.name} is cut off")
+            refuse((end - start) % size, f"{kind.name}.{known.name} is cut off")
             out[known.name].extend(struct.unpack_from(f"<{(end - start) // size}{form}", self.data, start))
 
     def keep(self, out: dict[str, Any], known: Field | None, type: "Type | Message", value: Any, kind: Message) -> None:

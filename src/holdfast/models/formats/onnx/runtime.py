@@ -1,14 +1,10 @@
 """ONNX models, run as torch operations by an interpreter of our own, with gradients.
 
-A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked up among
-those that are known (`onnx.ops`, `onnx.ops_ml`), and nothing else of it is used. Two kinds of models are understood:
-
-    over encoded rows    one input as wide as the schema's encoding, as exported from torch
-    over the columns     one input per column, or one for all, in the user's units, as exported from scikit-learn
-
-A graph over columns starts from encoded rows too: numbers are put back into their units, and categories go in as
-weights of their levels, so that it is differentiable by everything a search moves. Numbers that are missing go in too,
-where the graph takes them (`holdfast.models.formats.onnx.missing`).
+A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked up among those that
+are known (`onnx.ops`, `onnx.ops_ml`), and nothing else of it is used. It is over encoded rows, as exported from torch,
+or over the columns in the user's units, as from scikit-learn. It then starts from encoded rows too: numbers are put
+back into their units, missing ones too (`onnx.missing`), and categories go in as weights of their levels, so that it is
+differentiable by everything a search moves.
 """
 
 import hashlib
@@ -26,12 +22,14 @@ from holdfast.models.formats.onnx.graph import DTYPES, ML, Graph, Node, Slot, St
 from holdfast.models.formats.onnx.missing import ON_GAPS, Gaps
 from holdfast.models.formats.onnx.ops import OPERATORS, Operator
 from holdfast.models.formats.onnx.ops_ml import ML_OPERATORS, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
+from holdfast.models.scores import Inputs, looks_like_probabilities
+from holdfast.nn.architecture import linear_layer
 from holdfast.schema.schema import Schema
 
-Inputs = Literal["frame", "encoded"]
 REAL = ("float", "double", "float16")
 KNOWN = {**OPERATORS, **ML_OPERATORS, **PREPARED}
 Column = Tensor | Levels | Gaps
+IMPUTER = f"{ML}.Imputer"
 NEAR = 1e-6  # a number this near to an integer, in a column of integers, is that
 
 
@@ -67,15 +65,13 @@ class Interpreter(nn.Module):
         """The output for these inputs."""
         values: dict[str, Any] = {**self.strings, **{n: getattr(self, own) for n, own in self.names.items()}, **given}
         for node, operator in zip(self.nodes, self.operators, strict=True):
-            parts = [values[name] if name else None for name in node.inputs]
-            made = _carry_out(node, operator, parts)
+            made = _carry_out(node, operator, [values[name] if name else None for name in node.inputs])
             results: tuple[Any, ...] = cast(tuple[Any, ...], made) if isinstance(made, tuple) else (made,)
             for name, value in zip(node.outputs, results, strict=False):
                 values[name] = value
         out = values[self.output]
         out = out.numbers() if isinstance(out, Gaps) else out
-        if not isinstance(out, Tensor):
-            raise FileError(f"output {self.output!r} of the graph is no tensor of numbers")
+        refuse(not isinstance(out, Tensor), f"output {self.output!r} of the graph is no tensor of numbers")
         return out
 
     def extra_repr(self) -> str:
@@ -100,7 +96,7 @@ def _carry_out(node: Node, operator: Operator, parts: list[Any]) -> Any:
             if node.op in ON_LEVELS:
                 return ON_LEVELS[node.op](node, *parts)
             parts = [p.numbers(node) if isinstance(p, Levels) else p for p in parts]
-        if any(isinstance(p, Gaps) for p in parts):
+        if any(isinstance(p, Gaps) for p in parts) and node.op != IMPUTER:  # which knows what to do with them
             if node.op in ON_GAPS:
                 return ON_GAPS[node.op](operator, node, *parts)
             parts = [p.numbers() if isinstance(p, Gaps) else p for p in parts]
@@ -134,17 +130,13 @@ def plain(inner: Interpreter, graph: Graph) -> nn.Sequential | None:
             continue
         weight, bias = (graph.constants.get(name) for name in (*node.inputs, "", "", "")[1:3])
         usual = {"transB": 1, "alpha": 1.0, "beta": 1.0, "transA": 0}
-        asked = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, **node.attributes}
-        if node.op != "Gemm" or asked != usual or not isinstance(weight, Tensor) or weight.ndim != 2:
+        given = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, **node.attributes}
+        if node.op != "Gemm" or given != usual or not isinstance(weight, Tensor) or weight.ndim != 2:
             return None
         named = len(node.inputs) > 2 and bool(node.inputs[2])
         if named and not (isinstance(bias, Tensor) and bias.shape == weight.shape[:1] and bias.dtype == weight.dtype):
             return None
-        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=named, device="meta")
-        layer.weight = nn.Parameter(weight, requires_grad=False)
-        if named:
-            layer.bias = nn.Parameter(cast(Tensor, bias), requires_grad=False)
-        layers.append(layer)
+        layers.append(linear_layer(weight, cast(Tensor, bias) if named else None))
     return nn.Sequential(*layers).eval() if at == inner.output and layers else None
 
 
@@ -156,7 +148,7 @@ class Columns(nn.Module):
         # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
         units = torch.tensor([(f.center, f.scale) for f in schema.features], dtype=torch.float64)
         self.center, self.scale = (nn.Parameter(column.clone(), requires_grad=False) for column in units.T)
-        self.inner, self.schema, self.at = inner, schema, schema.encoding(torch.float64)
+        self.inner, self.schema, self.encoding = inner, schema, schema.encoding(torch.float64)
         self.together = len(inner.slots) == 1 and inner.slots[0].name not in schema.names
 
     def forward(self, z: Tensor) -> Tensor:
@@ -182,7 +174,8 @@ class Columns(nn.Module):
         if f.has_gaps:
             if slot.element not in REAL:
                 raise FileError(f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers")
-            parts = value, z[:, s.stop - 1 : s.stop], self.in_units(self.at.stand_in[s.start], i).expand_as(value)
+            stand_in = self.in_units(self.encoding.stand_in[s.start], i).expand_as(value)
+            parts = value, z[:, s.stop - 1 : s.stop], stand_in
             return Gaps(*(part.to(DTYPES[slot.element]) for part in parts))
         if slot.element == "bool":
             return value > 0.5
@@ -213,9 +206,6 @@ _HAND_IN = Node("input", 1, (), (), {})
 _SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 
 
-# ---- loading
-
-
 def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | None = None) -> LoadedModel:
     """The model in the bytes of a file, over encoded rows of the schema."""
     graph = read_graph(data)
@@ -224,7 +214,8 @@ def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | N
     inputs = inputs or takes(graph, schema)
     rejected: dict[str, str] = {}
     if inputs == "frame":
-        rejected = no_gaps(inner, _check_columns(graph, schema))
+        _check_columns(graph, schema)
+        rejected = no_gaps(inner, schema)
         schema = schema.without_gaps(rejected)
         module: nn.Module = Columns(inner, schema)
     else:
@@ -238,22 +229,15 @@ def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | N
     k = scores.shape[1] if scores.ndim == 2 else 1
     if classes is not None and len(classes) != max(k, 2):
         raise FileError(f"the graph gives {k} scores, but names {len(classes)} classes: {listed(classes)}")
-    probable = bool(((scores >= 0) & (scores <= 1)).all())
-    if k > 1:
-        probable = probable and bool(((scores.sum(1) - 1).abs() < 1e-4).all())
-    else:
-        probable = probable and _ends_in_sigmoid(inner, output)
-    outputs = "probabilities" if probable else "logits"
+    single = k == 1 and bool(((scores >= 0) & (scores <= 1)).all()) and _ends_in_sigmoid(inner, output)
+    outputs = "probabilities" if single or looks_like_probabilities(scores) else "logits"
     if not flat:
         return LoadedModel(module, classes, outputs, rejects_missing=rejected)
     return LoadedModel(FlatGraph(module, dtype, outputs), classes, outputs, "encoded", rejected)
 
 
 class FlatGraph:
-    """A graph without gradients, as a function of encoded rows.
-
-    If it is nothing but trees over columns of the table, they are there for `models.compiled` to find thresholds in.
-    """
+    """A graph without gradients, as a function of encoded rows; if it is trees alone, `models.compiled` reads them."""
 
     def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
         self.module, self.dtype = module, dtype
@@ -285,16 +269,14 @@ def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
     gaps, out = [f.name for f in schema.features if f.has_gaps], dict[str, str]()
     for name in gaps:
         alone = schema.without_gaps(other for other in gaps if other != name)
-        at, rows = alone.encoding(torch.float64), alone.probe.clone()
-        rows[:, at.gaps[1]] = 1.0
+        encoding, rows = alone.encoding(torch.float64), alone.probe.clone()
+        rows[:, encoding.gaps[1]] = 1.0
         try:
             with torch.no_grad():
-                fine = bool(Columns(inner, alone)(at.whole(rows)).isfinite().all())
+                fine = bool(Columns(inner, alone)(encoding.whole(rows)).isfinite().all())
+            refuse(not fine, "the graph then gives non-finite scores")
         except FileError as error:
             out[name] = str(error)
-            continue
-        if not fine:
-            out[name] = "the graph then gives non-finite scores"
     return out
 
 
@@ -308,20 +290,15 @@ def _try_out(module: nn.Module, rows: Tensor) -> tuple[Tensor, bool]:
     refuse(not bool(scores.isfinite().all()), "the graph gives non-finite scores")
     inner = module.inner if isinstance(module, Columns) else module
     flat = isinstance(inner, Interpreter) and any(node.op in TREES for node in inner.nodes)
-    flat = flat or not scores.requires_grad
-    if not flat:
+    if not flat and scores.requires_grad:
         (slope,) = torch.autograd.grad(scores.reshape(2 * n, -1)[:, -1].sum(), x)
         flat = not bool(slope.any())
-    scores = scores.detach()
+    flat, scores = flat or not scores.requires_grad, scores.detach()
     with torch.no_grad():
         alone = module(rows)
-    if len(alone) != n or not _near(scores[:n], alone):
+    if len(alone) != n or not torch.allclose(scores[:n], alone, rtol=1e-4, atol=1e-4):
         raise FileError("the graph's scores of a row depend on the other rows; it cannot be explained row by row")
     return scores, flat
-
-
-def _near(a: Tensor, b: Tensor) -> bool:
-    return torch.allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
 def scores_of(graph: Graph) -> tuple[str, list[Any] | None]:
@@ -367,14 +344,10 @@ def _ends_in_sigmoid(inner: Interpreter, output: str) -> bool:
     return node is not None and node.op == "Sigmoid"
 
 
-# ---- what goes in
-
-
 def takes(graph: Graph, schema: Schema) -> Inputs:
     """Encoded rows, or the columns: told by the names of the inputs, their number, and who made the file."""
     refuse(not graph.inputs, "the graph has no inputs")
-    one = len(graph.inputs) == 1
-    if not one or graph.inputs[0].name in schema.names:
+    if len(graph.inputs) != 1 or graph.inputs[0].name in schema.names:
         return "frame"
     width = _width(graph.inputs[0])
     if graph.producer == "skl2onnx":  # made from an estimator, which works on the table
@@ -391,30 +364,21 @@ def _check_encoded(graph: Graph, schema: Schema) -> None:
     if len(graph.inputs) != 1:
         raise FileError(f"the graph has the inputs {listed(s.name for s in graph.inputs)}, so it takes no encoded rows")
     width = _width(graph.inputs[0])
-    if width not in (None, schema.width):
-        raise FileError(
-            f"the graph takes {width} columns, but the schema has {len(schema.names)}, encoded in {schema.width}; "
-            "pass the schema of the table it was trained on"
-        )
+    what = f"the graph takes {width} columns, but the schema has {len(schema.names)}, encoded in {schema.width}"
+    refuse(width not in (None, schema.width), f"{what}; pass the schema of the table it was trained on")
 
 
-def _check_columns(graph: Graph, schema: Schema) -> Schema:
-    names = [slot.name for slot in graph.inputs]
-    if len(names) == 1 and names[0] not in schema.names:
+def _check_columns(graph: Graph, schema: Schema) -> None:
+    names, count = schema.names, len(schema.names)
+    if len(graph.inputs) == 1 and graph.inputs[0].name not in names:
         width = _width(graph.inputs[0])
-        if width not in (None, len(schema.names)):
-            raise FileError(f"the graph takes {width} columns, but the schema has {len(schema.names)}")
-        return schema
-    for name in names:
-        if name not in schema.names:
-            raise FileError(f"the graph has an input {name!r}, which is no column; {did_you_mean(name, schema.names)}")
+        refuse(width not in (None, count), f"the graph takes {width} columns, but the schema has {count}")
+        return
+    for name in (slot.name for slot in graph.inputs):
+        refuse(name not in names, f"the graph has an input {name!r}, which is no column; {did_you_mean(name, names)}")
     for slot in graph.inputs:
-        if slot.element == "unknown" or _width(slot) not in (None, 1):
-            raise FileError(f"input {slot.name!r} of the graph does not take one column")
-    return schema
-
-
-# ---- what is in it, without loading it
+        fits = slot.element != "unknown" and _width(slot) in (None, 1)
+        refuse(not fits, f"input {slot.name!r} of the graph does not take one column")
 
 
 def describe(data: bytes) -> Description:
@@ -423,10 +387,6 @@ def describe(data: bytes) -> Description:
     output, classes = scores_of(graph)
     nodes = Interpreter(graph, output, "").nodes  # operators and tables of trees are checked there
     details = {"operators": sorted({n.op for n in nodes}), "producer": graph.producer, "opsets": graph.opsets}
-    smooth = not any(n.op in TREES for n in nodes)
-    return Description([_words(s) for s in graph.inputs], classes, output, smooth, details)
-
-
-def _words(slot: Slot) -> str:
-    shape = "" if slot.shape is None else " x ".join("any" if s is None else str(s) for s in slot.shape)
-    return f"{slot.name}: {slot.element} ({shape})"
+    shapes = [" x ".join("any" if n is None else str(n) for n in slot.shape or ()) for slot in graph.inputs]
+    inputs = [f"{s.name}: {s.element} ({shape})" for s, shape in zip(graph.inputs, shapes, strict=True)]
+    return Description(inputs, classes, output, not any(n.op in TREES for n in nodes), details)

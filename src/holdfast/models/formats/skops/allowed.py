@@ -34,69 +34,55 @@ _LOSSES = (
     "AbsoluteError ExponentialLoss HalfBinomialLoss HalfGammaLoss HalfMultinomialLoss HalfPoissonLoss "
     "HalfSquaredError HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss"
 )
-_OBJECTS = {
-    "sklearn.pipeline": "Pipeline FeatureUnion",
-    "sklearn.compose._column_transformer": "ColumnTransformer _RemainderColsList make_column_selector",
-    "sklearn.compose._target": "TransformedTargetRegressor",
-    "sklearn.impute._base": "SimpleImputer MissingIndicator",
-    "sklearn.preprocessing._data": "StandardScaler MinMaxScaler RobustScaler MaxAbsScaler Normalizer Binarizer "
+_OBJECTS = {  # of `sklearn`; a star stands for Classifier and Regressor
+    "pipeline": "Pipeline FeatureUnion", "impute._base": "SimpleImputer MissingIndicator",
+    "compose._column_transformer": "ColumnTransformer _RemainderColsList make_column_selector",
+    "compose._target": "TransformedTargetRegressor",
+    "preprocessing._data": "StandardScaler MinMaxScaler RobustScaler MaxAbsScaler Normalizer Binarizer "
     "PowerTransformer QuantileTransformer",
-    "sklearn.preprocessing._encoders": "OneHotEncoder OrdinalEncoder",
-    "sklearn.preprocessing._label": "LabelEncoder LabelBinarizer",
-    "sklearn.preprocessing._polynomial": "PolynomialFeatures SplineTransformer",
-    "sklearn.preprocessing._discretization": "KBinsDiscretizer",
-    "sklearn.preprocessing._function_transformer": "FunctionTransformer",
-    "sklearn.decomposition._pca": "PCA",
-    "sklearn.feature_selection._variance_threshold": "VarianceThreshold",
-    "sklearn.linear_model._logistic": "LogisticRegression LogisticRegressionCV",
-    "sklearn.linear_model._base": "LinearRegression",
-    "sklearn.linear_model._ridge": "Ridge RidgeCV RidgeClassifier RidgeClassifierCV",
-    "sklearn.linear_model._coordinate_descent": "Lasso LassoCV ElasticNet ElasticNetCV",
-    "sklearn.linear_model._least_angle": "Lars LassoLars",
-    "sklearn.linear_model._bayes": "BayesianRidge ARDRegression",
-    "sklearn.linear_model._huber": "HuberRegressor",
-    "sklearn.linear_model._theil_sen": "TheilSenRegressor",
-    "sklearn.linear_model._quantile": "QuantileRegressor",
-    "sklearn.linear_model._glm.glm": "PoissonRegressor GammaRegressor TweedieRegressor",
-    "sklearn.linear_model._stochastic_gradient": "SGDClassifier SGDRegressor",
-    "sklearn.linear_model._perceptron": "Perceptron",
-    "sklearn.svm._classes": "LinearSVC LinearSVR SVC NuSVC SVR NuSVR",
-    "sklearn.discriminant_analysis": "LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
-    "sklearn.naive_bayes": "GaussianNB BernoulliNB",
-    "sklearn.dummy": "DummyClassifier DummyRegressor",
-    "sklearn.neural_network._multilayer_perceptron": "MLPClassifier MLPRegressor",
-    "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
-    "sklearn.tree._classes": "DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor",
-    "sklearn.ensemble._forest": "RandomForestClassifier ExtraTreesClassifier RandomForestRegressor ExtraTreesRegressor",
-    "sklearn.ensemble._gb": "GradientBoostingClassifier GradientBoostingRegressor",
-    "sklearn.ensemble._voting": "VotingClassifier VotingRegressor",
-    "sklearn.ensemble._stacking": "StackingClassifier StackingRegressor",
-    "sklearn.ensemble._bagging": "BaggingClassifier BaggingRegressor",
-    "sklearn.ensemble._weight_boosting": "AdaBoostClassifier AdaBoostRegressor",
-    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": "HistGradientBoostingClassifier "
-    "HistGradientBoostingRegressor",
-    "sklearn.ensemble._hist_gradient_boosting.binning": "_BinMapper",
-    "sklearn.ensemble._hist_gradient_boosting.predictor": "TreePredictor",
-    "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
-    "sklearn.isotonic": "IsotonicRegression",
-    "sklearn.model_selection._classification_threshold": "FixedThresholdClassifier",  # of a tuned one, what it found
-    "sklearn.frozen._frozen": "FrozenEstimator",
-    "sklearn.model_selection._split": "KFold StratifiedKFold",
-    "sklearn._loss.link": "Interval LogitLink HalfLogitLink IdentityLink LogLink MultinomialLogit",
-    "sklearn._loss.loss": _LOSSES,
-    "scipy.interpolate._bsplines": "BSpline",
-}
-_SGD_LOSSES = "Hinge SquaredHinge ModifiedHuber"
+    "preprocessing._encoders": "OneHotEncoder OrdinalEncoder", "preprocessing._label": "LabelEncoder LabelBinarizer",
+    "preprocessing._polynomial": "PolynomialFeatures SplineTransformer",
+    "preprocessing._discretization": "KBinsDiscretizer",
+    "preprocessing._function_transformer": "FunctionTransformer",
+    "decomposition._pca": "PCA", "feature_selection._variance_threshold": "VarianceThreshold",
+    "linear_model._logistic": "LogisticRegression LogisticRegressionCV", "linear_model._base": "LinearRegression",
+    "linear_model._ridge": "Ridge RidgeCV RidgeClassifier RidgeClassifierCV",
+    "linear_model._coordinate_descent": "Lasso LassoCV ElasticNet ElasticNetCV",
+    "linear_model._least_angle": "Lars LassoLars", "linear_model._bayes": "BayesianRidge ARDRegression",
+    "linear_model._huber": "HuberRegressor", "linear_model._theil_sen": "TheilSenRegressor",
+    "linear_model._quantile": "QuantileRegressor", "linear_model._perceptron": "Perceptron",
+    "linear_model._glm.glm": "PoissonRegressor GammaRegressor TweedieRegressor",
+    "linear_model._stochastic_gradient": "SGD*", "svm._classes": "LinearSVC LinearSVR SVC NuSVC SVR NuSVR",
+    "discriminant_analysis": "LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
+    "naive_bayes": "GaussianNB BernoulliNB", "dummy": "Dummy*", "neural_network._multilayer_perceptron": "MLP*",
+    "neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
+    "tree._classes": "DecisionTree* ExtraTree*", "ensemble._forest": "RandomForest* ExtraTrees*",
+    "ensemble._gb": "GradientBoosting*", "ensemble._voting": "Voting*", "ensemble._stacking": "Stacking*",
+    "ensemble._bagging": "Bagging*", "ensemble._weight_boosting": "AdaBoost*",
+    "ensemble._hist_gradient_boosting.gradient_boosting": "HistGradientBoosting*",
+    "ensemble._hist_gradient_boosting.binning": "_BinMapper",
+    "ensemble._hist_gradient_boosting.predictor": "TreePredictor",
+    "calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration",
+    "isotonic": "IsotonicRegression", "frozen._frozen": "FrozenEstimator",
+    "model_selection._classification_threshold": "FixedThresholdClassifier",  # of a tuned one, what it found
+    "model_selection._split": "KFold StratifiedKFold", "_loss.loss": _LOSSES,
+    "_loss.link": "Interval LogitLink HalfLogitLink IdentityLink LogLink MultinomialLogit",
+}  # fmt: skip
 ALLOWED: dict[str, tuple[str, ...]] = {
     **PLAIN,
-    **{f"{module}.{name}": ("ObjectNode",) for module, names in _OBJECTS.items() for name in names.split()},
+    **{
+        f"sklearn.{module}.{pattern.replace('*', task)}": ("ObjectNode",)
+        for module, names in _OBJECTS.items()
+        for pattern in names.split()
+        for task in ("Classifier", "Regressor")
+    },
+    "scipy.interpolate._bsplines.BSpline": ("ObjectNode",),
     **{f"sklearn._loss._loss.Cy{name}": ("LossNode",) for name in _LOSSES.split()},
-    **{f"sklearn.linear_model._sgd_fast.{name}": ("LossNode",) for name in _SGD_LOSSES.split()},
+    **{f"sklearn.linear_model._sgd_fast.{loss}": ("LossNode",) for loss in ("Hinge", "SquaredHinge", "ModifiedHuber")},
     **dict.fromkeys(_FUNCTIONS, ("FunctionNode",)),
-    "functools.partial": ("PartialNode",),
-    "sklearn.utils._bunch.Bunch": ("DictNode",),
+    "functools.partial": ("PartialNode",), "sklearn.utils._bunch.Bunch": ("DictNode",),
     "sklearn.tree._tree.Tree": ("TreeNode",),
-}
+}  # fmt: skip
 # Why some that are asked for are not on the list.
 _REASONS = {
     r"sklearn\.neighbors\.": "its compiled code follows indices in the file that are not checked here",
@@ -114,8 +100,6 @@ def check_type(name: str, loader: str) -> None:
     if loader in ALLOWED.get(name, ()):
         return
     reason = next((f" ({why})" for pattern, why in _REASONS.items() if re.match(pattern, name)), "")
-    raise UnsafeFileError(
-        f"the skops file holds {name} as {_KINDS.get(loader, 'an object')}, which is not on the list of types that are "
-        f"read without trust{reason}; nothing of the file was run. If you made the file yourself, pass trust=True "
-        "(--trust-model-code), or export the model to ONNX"
-    )
+    what = f"the skops file holds {name} as {_KINDS.get(loader, 'an object')}, which is not on the list of types that"
+    fix = "If you made the file yourself, pass trust=True (--trust-model-code), or export the model to ONNX"
+    raise UnsafeFileError(f"{what} are read without trust{reason}; nothing of the file was run. {fix}")

@@ -67,8 +67,8 @@ def _check_names(part: Any) -> None:
     """No attribute may take the place of a method, or of what else the class says of itself."""
     kind = cast(Any, type(part))
     for name in (name for name in getattr(part, "__dict__", {}) if hasattr(kind, name)):
-        if name not in signature(kind).parameters:  # a setting may have a default in the class
-            raise FileError(f"the file gives a {type(part).__name__} a {name!r} of its own, in place of its class's")
+        setting = name in signature(kind).parameters  # which may have a default in the class
+        refuse(not setting, f"the file gives a {kind.__name__} a {name!r} of its own, in place of its class's")
 
 
 def _fits(holds: object, part: Any, what: str) -> None:
@@ -93,9 +93,6 @@ def _columns(part: Any) -> int:
     return columns
 
 
-# ---- trees
-
-
 def _check_tree(part: Any) -> None:
     tree, columns = part.tree_, _columns(part)
     refuse(type(tree) is not untyped("sklearn.tree._tree").Tree, f"{TREE} is a {type(tree).__name__}")
@@ -107,8 +104,7 @@ def _check_tree(part: Any) -> None:
     inner = left != -1
     check_tree(left, right, inner, TREE)
     inside(tree.feature[inner], 0, columns, f"{TREE}: a column")
-    if len(tree.value) != tree.node_count or not np.isfinite(tree.value).all():
-        raise FileError(f"{TREE} has non-finite values")
+    refuse(len(tree.value) != tree.node_count or not np.isfinite(tree.value).all(), f"{TREE} has non-finite values")
 
 
 def _check_forest(part: Any) -> None:
@@ -124,10 +120,8 @@ def _check_boosting(part: Any) -> None:
     classes = len(part.classes_) if type(part).__name__ == "GradientBoostingClassifier" else 0
     wide = classes if classes > 2 else 1
     trees: Any = part.estimators_
-    _fits(
-        _shape(trees) == (len(trees), wide) and len(trees) >= 1,
-        part, f"trees of shape {np.shape(trees)} for {classes} classes",
-    )  # fmt: skip
+    fits = _shape(trees) == (len(trees), wide) and len(trees) >= 1
+    _fits(fits, part, f"trees of shape {np.shape(trees)} for {classes} classes")
     loss = type(part._loss).__name__
     right = (loss in ("HalfBinomialLoss", "ExponentialLoss")) if classes == 2 else loss == "HalfMultinomialLoss"
     _fits(type(part._loss).__module__ == "sklearn._loss.loss" and (right or not classes), part, f"a loss {loss}")
@@ -140,15 +134,10 @@ def _guesses(first: Any, classes: int) -> bool:
     """Is the first guess one number per row, or one for each class?"""
     if isinstance(first, str):
         return first == "zero"
-    if first.n_outputs_ != 1:
-        return False
     if classes:
         usual = type(first).__name__ == "DummyClassifier" and first.n_classes_ == classes
-        return usual and np.shape(first.class_prior_) == (classes,)
-    return type(first).__name__ == "DummyRegressor" and np.size(first.constant_) == 1
-
-
-# ---- histogram boostings
+        return usual and first.n_outputs_ == 1 and np.shape(first.class_prior_) == (classes,)
+    return type(first).__name__ == "DummyRegressor" and first.n_outputs_ == 1 == np.size(first.constant_)
 
 
 def _check_histogram(part: Any) -> None:
@@ -157,10 +146,8 @@ def _check_histogram(part: Any) -> None:
     _fits("_in_fit" not in _attributes(part), part, "an '_in_fit', as if it were still learning")
     _fits(part._n_features == columns, part, f"{part._n_features} columns in one place and {columns} in another")
     _fits(type(mapper).__name__ == "_BinMapper", part, f"a {type(mapper).__name__} for its bins")
-    _fits(
-        _shape(categorical) == (columns,) and categorical.dtype.kind in "bu",
-        part, "no list that says which columns are categories",
-    )  # fmt: skip
+    fits = _shape(categorical) == (columns,) and categorical.dtype.kind in "bu"
+    _fits(fits, part, "no list that says which columns are categories")
     if part._preprocessor is not None:
         _check_preprocessor(part, part._preprocessor, columns)
     for predictor in (p for step in part._predictors for p in step):
@@ -203,9 +190,6 @@ def _check_preprocessor(part: Any, before: Any, columns: int) -> None:
     _fits(fits and not kinds, part, "an encoder of other columns than its own")
 
 
-# ---- support vector machines
-
-
 def _check_machine(part: Any) -> None:
     columns, count = _columns(part), len(part.support_)
     classes = len(part.classes_) if type(part).__name__ in ("SVC", "NuSVC") else 2  # a regression has two sides
@@ -225,9 +209,6 @@ def _check_machine(part: Any) -> None:
         _fits((each >= 0).all() and each.astype(np.int64).sum() == count, part, "another number of support vectors")
         shapes = {np.shape(part._probA), np.shape(part._probB)}
         _fits(shapes in ({(0,)}, {(pairs,)}), part, f"a _probA and a _probB of shapes {shapes}")
-
-
-# ---- steps before a model
 
 
 def _check_one_hot(part: Any) -> None:
@@ -337,19 +318,14 @@ def _check_spline(part: Any) -> None:
 CHECKS: dict[str, tuple[str, Callable[[Any], None]]] = {
     name: (fitted, check)
     for names, fitted, check in (
-        ("DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor", "tree_", _check_tree),
-        ("RandomForestClassifier RandomForestRegressor", "estimators_", _check_forest),
-        ("ExtraTreesClassifier ExtraTreesRegressor", "estimators_", _check_forest),
-        ("GradientBoostingClassifier GradientBoostingRegressor", "estimators_", _check_boosting),
-        ("HistGradientBoostingClassifier HistGradientBoostingRegressor", "_predictors", _check_histogram),
-        ("SVC NuSVC SVR NuSVR", "support_vectors_", _check_machine),
-        ("StackingClassifier StackingRegressor", "stack_method_", _check_stacking),
-        ("FixedThresholdClassifier", "", _check_threshold),
-        ("FrozenEstimator", "", _check_frozen),
-        ("OneHotEncoder", "categories_", _check_one_hot),
-        ("FunctionTransformer", "", _check_function),
-        ("partial", "", _check_partial),
-        ("BSpline", "", _check_spline),
+        ("DecisionTree* ExtraTree*", "tree_", _check_tree), ("SVC NuSVC SVR NuSVR", "support_vectors_", _check_machine),
+        ("RandomForest* ExtraTrees*", "estimators_", _check_forest),
+        ("GradientBoosting*", "estimators_", _check_boosting), ("Stacking*", "stack_method_", _check_stacking),
+        ("HistGradientBoosting*", "_predictors", _check_histogram),
+        ("FixedThresholdClassifier", "", _check_threshold), ("FrozenEstimator", "", _check_frozen),
+        ("OneHotEncoder", "categories_", _check_one_hot), ("FunctionTransformer", "", _check_function),
+        ("partial", "", _check_partial), ("BSpline", "", _check_spline),
     )
-    for name in names.split()
-}
+    for pattern in names.split()
+    for name in {pattern.replace("*", task) for task in ("Classifier", "Regressor")}
+}  # fmt: skip

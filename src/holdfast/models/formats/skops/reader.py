@@ -3,10 +3,8 @@
 Three steps, each of which refuses: (1) `schema.json` names every type in the file; all of them must be on the list
 (`skops.allowed`), with the loader they belong to, before skops sees the file; (2) skops loads it in a child
 process with limits on time and memory, where a crash harms nobody; (3) the estimator is made here, and whatever
-compiled code would follow without looking is checked (`holdfast.models.formats.skops.estimators`).
-
-Of a search, for settings (`GridSearchCV` and the like) or for a threshold, only the model that it found is read
-(`holdfast.models.formats.skops.searches`).
+compiled code would follow without looking is checked (`skops.estimators`). Of a search only the model that it found is
+read (`skops.searches`).
 """
 
 import contextlib
@@ -50,15 +48,13 @@ def check_file(data: bytes) -> dict[str, Any]:
 def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
     refuse("schema.json" not in entries, "the zip file has no schema.json, so it is no skops file")
     schema = parse_json(entries["schema.json"], "schema.json")
-    if not isinstance(schema, dict):
-        raise FileError("schema.json holds no object")
+    refuse(not isinstance(schema, dict), "schema.json holds no object")
     return cast(dict[str, Any], schema)
 
 
 def without_searches(data: bytes) -> bytes:
     """The file with, in place of every search, the model that it found; as it is, if there is none."""
-    entries = unzip(data, "the skops file")
-    schema = _schema(entries)
+    schema = _schema(entries := unzip(data, "the skops file"))
     best = found(schema)
     if best is schema:
         return data
@@ -104,10 +100,8 @@ def _check_tree_entry(tree: dict[str, Any], entries: dict[str, bytes]) -> None:
     try:
         columns, classes, outputs = tree["__reduce__"]["args"]["content"]
         state = tree["content"]["content"]
-        count, nodes = int(state["node_count"]["content"]), _values(state["nodes"], entries)
-        made_for = _values(classes, entries)
-        if nodes is None or made_for is None:
-            raise ValueError
+        count, nodes = int(state["node_count"]["content"]), _values(state["nodes"], entries) or []
+        made_for = _values(classes, entries) or []
         fits = int(outputs["content"]) == 1 == len(made_for) and 1 <= int(made_for[0]) < 1 << 20
         fits = fits and 1 <= count == len(nodes) and 1 <= int(columns["content"]) < 1 << 31
     except (KeyError, ValueError, TypeError, AttributeError):
@@ -115,36 +109,27 @@ def _check_tree_entry(tree: dict[str, Any], entries: dict[str, bytes]) -> None:
     refuse(not fits, "a tree of the skops file has sizes that do not fit")
 
 
-def _entries(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in the schema, however deep."""
-    todo = [value]
+def _entries(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the schema, however deep, outermost first."""
+    todo: list[tuple[Any, int]] = [(schema, 0)]
     while todo:
-        at = todo.pop()
-        if isinstance(at, dict):
-            yield cast(dict[str, Any], at)
-            todo += cast(dict[str, Any], at).values()
-        elif isinstance(at, list):
-            todo += cast(list[Any], at)
+        value, depth = todo.pop()
+        refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
+        if isinstance(value, dict):
+            yield cast(dict[str, Any], value)
+            value = list(cast(dict[str, Any], value).values())
+        if isinstance(value, list):
+            todo += [(inner, depth + 1) for inner in reversed(cast(list[Any], value))]
 
 
-def _types(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _types(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every type that the schema names, with the loader that would make it."""
-    refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
-    if isinstance(value, dict):
-        entry = cast(dict[str, Any], value)
-        if any(key in entry for key in ("__class__", "__module__", "__loader__")):
-            words = [entry.get(key) for key in ("__module__", "__class__", "__loader__")]
-            if not all(isinstance(w, str) for w in words):
-                raise UnsafeFileError(f"schema.json holds a type that is not named in words: {words}")
-            yield f"{words[0]}.{words[1]}", cast(str, words[2])
-        for inner in entry.values():
-            yield from _types(inner, depth + 1)
-    elif isinstance(value, list):
-        for inner in cast(list[Any], value):
-            yield from _types(inner, depth + 1)
-
-
-# ---- loading
+    names = ("__module__", "__class__", "__loader__")
+    for entry in (e for e in _entries(schema) if any(name in e for name in names)):
+        words = [entry.get(name) for name in names]
+        if not all(isinstance(w, str) for w in words):
+            raise UnsafeFileError(f"schema.json holds a type that is not named in words: {words}")
+        yield f"{words[0]}.{words[1]}", cast(str, words[2])
 
 
 def load(data: bytes, schema: Any = None, *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
@@ -169,8 +154,7 @@ def made(data: bytes, *, trust: bool = False) -> Any:
     skops = optional("skops.io", "files")
     try:
         trusted = skops.get_untrusted_types(data=data) if trust else TRUSTED
-        unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
-        if unknown:
+        if unknown := sorted(set(skops.get_untrusted_types(data=data)) - set(trusted)):
             raise UnsafeFileError(f"the skops file holds types that are not known to be safe: {listed(unknown)}")
         estimator = skops.loads(data, trusted=trusted)
     except FileError:
@@ -200,45 +184,30 @@ def _last(estimator: Any) -> Any:
     return _last(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
-# ---- what is in it, without loading it
-
-
 def describe(data: bytes) -> Description:
     """The type of the estimator and what it says of its columns and classes, from the schema alone."""
     data = without_searches(data)
     schema, entries = check_file(data), unzip(data, "the skops file")
-    before, last = _steps(schema)
+    *before, last = _steps(schema)
     outputs = _outputs(last)
     classes = _first(schema, "classes_", entries) if outputs != "value" else None
     names = _first(schema, "feature_names_in_", entries)
     count = next((e.get("content") for e in _attributes(schema, "n_features_in_")), None)
     inputs = [str(n) for n in names] if names else [f"{count} columns"] if count is not None else []
-    held = {
-        name.rpartition(".")[2]
-        for name, loader in _types(schema)
-        if name.startswith("sklearn.") and loader == "ObjectNode" and "._loss" not in name
-    }
+    objects = (name for name, loader in _types(schema) if loader == "ObjectNode" and "._loss" not in name)
+    held = {name.rpartition(".")[2] for name in objects if name.startswith("sklearn.")}
     details = {"estimator": schema["__class__"], "types": sorted(held)}
     return Description(inputs, classes, outputs, _is_smooth(before, last, len(classes or [])), details)
 
 
-def _steps(entry: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The entries of the steps of a pipeline before the model, those of inner ones too, and that of the model."""
-    inner, before = content_of(entry) or {}, list[dict[str, Any]]()
-    if entry.get("__class__") in WRAPPERS:
+def _steps(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of the steps of a pipeline, those of inner ones too, and at the end that of the model."""
+    name, inner = str(entry.get("__class__")), content_of(entry) or {}
+    if name in WRAPPERS:
         return _steps(inner.get("estimator_") or inner["estimator"])
-    if entry.get("__class__") == "Pipeline":
-        steps = [step["content"][1] for step in inner["steps"]["content"]]
-        for step in steps[:-1]:
-            more, last = _steps(step)
-            before += [*more, last]
-        more, last = _steps(steps[-1])
-        return [*before, *more], last
-    if entry.get("__class__") == "ColumnTransformer":
-        for fitted in inner["transformers_"]["content"]:
-            more, last = _steps(fitted["content"][1])
-            before += [*more, last]
-    return before, entry
+    held = {"Pipeline": "steps", "ColumnTransformer": "transformers_"}.get(name)
+    steps = [e for step in inner[held]["content"] for e in _steps(step["content"][1])] if held else []
+    return steps if name == "Pipeline" else [*steps, entry]
 
 
 def _outputs(model: dict[str, Any]) -> str:
@@ -246,24 +215,18 @@ def _outputs(model: dict[str, Any]) -> str:
     cls = getattr(untyped(model["__module__"]), model["__class__"])
     if issubclass(cls, untyped("sklearn.base").RegressorMixin):
         return "value"
-    if not hasattr(cls, "predict_proba") or not _has_probabilities(model):
-        return "scores"
-    return "probabilities"
+    return "probabilities" if hasattr(cls, "predict_proba") and _has_probabilities(model) else "scores"
 
 
 def _has_probabilities(model: dict[str, Any]) -> bool:
     """Some only have them by a setting."""
-    name = model["__class__"]
-    if name == "SGDClassifier":
+    if model["__class__"] == "SGDClassifier":
         return _setting(model, "loss") in ("log_loss", "modified_huber")
-    if name in ("SVC", "NuSVC"):
-        return _setting(model, "probability") is True
-    return True
+    return model["__class__"] not in ("SVC", "NuSVC") or _setting(model, "probability") is True
 
 
 def _is_smooth(before: list[dict[str, Any]], model: dict[str, Any], classes: int) -> bool:
-    """Will it be differentiable once compiled? By the classes of the model and of the steps before it; see
-    `holdfast.models.compiled`, which looks at the model itself."""
+    """Will it be differentiable once compiled? By the classes alone; `models.compiled` looks at the model itself."""
     from holdfast.models.compiled.build import LINEAR, STRAIGHT
     from holdfast.models.compiled.preprocessing import STEPS
 
@@ -294,17 +257,9 @@ def _first(schema: dict[str, Any], name: str, entries: dict[str, bytes]) -> list
     return next((v for v in (_values(e, entries) for e in _attributes(schema, name)) if v is not None), None)
 
 
-def _attributes(value: Any, name: str) -> Iterator[dict[str, Any]]:
+def _attributes(schema: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
     """Nodes of this name anywhere in the schema, outermost first."""
-    if isinstance(value, dict):
-        entry = cast(dict[str, Any], value)
-        if isinstance(entry.get(name), dict):
-            yield entry[name]
-        for inner in entry.values():
-            yield from _attributes(inner, name)
-    elif isinstance(value, list):
-        for inner in cast(list[Any], value):
-            yield from _attributes(inner, name)
+    return (entry[name] for entry in _entries(schema) if isinstance(entry.get(name), dict))
 
 
 def _values(entry: dict[str, Any], entries: dict[str, bytes]) -> list[Any] | None:

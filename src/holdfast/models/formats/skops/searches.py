@@ -31,10 +31,11 @@ def found(value: Any, depth: int = 0) -> Any:
         return value
     entry = cast(dict[str, Any], value)
     held = content_of(entry) if entry.get("__loader__") == "ObjectNode" else None
-    if held is not None and _is_search(entry):
+    place, name = str(entry.get("__module__")), str(entry.get("__class__"))
+    if held is not None and place.startswith("sklearn.model_selection._search") and name.endswith("SearchCV"):
         best = held.get("best_estimator_")
         return found(best, depth + 1) if isinstance(best, dict) else entry
-    if held is not None and _is_tuned(entry):
+    if held is not None and (place, name) == (_THRESHOLDS, "TunedThresholdClassifierCV"):
         # What was not fitted is left for the list of types to refuse.
         return found(_fixed(entry, held), depth + 1) if {"estimator_", "best_threshold_"} <= held.keys() else entry
     changed = {key: found(inner, depth + 1) for key, inner in entry.items()}
@@ -48,27 +49,12 @@ def content_of(entry: dict[str, Any]) -> dict[str, Any] | None:
     return cast(dict[str, Any], held) if isinstance(held, dict) else None
 
 
-def _is_search(entry: dict[str, Any]) -> bool:
-    place, name = str(entry.get("__module__")), str(entry.get("__class__"))
-    return place.startswith("sklearn.model_selection._search") and name.endswith("SearchCV")
-
-
-def _is_tuned(entry: dict[str, Any]) -> bool:
-    return entry.get("__module__") == _THRESHOLDS and entry.get("__class__") == "TunedThresholdClassifierCV"
-
-
-# ---- thresholds
-
-
 def _fixed(entry: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
     """The entry of a classifier that puts the threshold which was found on the model which was fitted."""
     attributes = {
-        "estimator": held["estimator_"],
-        "estimator_": held["estimator_"],
-        "threshold": held["best_threshold_"],
-        "pos_label": _positive(held.get("_curve_scorer")),
-        **{name: held[name] for name in _KEPT if name in held},
-    }
+        "estimator": held["estimator_"], "estimator_": held["estimator_"], "threshold": held["best_threshold_"],
+        "pos_label": _positive(held.get("_curve_scorer")), **{name: held[name] for name in _KEPT if name in held},
+    }  # fmt: skip
     names = _entry("list", "ListNode", [_entry("str", "TypeNode") for _ in attributes])
     content = {**_entry("dict", "DictNode", attributes), "key_types": names}
     return {**entry, "__class__": "FixedThresholdClassifier", "content": content}
@@ -76,8 +62,8 @@ def _fixed(entry: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
 
 def _entry(kind: str, loader: str, content: Any = None) -> dict[str, Any]:
     """An entry without a number, so that skops never takes it for another one."""
-    entry = {"__module__": "builtins", "__class__": kind, "__loader__": loader}
-    return entry if content is None else {**entry, "content": content}
+    more = {} if content is None else {"content": content}
+    return {"__module__": "builtins", "__class__": kind, "__loader__": loader, **more}
 
 
 def _positive(scorer: Any) -> dict[str, Any]:
@@ -94,11 +80,9 @@ def _positive(scorer: Any) -> dict[str, Any]:
     metrics = untyped("sklearn.metrics")
     known = getattr(metrics, name) if name in metrics.__all__ else None
     if function.get("__loader__") != "FunctionNode" or getattr(known, "__module__", None) != place:
-        raise UnsafeFileError(
-            f"the skops file holds a TunedThresholdClassifierCV whose scorer calls {place}.{name}, which would have to "
-            "be run to know the label that it takes as positive; nothing of the file was run. Name the label, with "
-            "make_scorer(..., pos_label=...), before fitting, or, if you made the file yourself, pass trust=True "
-            "(--trust-model-code)"
-        )
+        what = f"the skops file holds a TunedThresholdClassifierCV whose scorer calls {place}.{name}, which would have"
+        fix = "Name the label, with make_scorer(..., pos_label=...), before fitting, or, if you made the file yourself,"
+        why = "to be run to know the label that it takes as positive; nothing of the file was run."
+        raise UnsafeFileError(f"{what} {why} {fix} pass trust=True (--trust-model-code)")
     parameter = signature(cast(Any, known)).parameters.get("pos_label")
     return _entry("str", "JsonNode", json.dumps(parameter.default if parameter else None))
