@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from holdfast.models.base import to_scores
+from holdfast.models.scores import to_scores
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import BoundTarget

@@ -86,13 +86,13 @@ def _ends(cuts: Array, column: int, encoding: Encoding, digit: float) -> Array:
     is not part of it) and ends; of a grid as far as rounding may take a value."""
     columns = encoding.grid, encoding.origin, encoding.center, encoding.scale
     tick, origin, center, scale = (float(v[column]) for v in columns)
+    rounding = HAIR * digit * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
     if tick > 0:
-        below = np.floor((cuts + origin) / tick + 1e-6)  # the last multiple that is not above the cut
+        below = np.floor((cuts + origin + rounding) / tick)  # the last multiple that is not above the cut
         up, down = (below + 1) * tick - origin, below * tick - origin
         low, high = up - 1e-6 * tick, down + 1e-6 * tick
     else:
-        hair = HAIR * digit * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
-        up, down = np.maximum(cuts + hair, np.nextafter(cuts, np.inf)), cuts - hair
+        up, down = np.maximum(cuts + rounding, np.nextafter(cuts, np.inf)), cuts - rounding
         thin = up[:-1] > down[1:]  # no room for hairs: as near to the cuts as can be
         up[:-1][thin], down[1:][thin] = np.nextafter(cuts[:-1][thin], np.inf), cuts[1:][thin]
         low, high = cuts, cuts
