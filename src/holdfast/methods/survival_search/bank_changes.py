@@ -21,8 +21,13 @@ from holdfast.problem import SearchProblem
 STATES = 256
 
 
-def union_cells(models: list[Model]) -> list[Cells]:
-    """The cells of every feature that some model tests, between the thresholds of all of them."""
+MOST_CUTS = 48  # of a feature: beyond, some of them are left out, and answers are pulled back by bisection
+
+
+def union_cells(models: list[Model], most: int = MOST_CUTS) -> tuple[list[Cells], bool]:
+    """The cells of every feature that some model tests, between the thresholds of all of them; and is that all of
+    them? Of those between the same two values of a grid one will do; of too many, quantiles."""
+    encoding, exact = models[0].schema.encoding(torch.float64), True
     by_feature: dict[int, list[Cells]] = {}
     for model in models:
         trees = model.thresholds
@@ -33,8 +38,16 @@ def union_cells(models: list[Model]) -> list[Cells]:
     for feature, parts in sorted(by_feature.items()):
         cuts = [c.cuts for c in parts if c.cuts is not None]
         joined = np.unique(np.concatenate(cuts)) if cuts else None
+        if joined is not None:
+            tick, origin = (float(v[parts[0].at.start]) for v in (encoding.grid, encoding.origin))
+            if tick > 0:
+                _, first = np.unique(np.floor((joined + origin) / tick + 1e-9), return_index=True)
+                joined = joined[first]
+            if len(joined) > most:
+                exact = False
+                joined = np.unique(np.quantile(joined, (np.arange(most) + 0.5) / most, method="nearest"))
         out.append(Cells(feature, parts[0].at, joined, parts[0].has_gap))
-    return out
+    return out, exact
 
 
 def place_in(union: Cells, own: Cells) -> Tensor:
@@ -99,12 +112,12 @@ class Member:
 class BankLeafChanges(SingleChanges):
     """min( gap of the model, mean - c sd of the margins of the guide's models )."""
 
-    exact = True
-
     def __init__(
-        self, problem: SearchProblem, personal: PersonalMoves, base: Member, members: list[Member], c: Tensor
-    ) -> None:
+        self, problem: SearchProblem, personal: PersonalMoves, base: Member, members: list[Member], c: Tensor,
+        exact: bool,
+    ) -> None:  # fmt: skip
         super().__init__(problem, personal)
+        self.exact = exact
         self.base, self.members, self.c = base, members, c
         self.fixed = [m.outside_fixed(problem.x) for m in (base, *members)]
 
