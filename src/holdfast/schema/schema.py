@@ -24,7 +24,7 @@ from holdfast.schema.feasible import FeasibleSet
 from holdfast.schema.feature import KINDS, Array, Feature, Mask, Rule, column_names, repeated
 from holdfast.schema.infer import Settings, inferred
 
-Row = Mapping[str, Any] | pd.Series  # one row of a table
+Row = Mapping[str, object] | pd.Series  # one row of a table
 MOST_NAMES = 6  # of columns, where a schema is printed
 
 

@@ -172,7 +172,7 @@ class JointTraining(StackTraining):
         super().__init__(how, stack, batches, encoding, how.shift, how.schedule)
         self.how, self.stack = how, stack
         self.attack = Attack.of(stack.net, stack.theta, how.shift, encoding, len(how.encoder))
-        # Categories are no numbers: what the softmax makes of them is inside anyway.
+        # Categories have no bounds: what the softmax makes of them is inside anyway.
         self.low = encoding.seen_low.masked_fill(encoding.one_hot, -math.inf)
         self.high = encoding.seen_high.masked_fill(encoding.one_hot, math.inf)
 

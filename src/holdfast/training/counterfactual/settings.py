@@ -117,7 +117,7 @@ def variants_of(
         objective.check_used()
         variants = {objective.objective: {}}
     if not isinstance(variants, Mapping) or not variants:
-        raise SettingError(f"variants must name at least one, like {{'mine': {{'l_reg': 0.25}}}}, got {variants!r}")
+        raise SettingError(f"variants must name at least one, like {{'gentle': {{'l_reg': 0.25}}}}, got {variants!r}")
     out, known = dict[str, tuple[Kind, Variant]](), ("objective", *SETTINGS)
     for name, settings in variants.items():
         for key in settings:
