@@ -33,6 +33,7 @@ from holdfast.retraining.families import FOR_ESTIMATORS, family
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
 
@@ -44,7 +45,8 @@ class ModelGroup:
     family: str
     networks: ModelStack | None = None
     estimators: tuple[Model, ...] = ()
-    origins: tuple[str, ...] = ()  # a short hash of all that each model was made from
+    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
+    origins: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.networks.count if self.networks is not None else len(self.estimators)
@@ -55,9 +57,9 @@ class ModelGroup:
 
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
-        x = x.to(self.dtype)
         if self.networks is None:
-            return torch.stack([m.score_frame(frame, x) for m in self.estimators])
+            return torch.stack([_scores(model, frame, x) for model in self.estimators])
+        x = x.to(self.dtype)
         models, n = self.networks, len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
         size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
@@ -65,6 +67,13 @@ class ModelGroup:
             raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
+
+    def met(self, goal: BoundTarget, scores: Tensor) -> Tensor:
+        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k)."""
+        if self.networks is None:
+            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.estimators, scores, strict=True)])
+        plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
+        return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
 
     def origin(self, i: int) -> str:
         """A short hash of what model i was made from; where that is not known, of the model itself."""
@@ -183,8 +192,10 @@ class ModelBank:
 
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
-        if not other.classes:
-            raise ModelError("a bank holds retrained classifiers; a regression model cannot be audited yet")
+        if bool(other.classes) != bool(self.classes):
+            kinds = ("regression models", "classifiers")
+            one, two = kinds[bool(self.classes)], kinds[bool(other.classes)]
+            raise ModelError(f"the bank holds {one}, and what is put before it is about {two}; retrain {two}")
         if tuple(other.classes) != self.classes:
             same = set(other.classes) == set(self.classes)
             hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
@@ -263,8 +274,11 @@ class ModelBank:
 
     def signatures(self) -> Tensor:
         """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
-        scores = self.scores(self.schema.probe).double()  # (M, rows, k)
-        return (scores - scores.mean(2, keepdim=True)).clamp(-100, 100).flatten(1)
+        return signature(self.scores(self.schema.probe))
+
+    def samples(self) -> list[str]:
+        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are not known."""
+        return [sample_of(origin) for origin in self.origins()]
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
@@ -312,6 +326,26 @@ class ModelBank:
         except Exception as error:  # the file may say anything
             what = f"{type(error).__name__}: {error}"
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+
+
+def signature(scores: Tensor) -> Tensor:
+    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all classes of a row,
+    and how certain a model is when it is certain, makes no difference."""
+    scores = scores.double()
+    if scores.shape[2] > 1:
+        scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
+    return scores.flatten(1)
+
+
+def sample_of(origin: str) -> str:
+    """The part of an origin that is about the rows and outcomes, '' if there is none."""
+    rows, dash, _ = origin.partition("-")
+    return rows if dash else ""
+
+
+def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
+    with model.eval_mode():
+        return model.score_frame(frame, x.to(model.dtype))
 
 
 def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:
