@@ -239,6 +239,8 @@ def test_rows_are_drawn_again_until_every_class_is_there() -> None:
         assert variation.emphasis is not None
         assert (variation.emphasis[:, 0] >= 1).all()
         assert variation.emphasis.sum(1).tolist() == [N] * 8
+    lacking = BaseRun.of(RECIPE, X, rare, SCHEMA, [-1, 0, 1, 2], 7)  # a class of which there is no row at all
+    assert len(family("retrain")(lacking, range(2))[0]) == 2
     each = BaseRun.of(RECIPE, X, pd.Series(range(N), index=X.index), SCHEMA, None, 7)
     with pytest.raises(SettingError, match=f"keep leaving out a class: 0 has 1 of {N} rows"):
         family("retrain")(each, range(1))

@@ -59,11 +59,6 @@ class BaseRun:
         """(n,) the numbers of their classes."""
         return class_numbers(self.y, self.classes)
 
-    def rarest(self) -> tuple[Any, int]:
-        """The class with the fewest rows, and how many it has."""
-        count = self.labels.bincount(minlength=len(self.classes))
-        return self.classes[int(count.argmin())], int(count.min())
-
     @cached_property
     def left_out(self) -> Tensor:
         """Positions of the rows that are left out in turn."""

@@ -60,17 +60,17 @@ def bootstrap(run: BaseRun, models: range) -> list[Variation]:
 def _times_drawn(run: BaseRun, purpose: int, models: range) -> Tensor:
     """(M, n) how often each row is drawn, with replacement; again where that leaves a class without any row."""
     n, k, out = len(run.labels), len(run.classes), list[Tensor]()
+    there = run.labels.bincount(minlength=k)
     for i in models:
         g = run.generator(purpose, i)
         for _ in range(MOST_DRAWS):
             rows = torch.randint(n, (n,), generator=g)
-            if len(run.labels[rows].unique()) == k:
+            if bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
                 break
         else:
-            rare, count = run.rarest()
-            raise SettingError(
-                f"rows drawn with replacement keep leaving out a class: {rare!r} has {count} of {n} rows"
-            )
+            rare = run.classes[int(there.where(there > 0, n).argmin())]
+            count = f"{rare!r} has {int(there[there > 0].min())} of {n} rows"
+            raise SettingError(f"rows drawn with replacement keep leaving out a class: {count}")
         out.append(torch.bincount(rows, minlength=n))
     return torch.stack(out).float()
 
