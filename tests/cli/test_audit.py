@@ -103,8 +103,8 @@ def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest
 
     monkeypatch.setattr(hf.ModelBank, "retrain", retrain)
     assert run(*AUDIT).err.endswith("enough\n")
-    assert asked == [{"seed": 100, "leave_one_out": 100}]
-    assert "default seed=100,leave_one_out=100" in " ".join(run("audit", "--help").out.replace("│", " ").split())
+    assert asked == [{"retrain": 100}]
+    assert "default retrain=100" in " ".join(run("audit", "--help").out.replace("│", " ").split())
 
 
 def test_shares_are_not_rounded_to_certainty(run: Any) -> None:

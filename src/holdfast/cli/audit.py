@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import holdfast as hf
 
-FAMILIES = "seed=100,leave_one_out=100"
+FAMILIES = "retrain=100"
 
 
 def audit(

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import FileError, ModelError, SchemaError, listed, require
+from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
+from holdfast.errors import FileError, ModelError, SchemaError, did_you_mean, listed, require
 from holdfast.models.base import Model
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import to_scores
@@ -29,9 +29,10 @@ from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import FOR_ESTIMATORS, family
+from holdfast.retraining.families import DEFAULT_FAMILIES, FOR_ESTIMATORS, family
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.retraining.split import BankSplit, Counts, disjoint
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget
 
@@ -82,11 +83,13 @@ class ModelGroup:
         parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
-    def part(self, models: slice, family: str | None = None) -> "ModelGroup":
-        """Some of the networks, on request as another family."""
-        assert self.networks is not None
-        some = self.networks.select(torch.arange(len(self))[models])
-        return replace(self, family=family or self.family, networks=some, origins=self.origins[models])
+    def part(self, models: slice | Sequence[int], family: str | None = None) -> "ModelGroup":
+        """Some of the models, on request as another family."""
+        chosen = list(range(len(self))[models]) if isinstance(models, slice) else [int(i) for i in models]
+        networks = None if self.networks is None else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
+        estimators = tuple(self.estimators[i] for i in chosen) if self.estimators else ()
+        origins = tuple(self.origins[i] for i in chosen) if self.origins else ()
+        return ModelGroup(family or self.family, networks, estimators, origins)
 
     def kind(self) -> str:
         """What the models are, in a few words."""
@@ -123,22 +126,23 @@ class ModelBank:
 
     @classmethod
     def retrain(
-        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *, families: Mapping[str, int | range],
-        classes: ClassNames | None = None, seed: int = 0, pool: Sequence[int] | None = None, workers: int = 1,
-        progress: bool = False,
+        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
+        families: Mapping[str, int | range] = DEFAULT_FAMILIES, classes: ClassNames | None = None, seed: int = 0,
+        pool: Sequence[int] | None = None, workers: int = 1, progress: bool = False,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
         Args:
             recipe: a `Recipe`, or a torch module or estimator to take one from.
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
-            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those.
+            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
+                out: 100 of `retrain`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
         some = isinstance(families, Mapping) and len(families) > 0
-        require(some, f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
+        require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
         require(workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
@@ -189,6 +193,54 @@ class ModelBank:
         for other in others:
             self.check_fits(other)
         return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
+
+    def __getitem__(self, models: RowSelection | str) -> "ModelBank":
+        """A bank of some of the models: the name of a family, or positions as a number, a slice, numbers, or a mask
+        (M,). Each is there once, in the order of the bank."""
+        if isinstance(models, str):
+            return self.subset(models)
+        chosen, first, groups = np.unique(positions(models, len(self), "models")), 0, list[ModelGroup]()
+        for group in self.groups:
+            own = chosen[(chosen >= first) & (chosen < first + len(group))] - first
+            if len(own):
+                groups.append(group if len(own) == len(group) else group.part(own.tolist()))
+            first += len(group)
+        return replace(self, groups=tuple(groups))
+
+    def subset(self, families: str | Sequence[str] | None = None, models: RowSelection | None = None) -> "ModelBank":
+        """A bank of some of the models.
+
+        Args:
+            families: the name of a family, or several; None: all of them.
+            models: which of the models of these families, as in `bank[...]`; None: all of them.
+        """
+        wanted = [families] if isinstance(families, str) else list(self.families if families is None else families)
+        for name in wanted:
+            require(name in self.families, f"the bank has no family {name!r}; {did_you_mean(name, self.families)}")
+        some = replace(self, groups=tuple(group for group in self.groups if group.family in wanted))
+        return some if models is None else some[models]
+
+    def split(self, *, guide: Counts, calibration: Counts = 0, audit: Counts = 0) -> BankSplit:
+        """Disjoint parts of the bank, made from the same base run: models that guide a search, others by which it is
+        calibrated, and others again that audit what it found.
+
+        Args:
+            guide, calibration, audit: so many models of every family of the bank; or of each, by name. Models that are
+                copies, made from the same, count once.
+
+        Returns:
+            `BankSplit(guide, calibration, audit)`; model by model the same when the bank grows.
+
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(100))
+        >>> recipe = hf.Recipe(hidden=(4,), epochs=1)
+        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 10, "seed": 5})
+        >>> guide, calibration, audit = bank.split(guide=2, calibration={"retrain": 3}, audit=3)
+        >>> guide.families, calibration.families, audit.families
+        ({'retrain': 2, 'seed': 2}, {'retrain': 3}, {'retrain': 3, 'seed': 3})
+        """
+        parts = disjoint(self, {"guide": guide, "calibration": calibration, "audit": audit})
+        return BankSplit(*(self[part] for part in parts))
 
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""

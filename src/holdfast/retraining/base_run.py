@@ -77,6 +77,10 @@ class BaseRun:
     def new_seeds(self, models: range) -> tuple[int, ...]:
         return tuple(self.seed + 1 + i for i in models)
 
+    def own_seeds(self, purpose: int, models: range) -> tuple[int, ...]:
+        """Seeds that no other purpose shares."""
+        return tuple(derived(derived(self.seed, purpose), i + 2) for i in models)
+
     # ---- making models
 
     def train(self, variation: Variation, bar: Progress) -> ModelStack:
@@ -110,6 +114,9 @@ class BaseRun:
                 rows = np.flatnonzero(variation.kept[i].numpy())
             if variation.emphasis is not None:
                 rows = np.repeat(rows, variation.emphasis[i].long().numpy())
+            if variation.order[i] != self.seed:
+                order = torch.Generator().manual_seed(derived(variation.order[i], 1))
+                rows = rows[torch.randperm(len(rows), generator=order).numpy()]
             if variation.labels is not None:
                 y = pd.Series(names[variation.labels[i].numpy()], index=y.index)
             X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
@@ -133,7 +140,7 @@ class BaseRun:
         for i in range(len(variation)):
             digest, rows = common.copy(), table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
-            ordered = recipe.estimator is None and recipe.batch_size < n  # else the order makes no difference
+            ordered = recipe.estimator is not None or recipe.batch_size < n  # else the order makes no difference
             digest.update(f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode())
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
