@@ -392,7 +392,7 @@ def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
     y = (PRICE > 250_000).astype(int)
     bank = hf.ModelBank.retrain(hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2})
     cfs = hf.MinCost().explain(houses, HOUSES.iloc[:3], WISH)
-    with pytest.raises(ModelError, match="cannot be audited yet"):
+    with pytest.raises(ModelError, match="the bank holds classifiers, and what is put before it is about regression"):
         hf.audit(cfs, bank)
 
 
