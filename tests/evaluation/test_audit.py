@@ -65,8 +65,8 @@ def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Seque
 @pytest.mark.parametrize("models", [20, 59, 100, 250])
 @pytest.mark.parametrize("asked", [0.7, 0.85, 0.95])
 def test_certificates_are_wrong_at_most_as_often_as_said(models: int, asked: float) -> None:
-    """In closed form: of answers that the share p < asked of all models accepts, those are certified, wrongly, which k or
-    more models of the bank accept. That is a tail of the binomial distribution, largest next to `asked`."""
+    """In closed form: of answers that the share p < asked of all models accepts, those are certified, wrongly, which k
+    or more models of the bank accept. That is a tail of the binomial distribution, largest next to `asked`."""
     held = np.arange(models)[:, None] < np.arange(models + 1)  # answer k is accepted by k models
     some = audit_of(held)
     if models < models_needed(asked):

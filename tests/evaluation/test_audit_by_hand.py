@@ -258,5 +258,7 @@ def test_ranges_are_counted_as_by_hand(kind: str) -> None:
     with pytest.raises(SettingError, match="a regression model has none; leave rule out"):
         hf.audit(cfs, bank_of(models), rule="class")
     classifier = hf.Model.of(DecisionTreeClassifier().fit(NUMBERS, Y), BOX)
-    with pytest.raises(hf.HoldfastError, match="the bank holds classifiers, and what is put before it"):
+    with pytest.raises(
+        hf.HoldfastError, match="the bank holds classifiers, and regression models need a bank of their own"
+    ):
         hf.audit(cfs, bank_of([classifier]))

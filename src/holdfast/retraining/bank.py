@@ -94,7 +94,7 @@ class ModelGroup:
     def kind(self) -> str:
         """What the models are, in a few words."""
         if self.networks is None:
-            return type(getattr(self.estimators[0], "wrapped", self.estimators[0])).__name__
+            return self.estimators[0].name
         if isinstance(self.networks, Stack):
             return "networks " + "-".join(map(str, self.networks.sizes))
         return f"{type(self.networks.module(0)).__name__} modules"
@@ -133,8 +133,10 @@ class ModelBank:
         """Make the model of a recipe again and again.
 
         Args:
-            recipe: a `Recipe`, or a torch module or estimator to take one from.
+            recipe: a `Recipe`, or a torch module, estimator, pipeline or `Model` to take one from; what is fitted
+                already is made again from its settings.
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
+                The classes of a `Model` are its own, and `y` may be in its own names or in those it was given.
             families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
                 out: 100 of `retrain`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
@@ -178,9 +180,9 @@ class ModelBank:
         """
         require(bool(tables), "from_tables needs at least one table")
         known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
-        seen = {plain(v) for _, y in known.values() for v in y.dropna().unique()}
-        names = sorted(seen) if classes is None else list(classes)
-        how: dict[str, Any] = {"families": {"seed": models}, "classes": names, "seed": seed, "progress": progress}
+        if classes is None and not isinstance(recipe, Model) and not Recipe.of(recipe).is_regression:
+            classes = sorted({plain(v) for _, y in known.values() for v in y.dropna().unique()})
+        how: dict[str, Any] = {"families": {"seed": models}, "classes": classes, "seed": seed, "progress": progress}
         parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
         return parts[0].join(*parts[1:])
 
@@ -245,9 +247,8 @@ class ModelBank:
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
         if bool(other.classes) != bool(self.classes):
-            kinds = ("regression models", "classifiers")
-            one, two = kinds[bool(self.classes)], kinds[bool(other.classes)]
-            raise ModelError(f"the bank holds {one}, and what is put before it is about {two}; retrain {two}")
+            kinds = ("regression models", "classifiers") if other.classes else ("classifiers", "regression models")
+            raise ModelError(f"the bank holds {kinds[0]}, and {kinds[1]} need a bank of their own; retrain one")
         if tuple(other.classes) != self.classes:
             same = set(other.classes) == set(self.classes)
             hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
@@ -274,7 +275,8 @@ class ModelBank:
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {count}" for name, count in self.families.items())
         kinds = ", ".join(dict.fromkeys(group.kind() for group in self.groups))
-        return f"ModelBank({len(self)} models; {counts}; {kinds}; classes {listed(self.classes)})"
+        outcome = f"classes {listed(self.classes)}" if self.classes else "regression"
+        return f"ModelBank({len(self)} models; {counts}; {kinds}; {outcome})"
 
     def scores(self, X: Rows) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
@@ -288,7 +290,9 @@ class ModelBank:
             return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
     def predict(self, X: Rows) -> np.ndarray[Any, Any]:
-        """(M, n) the class that every model gives to every row."""
+        """(M, n) the class that every model gives to every row, or the number that it estimates."""
+        if not self.classes:
+            return self.scores(X).squeeze(2).double().numpy()
         return np.array(self.classes, dtype=object)[self.scores(X).argmax(2).numpy()]
 
     def model(self, i: int) -> Model:

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast.errors import ModelError, SettingError, require
 from holdfast.models.base import Model
+from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import EstimatorFit, fit_all
+from holdfast.retraining.estimators import EstimatorFit, described, fit_all
 from holdfast.retraining.loop import Variation, derived, fit_stack
-from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
 
@@ -45,7 +46,11 @@ class BaseRun:
         seed: int = 0, pool: Sequence[int] | None = None,
     ) -> "BaseRun":  # fmt: skip
         how, column = Recipe.of(recipe), outcomes(X, y)
-        names = class_names(X, column, classes)
+        if isinstance(recipe, Model) and not recipe.is_regression:
+            own = getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
+            column = as_named(column, range(len(recipe.classes)) if own is None else own, recipe.classes)
+            classes = recipe.classes if classes is None else classes
+        names = how.names(X, column, classes)
         how.check(schema, names)
         return cls(how, X, column, schema, tuple(names), seed, None if pool is None else _positions(pool, len(X)))
 
@@ -56,8 +61,8 @@ class BaseRun:
 
     @cached_property
     def labels(self) -> Tensor:
-        """(n,) the numbers of their classes."""
-        return class_numbers(self.y, self.classes)
+        """(n,) the numbers of their classes; of a regression, the outcomes themselves."""
+        return class_numbers(self.y, self.classes) if self.classes else numbers(self.X, self.y)
 
     @cached_property
     def left_out(self) -> Tensor:
@@ -118,7 +123,8 @@ class BaseRun:
                 order = torch.Generator().manual_seed(derived(variation.order[i], 1))
                 rows = rows[torch.randperm(len(rows), generator=order).numpy()]
             if variation.labels is not None:
-                y = pd.Series(names[variation.labels[i].numpy()], index=y.index)
+                labels = variation.labels[i].numpy()
+                y = pd.Series(names[labels] if self.classes else labels, index=y.index)
             X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
             fits.append(EstimatorFit(self.recipe.estimator, self.recipe.inputs, X, y, self.schema, self.classes, seed))
         return fit_all(fits, workers)
@@ -162,7 +168,7 @@ def _positions(pool: Sequence[int], n: int) -> Tensor:
 def _settings(recipe: Recipe, n: int) -> str:
     """The settings that matter with n rows, however they were spelt."""
     if recipe.estimator is not None:
-        return f"{recipe.estimator!r} {recipe.inputs}"
+        return f"{described(recipe.estimator)} {recipe.inputs}"
     shape: Any = recipe.hidden
     if recipe.module is not None:
         try:

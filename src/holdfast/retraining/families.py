@@ -60,12 +60,12 @@ def bootstrap(run: BaseRun, models: range) -> list[Variation]:
 def _times_drawn(run: BaseRun, purpose: int, models: range) -> Tensor:
     """(M, n) how often each row is drawn, with replacement; again where that leaves a class without any row."""
     n, k, out = len(run.labels), len(run.classes), list[Tensor]()
-    there = run.labels.bincount(minlength=k)
+    there = run.labels.bincount(minlength=k) if k else torch.zeros(0)
     for i in models:
         g = run.generator(purpose, i)
         for _ in range(MOST_DRAWS):
             rows = torch.randint(n, (n,), generator=g)
-            if bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
+            if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
                 break
         else:
             rare = run.classes[int(there.where(there > 0, n).argmin())]
@@ -99,12 +99,15 @@ def width(run: BaseRun, models: range) -> list[Variation]:
 
 
 def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variation]:
-    """The same weights and order; two in a hundred labels are replaced by another class."""
+    """The same weights and order; two in a hundred labels are replaced by another class, numbers by each other."""
     n, k = len(run.labels), len(run.classes)
-    labels, count = run.labels.repeat(len(models), 1), max(1, round(share * n))
+    labels, count = run.labels.repeat(len(models), 1), max(1 if k else 2, round(share * n))
     for row, i in enumerate(models):
         g = run.generator(3, i)
         rows = torch.randperm(n, generator=g)[:count]
+        if not k:
+            labels[row, rows] = run.labels[rows.roll(1)]
+            continue
         step = torch.randint(1, k, (count,), generator=g)
         labels[row, rows] = (labels[row, rows] + step) % k
     return [Variation(run.same_seed(models), run.same_seed(models), labels=labels)]
