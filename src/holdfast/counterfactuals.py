@@ -339,18 +339,18 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
     return cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
 
 
-def positions(rows: RowSelection, n: int) -> npt.NDArray[np.int64]:
-    """The numbers of the rows that are chosen of n."""
+def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[np.int64]:
+    """The numbers of the rows that are chosen of n; `what` names them in errors."""
     if isinstance(rows, slice):
         return np.arange(n)[rows].copy()  # torch knows no negative strides
     chosen = np.atleast_1d(np.asarray(rows))
     if chosen.dtype == bool and chosen.shape != (n,):
-        raise SettingError(f"a mask has one value for each of the {n} answers, got shape {chosen.shape}")
+        raise SettingError(f"a mask has one value for each of the {n} {what}, got shape {chosen.shape}")
     if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "biu"):
-        raise SettingError(f"answers are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}")
+        raise SettingError(f"{what} are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}")
     if chosen.dtype == bool:
         return np.flatnonzero(chosen)
     outside = chosen[(chosen < -n) | (chosen >= n)]
     if len(outside):
-        raise IndexError(f"there is no answer {outside[0]}: there are {n}, numbered from 0")
+        raise IndexError(f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0")
     return chosen.astype(np.int64) % max(n, 1)

@@ -217,6 +217,35 @@ def test_bootstrap_weights_add_up() -> None:
         assert near(one, base(big, Y.iloc[rows], X.iloc[rows]))
 
 
+def test_retrain_changes_weights_order_and_rows_together() -> None:
+    plan, other, boot = plan_of("retrain", range(4)), plan_of("seed", range(4)), plan_of("bootstrap", range(4))
+    assert plan.weights == plan.order
+    assert len({*plan.weights, *other.weights, 7}) == 9
+    assert plan.emphasis.sum(1).tolist() == [N] * 4
+    assert not any((a == b).all() for a in plan.emphasis for b in boot.emphasis)
+    # A model is the fit with its own seed on the rows that were drawn; in one batch the order is no matter.
+    big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01)
+    for i, one in enumerate(tensors(bank(big, families={"retrain": 2}))):
+        rows = np.repeat(np.arange(N), plan.emphasis[i].long().numpy())
+        assert near(one, base(big, Y.iloc[rows], X.iloc[rows], seed=plan.weights[i]))
+    assert bank(big, families={"retrain": 2}).members() == bank(big, families={"retrain": range(2)}).members()
+
+
+def test_rows_are_drawn_again_until_every_class_is_there() -> None:
+    rare = pd.Series(np.where(np.arange(N) == 0, 0, 1 + np.arange(N) % 2), index=X.index)
+    run = BaseRun.of(RECIPE, X, rare, SCHEMA, [0, 1, 2], 7)
+    for name in ("bootstrap", "retrain"):
+        (variation,) = family(name)(run, range(8))
+        assert variation.emphasis is not None
+        assert (variation.emphasis[:, 0] >= 1).all()
+        assert variation.emphasis.sum(1).tolist() == [N] * 8
+    lacking = BaseRun.of(RECIPE, X, rare, SCHEMA, [-1, 0, 1, 2], 7)  # a class of which there is no row at all
+    assert len(family("retrain")(lacking, range(2))[0]) == 2
+    each = BaseRun.of(RECIPE, X, pd.Series(range(N), index=X.index), SCHEMA, None, 7)
+    with pytest.raises(SettingError, match=f"keep leaving out a class: 0 has 1 of {N} rows"):
+        family("retrain")(each, range(1))
+
+
 def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
     run = BaseRun.of(RECIPE, pd.concat([X] * 10), pd.concat([Y] * 10), SCHEMA, [0, 1, 2], 7)
     (variation,) = family("label_noise")(run, range(6))
@@ -585,12 +614,14 @@ def test_estimators(inputs: Any) -> None:
     assert original["forest"].random_state is None
     assert made.families == families
     scores = made.scores(X)
-    assert scores.shape == (10, N, 3)
-    for i in range(10):
+    count = 2 * len(families)
+    assert scores.shape == (count, N, 3)
+    for i in range(count):
         assert torch.equal(made.model(i).score_frame(X), scores[i])
-    seeds = [made.model(i).wrapped["forest"].random_state for i in range(10)]
-    assert seeds == [8, 9] + [7] * 8
-    assert len(made.members()) == 10
+    seeds = [made.model(i).wrapped["forest"].random_state for i in range(count)]
+    assert seeds[2:] == [8, 9] * 2 + [7] * 8
+    assert len({*seeds[:2], 7, 8, 9}) == 5
+    assert len(made.members()) == count
     ranged = bank(Recipe(estimator=original, inputs=inputs), families={"bootstrap": range(1, 2)})
     assert torch.equal(ranged.scores(X)[0], scores[made.family.tolist().index("bootstrap") + 1])
     assert ranged.members() < made.members()
@@ -611,6 +642,99 @@ def test_estimators_get_the_rows_of_their_family() -> None:
     assert np.array_equal(fits[1]._fit_X, np.delete(values, gone, 0))
     assert np.array_equal(fits[2]._fit_X, np.repeat(values, rows, 0))
     assert np.array_equal(fits[3].classes_[fits[3]._y], labels)
+    made = bank(nearest, families={"retrain": 2, "seed_and_order": 2})
+    for i in range(2):  # in an order of their own
+        again = made.model(i).wrapped._fit_X
+        rows = np.repeat(values, plan_of("retrain", range(i, i + 1)).emphasis[0].long().numpy(), 0)
+        assert not np.array_equal(again, rows)
+        assert np.array_equal(np.sort(again, 0), np.sort(rows, 0))
+        shuffled = made.model(2 + i).wrapped._fit_X
+        assert not np.array_equal(shuffled, values)
+        assert np.array_equal(np.sort(shuffled, 0), np.sort(values, 0))
+
+
+def test_the_default_is_a_hundred_retrainings() -> None:
+    assert bank(Recipe(hidden=(), epochs=1)).families == {"retrain": 100}
+
+
+# ---- parts of a bank
+
+
+def test_subsets() -> None:
+    nets = bank(families={"bootstrap": 2, "seed": 3, "width": 5})
+    whole = nets.join(bank(KNeighborsClassifier(1), families={"bootstrap": 2}))
+    scores, origins = whole.scores(X), np.array(whole.origins())
+    for some in (
+        [0, 11],
+        [9, 1, 1],
+        slice(2, 9),
+        slice(None, None, 3),
+        -1,
+        np.arange(12) % 2 == 0,
+        torch.tensor([4]),
+        range(3, 7),
+    ):
+        part = whole[some]
+        places = np.unique(np.atleast_1d(np.arange(12)[np.asarray(some) if not isinstance(some, slice) else some]))
+        assert torch.equal(part.scores(X), scores[places])
+        assert part.origins() == origins[places].tolist()
+        assert part.family.tolist() == whole.family[places].tolist()
+        assert part.fingerprint() != whole.fingerprint()
+    assert whole["bootstrap"].origins() == origins[[0, 1, 10, 11]].tolist()
+    assert whole.subset(["width", "seed"]).origins() == origins[2:10].tolist()
+    assert whole.subset("bootstrap", [-1]).origins() == [origins[11]]
+    assert whole.subset(models=slice(1, 3)).origins() == origins[1:3].tolist()
+    assert len(whole[[]]) == 0
+    with pytest.raises(SettingError, match="no family 'widht'; did you mean 'width'"):
+        whole["widht"]
+    with pytest.raises(IndexError, match="there is no model 12: there are 12"):
+        whole[12]
+    with pytest.raises(SettingError, match="one value for each of the 12 models"):
+        whole[[True, False]]
+
+
+def test_split_shares_no_model_and_uses_the_first_ones_first() -> None:
+    whole = bank(families={"retrain": 9, "width": 8})
+    parts = whole.split(guide=2, calibration={"retrain": 3}, audit={"retrain": 4, "width": 6})
+    assert parts.guide.families == {"retrain": 2, "width": 2}
+    assert parts.calibration.families == {"retrain": 3}
+    assert parts.audit.families == {"retrain": 4, "width": 6}
+    assert len(set[str]().union(*(part.members() for part in parts))) == 17
+    assert parts.guide["retrain"].origins() == whole.origins()[:2]
+    assert parts.audit["retrain"].origins() == whole.origins()[5:9]
+    assert len(parts.guide["width"].groups) == 2  # of every architecture some
+    assert [len(group) for group in parts.audit["width"].groups] == [1, 1, 2, 2]
+    more = bank(families={"width": 8, "retrain": 12}).split(guide=2)
+    assert more.guide.members() == parts.guide.members()
+    assert (len(more.calibration), len(more.audit)) == (0, 0)
+    assert all((part.seed, part.classes) == (whole.seed, whole.classes) for part in parts)
+    trees = bank(RandomForestClassifier(2), families={"retrain": 3}).split(guide=1, audit=2)
+    assert trees.guide.members().isdisjoint(trees.audit.members())
+
+
+def test_split_takes_copies_once() -> None:
+    whole = bank(families={"epochs": 12})  # four epochs have few lengths between half and one and a half times
+    count = len(whole.members())
+    assert count < 12
+    parts = whole.split(guide=1, audit=count - 1)
+    assert len(parts.audit.members()) == count - 1
+    assert parts.guide.members().isdisjoint(parts.audit.members())
+    twice = whole.join(whole.renamed("other"))
+    assert twice.split(guide={"epochs": 2}).guide.families == {"epochs": 2}
+    with pytest.raises(SettingError, match="has 0 different models of the family 'other', the split needs 1"):
+        twice.split(guide={"other": 1})
+
+
+def test_splits_that_cannot_be() -> None:
+    whole = bank(families={"retrain": 5})
+    with pytest.raises(SettingError, match=r"has 5 different .* 'retrain', .* needs 6 \(2 for guide, 4 for audit\)"):
+        whole.split(guide=2, audit=4)
+    with pytest.raises(SettingError, match="guide: the bank has no family 'seed'; known: 'retrain'"):
+        whole.split(guide={"seed": 1})
+    with pytest.raises(SettingError, match="audit must be an integer of at least 0, got -1"):
+        whole.split(guide=1, audit=-1)
+    with pytest.raises(SettingError, match="at least one model"):
+        whole.split(guide=0)
 
 
 def test_workers_make_no_difference() -> None:
@@ -624,7 +748,9 @@ def test_workers_make_no_difference() -> None:
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_ESTIMATORS])
 def test_families_that_need_a_network(name: str) -> None:
-    with pytest.raises(SettingError, match=f"family '{name}' needs a network; for estimators there are 'seed'"):
+    with pytest.raises(
+        SettingError, match=f"family '{name}' needs a network; for estimators there are 'retrain', 'seed'"
+    ):
         bank(LogisticRegression(), families={name: 1})
 
 

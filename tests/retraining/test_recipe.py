@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -177,7 +178,7 @@ def test_estimator_recipes_round_trip(estimator: Any, inputs: Any, tmp_path: Pat
     ("estimator", "match"),
     [
         (make_pipeline(StandardScaler(), LogisticRegression()), "a Pipeline"),
-        (LinearRegression(), "a LinearRegression"),
+        (KMeans(), "a KMeans"),
         (VotingClassifier([("a", LogisticRegression())]), "estimators="),
         (RandomForestClassifier(max_features=None), "max_features=None"),
         (LogisticRegression(class_weight={"yes": 2}), "class_weight="),
@@ -201,7 +202,7 @@ def test_what_a_file_cannot_hold_is_refused_when_written(estimator: Any, match: 
         ({"estimator": "LogisticRegresion"}, "did you mean 'LogisticRegression'"),
         ({"estimator": "os.system"}, "unknown estimator 'os.system'"),
         ({"estimator": "Pipeline"}, "unknown estimator"),
-        ({"estimator": "LinearRegression"}, "unknown estimator"),
+        ({"estimator": "KMeans"}, "unknown estimator"),
         ({"estimator": ["LogisticRegression"]}, "cannot be read"),
         ({"estimator": "LogisticRegression", "settings": {"c": 1}}, "cannot be read: .*'c'"),
         ({"estimator": "LogisticRegression", "settings": 3}, "cannot be read"),
@@ -334,8 +335,8 @@ def test_estimators_that_cannot_be_fitted_say_so() -> None:
     with pytest.raises(ModelError, match=r"LogisticRegression\) could not be fitted"):
         Recipe(estimator=LogisticRegression(C=-1)).fit(X, Y, SCHEMA)
     with pytest.raises(ModelError, match="learns no classes"):
-        Recipe(estimator=LinearRegression()).fit(X, (Y == "yes").astype(int), SCHEMA)
-    with pytest.raises(SettingError, match=r"learnt the classes \['no', 'yes'\]"):
+        Recipe(estimator=KMeans(2)).fit(X, Y, SCHEMA)
+    with pytest.raises(SettingError, match=r"learnt the classes \['yes', 'no'\]"):
         Recipe(estimator=LogisticRegression()).fit(X, Y, SCHEMA, classes=["yes", "no", "never"])
 
 

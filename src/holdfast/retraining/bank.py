@@ -20,8 +20,8 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import FileError, ModelError, SchemaError, listed, require
+from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
+from holdfast.errors import FileError, ModelError, SchemaError, did_you_mean, listed, require
 from holdfast.models.base import Model
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import to_scores
@@ -29,10 +29,12 @@ from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import FOR_ESTIMATORS, family
+from holdfast.retraining.families import DEFAULT_FAMILIES, FOR_ESTIMATORS, family
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.retraining.split import BankSplit, Counts, disjoint
 from holdfast.schema.schema import Schema
+from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
 
@@ -44,7 +46,8 @@ class ModelGroup:
     family: str
     networks: ModelStack | None = None
     estimators: tuple[Model, ...] = ()
-    origins: tuple[str, ...] = ()  # a short hash of all that each model was made from
+    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
+    origins: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.networks.count if self.networks is not None else len(self.estimators)
@@ -55,9 +58,9 @@ class ModelGroup:
 
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
-        x = x.to(self.dtype)
         if self.networks is None:
-            return torch.stack([m.score_frame(frame, x) for m in self.estimators])
+            return torch.stack([_scores(model, frame, x) for model in self.estimators])
+        x = x.to(self.dtype)
         models, n = self.networks, len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
         size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
@@ -66,6 +69,13 @@ class ModelGroup:
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
 
+    def met(self, goal: BoundTarget, scores: Tensor) -> Tensor:
+        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k)."""
+        if self.networks is None:
+            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.estimators, scores, strict=True)])
+        plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
+        return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
+
     def origin(self, i: int) -> str:
         """A short hash of what model i was made from; where that is not known, of the model itself."""
         if self.origins or self.networks is None:
@@ -73,16 +83,18 @@ class ModelGroup:
         parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
-    def part(self, models: slice, family: str | None = None) -> "ModelGroup":
-        """Some of the networks, on request as another family."""
-        assert self.networks is not None
-        some = self.networks.select(torch.arange(len(self))[models])
-        return replace(self, family=family or self.family, networks=some, origins=self.origins[models])
+    def part(self, models: slice | Sequence[int], family: str | None = None) -> "ModelGroup":
+        """Some of the models, on request as another family."""
+        chosen = list(range(len(self))[models]) if isinstance(models, slice) else [int(i) for i in models]
+        networks = None if self.networks is None else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
+        estimators = tuple(self.estimators[i] for i in chosen) if self.estimators else ()
+        origins = tuple(self.origins[i] for i in chosen) if self.origins else ()
+        return ModelGroup(family or self.family, networks, estimators, origins)
 
     def kind(self) -> str:
         """What the models are, in a few words."""
         if self.networks is None:
-            return type(getattr(self.estimators[0], "wrapped", self.estimators[0])).__name__
+            return self.estimators[0].name
         if isinstance(self.networks, Stack):
             return "networks " + "-".join(map(str, self.networks.sizes))
         return f"{type(self.networks.module(0)).__name__} modules"
@@ -114,22 +126,25 @@ class ModelBank:
 
     @classmethod
     def retrain(
-        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *, families: Mapping[str, int | range],
-        classes: ClassNames | None = None, seed: int = 0, pool: Sequence[int] | None = None, workers: int = 1,
-        progress: bool = False,
+        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
+        families: Mapping[str, int | range] = DEFAULT_FAMILIES, classes: ClassNames | None = None, seed: int = 0,
+        pool: Sequence[int] | None = None, workers: int = 1, progress: bool = False,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
         Args:
-            recipe: a `Recipe`, or a torch module or estimator to take one from.
+            recipe: a `Recipe`, or a torch module, estimator, pipeline or `Model` to take one from; what is fitted
+                already is made again from its settings.
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
-            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those.
+                The classes of a `Model` are its own, and `y` may be in its own names or in those it was given.
+            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
+                out: 100 of `retrain`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
         some = isinstance(families, Mapping) and len(families) > 0
-        require(some, f"a bank needs at least one family of models, like {{'seed': 100}}; got {families!r}")
+        require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
         require(workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
@@ -165,9 +180,9 @@ class ModelBank:
         """
         require(bool(tables), "from_tables needs at least one table")
         known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
-        seen = {plain(v) for _, y in known.values() for v in y.dropna().unique()}
-        names = sorted(seen) if classes is None else list(classes)
-        how: dict[str, Any] = {"families": {"seed": models}, "classes": names, "seed": seed, "progress": progress}
+        if classes is None and not isinstance(recipe, Model) and not Recipe.of(recipe).is_regression:
+            classes = sorted({plain(v) for _, y in known.values() for v in y.dropna().unique()})
+        how: dict[str, Any] = {"families": {"seed": models}, "classes": classes, "seed": seed, "progress": progress}
         parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
         return parts[0].join(*parts[1:])
 
@@ -181,10 +196,59 @@ class ModelBank:
             self.check_fits(other)
         return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
 
+    def __getitem__(self, models: RowSelection | str) -> "ModelBank":
+        """A bank of some of the models: the name of a family, or positions as a number, a slice, numbers, or a mask
+        (M,). Each is there once, in the order of the bank."""
+        if isinstance(models, str):
+            return self.subset(models)
+        chosen, first, groups = np.unique(positions(models, len(self), "models")), 0, list[ModelGroup]()
+        for group in self.groups:
+            own = chosen[(chosen >= first) & (chosen < first + len(group))] - first
+            if len(own):
+                groups.append(group if len(own) == len(group) else group.part(own.tolist()))
+            first += len(group)
+        return replace(self, groups=tuple(groups))
+
+    def subset(self, families: str | Sequence[str] | None = None, models: RowSelection | None = None) -> "ModelBank":
+        """A bank of some of the models.
+
+        Args:
+            families: the name of a family, or several; None: all of them.
+            models: which of the models of these families, as in `bank[...]`; None: all of them.
+        """
+        wanted = [families] if isinstance(families, str) else list(self.families if families is None else families)
+        for name in wanted:
+            require(name in self.families, f"the bank has no family {name!r}; {did_you_mean(name, self.families)}")
+        some = replace(self, groups=tuple(group for group in self.groups if group.family in wanted))
+        return some if models is None else some[models]
+
+    def split(self, *, guide: Counts, calibration: Counts = 0, audit: Counts = 0) -> BankSplit:
+        """Disjoint parts of the bank, made from the same base run: models that guide a search, others by which it is
+        calibrated, and others again that audit what it found.
+
+        Args:
+            guide, calibration, audit: so many models of every family of the bank; or of each, by name. Models that are
+                copies, made from the same, count once.
+
+        Returns:
+            `BankSplit(guide, calibration, audit)`; model by model the same when the bank grows.
+
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(100))
+        >>> recipe = hf.Recipe(hidden=(4,), epochs=1)
+        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 10, "seed": 5})
+        >>> guide, calibration, audit = bank.split(guide=2, calibration={"retrain": 3}, audit=3)
+        >>> guide.families, calibration.families, audit.families
+        ({'retrain': 2, 'seed': 2}, {'retrain': 3}, {'retrain': 3, 'seed': 3})
+        """
+        parts = disjoint(self, {"guide": guide, "calibration": calibration, "audit": audit})
+        return BankSplit(*(self[part] for part in parts))
+
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
-        if not other.classes:
-            raise ModelError("a bank holds retrained classifiers; a regression model cannot be audited yet")
+        if bool(other.classes) != bool(self.classes):
+            kinds = ("regression models", "classifiers") if other.classes else ("classifiers", "regression models")
+            raise ModelError(f"the bank holds {kinds[0]}, and {kinds[1]} need a bank of their own; retrain one")
         if tuple(other.classes) != self.classes:
             same = set(other.classes) == set(self.classes)
             hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
@@ -211,7 +275,8 @@ class ModelBank:
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {count}" for name, count in self.families.items())
         kinds = ", ".join(dict.fromkeys(group.kind() for group in self.groups))
-        return f"ModelBank({len(self)} models; {counts}; {kinds}; classes {listed(self.classes)})"
+        outcome = f"classes {listed(self.classes)}" if self.classes else "regression"
+        return f"ModelBank({len(self)} models; {counts}; {kinds}; {outcome})"
 
     def scores(self, X: Rows) -> Tensor:
         """Scores (M, n, k) that every model gives to every row."""
@@ -225,7 +290,9 @@ class ModelBank:
             return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
     def predict(self, X: Rows) -> np.ndarray[Any, Any]:
-        """(M, n) the class that every model gives to every row."""
+        """(M, n) the class that every model gives to every row, or the number that it estimates."""
+        if not self.classes:
+            return self.scores(X).squeeze(2).double().numpy()
         return np.array(self.classes, dtype=object)[self.scores(X).argmax(2).numpy()]
 
     def model(self, i: int) -> Model:
@@ -263,8 +330,11 @@ class ModelBank:
 
     def signatures(self) -> Tensor:
         """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
-        scores = self.scores(self.schema.probe).double()  # (M, rows, k)
-        return (scores - scores.mean(2, keepdim=True)).clamp(-100, 100).flatten(1)
+        return signature(self.scores(self.schema.probe))
+
+    def samples(self) -> list[str]:
+        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are not known."""
+        return [sample_of(origin) for origin in self.origins()]
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
@@ -312,6 +382,26 @@ class ModelBank:
         except Exception as error:  # the file may say anything
             what = f"{type(error).__name__}: {error}"
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+
+
+def signature(scores: Tensor) -> Tensor:
+    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all classes of a row,
+    and how certain a model is when it is certain, makes no difference."""
+    scores = scores.double()
+    if scores.shape[2] > 1:
+        scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
+    return scores.flatten(1)
+
+
+def sample_of(origin: str) -> str:
+    """The part of an origin that is about the rows and outcomes, '' if there is none."""
+    rows, dash, _ = origin.partition("-")
+    return rows if dash else ""
+
+
+def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
+    with model.eval_mode():
+        return model.score_frame(frame, x.to(model.dtype))
 
 
 def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:

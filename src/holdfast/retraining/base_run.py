@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast.errors import ModelError, SettingError, require
 from holdfast.models.base import Model
+from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import EstimatorFit, fit_all
+from holdfast.retraining.estimators import EstimatorFit, described, fit_all
 from holdfast.retraining.loop import Variation, derived, fit_stack
-from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
 
@@ -45,7 +46,11 @@ class BaseRun:
         seed: int = 0, pool: Sequence[int] | None = None,
     ) -> "BaseRun":  # fmt: skip
         how, column = Recipe.of(recipe), outcomes(X, y)
-        names = class_names(X, column, classes)
+        if isinstance(recipe, Model) and not recipe.is_regression:
+            own = getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
+            column = as_named(column, range(len(recipe.classes)) if own is None else own, recipe.classes)
+            classes = recipe.classes if classes is None else classes
+        names = how.names(X, column, classes)
         how.check(schema, names)
         return cls(how, X, column, schema, tuple(names), seed, None if pool is None else _positions(pool, len(X)))
 
@@ -56,8 +61,8 @@ class BaseRun:
 
     @cached_property
     def labels(self) -> Tensor:
-        """(n,) the numbers of their classes."""
-        return class_numbers(self.y, self.classes)
+        """(n,) the numbers of their classes; of a regression, the outcomes themselves."""
+        return class_numbers(self.y, self.classes) if self.classes else numbers(self.X, self.y)
 
     @cached_property
     def left_out(self) -> Tensor:
@@ -76,6 +81,10 @@ class BaseRun:
 
     def new_seeds(self, models: range) -> tuple[int, ...]:
         return tuple(self.seed + 1 + i for i in models)
+
+    def own_seeds(self, purpose: int, models: range) -> tuple[int, ...]:
+        """Seeds that no other purpose shares."""
+        return tuple(derived(derived(self.seed, purpose), i + 2) for i in models)
 
     # ---- making models
 
@@ -110,8 +119,12 @@ class BaseRun:
                 rows = np.flatnonzero(variation.kept[i].numpy())
             if variation.emphasis is not None:
                 rows = np.repeat(rows, variation.emphasis[i].long().numpy())
+            if variation.order[i] != self.seed:
+                order = torch.Generator().manual_seed(derived(variation.order[i], 1))
+                rows = rows[torch.randperm(len(rows), generator=order).numpy()]
             if variation.labels is not None:
-                y = pd.Series(names[variation.labels[i].numpy()], index=y.index)
+                labels = variation.labels[i].numpy()
+                y = pd.Series(names[labels] if self.classes else labels, index=y.index)
             X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
             fits.append(EstimatorFit(self.recipe.estimator, self.recipe.inputs, X, y, self.schema, self.classes, seed))
         return fit_all(fits, workers)
@@ -122,23 +135,26 @@ class BaseRun:
     # ---- what models are made from
 
     def origins(self, variation: Variation) -> tuple[str, ...]:
-        """A short hash of all that each model of a variation is made from."""
+        """Of each model of a variation: a short hash of the rows and outcomes it learns from, and one of all it is made
+        from."""
         recipe, n = self._recipe(variation), len(self.X)
         base = self.seed if variation.last_layer else None
         common = hashlib.sha256(f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode())
         common.update(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
+        table = hashlib.sha256(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
         out = list[str]()
         for i in range(len(variation)):
-            digest = common.copy()
+            digest, rows = common.copy(), table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
-            ordered = recipe.estimator is None and recipe.batch_size < n  # else the order makes no difference
+            ordered = recipe.estimator is not None or recipe.batch_size < n  # else the order makes no difference
             digest.update(f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode())
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
             for part in (variation.kept, variation.emphasis, variation.labels):
                 digest.update(b"-" if part is None else part[i].numpy().tobytes())
-            out.append(digest.hexdigest()[:16])
+                rows.update(b"-" if part is None else part[i].numpy().tobytes())
+            out.append(f"{rows.hexdigest()[:8]}-{digest.hexdigest()[:16]}")
         return tuple(out)
 
 
@@ -152,7 +168,7 @@ def _positions(pool: Sequence[int], n: int) -> Tensor:
 def _settings(recipe: Recipe, n: int) -> str:
     """The settings that matter with n rows, however they were spelt."""
     if recipe.estimator is not None:
-        return f"{recipe.estimator!r} {recipe.inputs}"
+        return f"{described(recipe.estimator)} {recipe.inputs}"
     shape: Any = recipe.hidden
     if recipe.module is not None:
         try:

@@ -1,4 +1,4 @@
-"""Scikit-learn-style classifiers as recipes have them: cloned, seeded and fitted; written down and read by name."""
+"""Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and read by name."""
 
 import inspect
 from collections.abc import Sequence
@@ -6,17 +6,20 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import numpy as np
 import pandas as pd
 import torch
 
 from holdfast.errors import ModelError, SettingError, did_you_mean, require, untyped
 from holdfast.models.base import Inputs, Model
-from holdfast.retraining.outcomes import plain
+from holdfast.models.compiled.decision_rule import core, name_of
+from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.retraining.outcomes import class_numbers, plain
 from holdfast.schema.schema import Schema
 
 
 class Estimator(Protocol):
-    """A scikit-learn-style classifier."""
+    """A scikit-learn-style classifier or regressor."""
 
     def fit(self, *args: Any, **kwargs: Any) -> Any: ...
 
@@ -32,28 +35,56 @@ class EstimatorFit:
     X: pd.DataFrame
     y: "pd.Series[Any]"
     schema: Schema
-    classes: Sequence[Any]
+    classes: Sequence[Any]  # none of a regressor
     seed: int
 
     def __call__(self) -> Model:
         """The clone, seeded wherever it has a `random_state`, and fitted."""
-        clone, names = untyped("sklearn.base").clone(self.estimator), list(self.classes)
+        rows: Any = self.X if self.inputs == "frame" else self.schema.encode(self.X, torch.float64).numpy()
+        if not self.classes:
+            return Model.of(self._fitted(rows, self.y.to_numpy()), self.schema, inputs=self.inputs)
+        names, numbers = list(self.classes), list(range(len(self.classes)))
+        by_name = (self.y.to_numpy(), names)
+        by_number = (class_numbers(self.y, names).numpy(), numbers)
+        # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order of the names.
+        unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
+        numbered = unsorted or kind_of(core(self.estimator)).startswith("xgboost.")
+        ways = [by_name] if set(names) == set(numbers) else [by_number, by_name] if numbered else [by_name, by_number]
+        failed = list[ModelError]()
+        for y, learns in ways:
+            try:
+                return self._named(self._fitted(rows, y), learns)
+            except ModelError as error:
+                failed.append(error)
+        raise failed[0]
+
+    def _fitted(self, rows: Any, y: Any) -> Any:
+        clone = untyped("sklearn.base").clone(self.estimator)
         states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
         clone.set_params(**dict.fromkeys(states, self.seed % (1 << 32)))
-        rows: Any = self.X if self.inputs == "frame" else self.schema.encode(self.X, torch.float64).numpy()
-        kind = type(clone).__name__
         try:
-            clone.fit(rows, self.y.to_numpy())
+            clone.fit(rows, y)
+            clone.predict(rows[:1])  # a threshold on a class that is known by another name only fails here
+            return clone
         except (TypeError, ValueError) as error:
-            raise ModelError(f"the estimator ({kind}) could not be fitted: {error}") from error
+            hint = "; if it takes encoded rows, make it with hf.Recipe(estimator=..., inputs='encoded')"
+            what = f"the estimator ({name_of(clone)}) could not be fitted: {error}"
+            raise ModelError(what + (hint if self.inputs == "frame" else "")) from error
+
+    def _named(self, clone: Any, learns: list[Any]) -> Model:
+        """The model of a fitted classifier that was to learn these classes, under the names of the recipe's."""
+        names = list(self.classes)
         if not hasattr(clone, "classes_"):
-            raise ModelError(f"the estimator ({kind}) learns no classes; a recipe needs a classifier")
+            raise ModelError(
+                f"the estimator ({name_of(clone)}) learns no classes; it is neither classifier nor regressor"
+            )
         learnt = [plain(c) for c in clone.classes_]
-        require(set(learnt) == set(names), f"the estimator learnt the classes {learnt}, expected {names}")
-        if learnt == names:
-            return Model.of(clone, self.schema, inputs=self.inputs)
+        called = [names[learns.index(c)] if c in learns else c for c in learnt]
+        require(set(learnt) == set(learns), f"the estimator learnt the classes {called}, expected {names}")
+        if learnt == learns:
+            return Model.of(clone, self.schema, classes=names, inputs=self.inputs)
         if not hasattr(clone, "predict_proba"):
-            raise SettingError(f"the estimator has the classes in the order {learnt}, expected {names}")
+            raise SettingError(f"the estimator has the classes in the order {called}, expected {names}")
         return Model.of(InOrder(clone, tuple(names)), self.schema, inputs=self.inputs)
 
 
@@ -76,27 +107,54 @@ class InOrder:
         learnt = [plain(c) for c in self.estimator.classes_]
         return self.estimator.predict_proba(rows)[:, [learnt.index(c) for c in self.classes_]]
 
+    def predict(self, rows: Any) -> Any:
+        return self.estimator.predict(rows)
+
+
+IDLE = ("random_state", "n_jobs", "verbose", "verbosity")  # settings that are overwritten, or change no model
+
+
+def described(value: Any) -> str:
+    """Every setting of an estimator, however deep, by which two are told apart; its `repr` leaves out what is long."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        settings: dict[str, Any] = value.get_params(deep=False)
+        words = [f"{name}={described(v)}" for name, v in sorted(settings.items()) if name not in IDLE]
+        return f"{type(value).__module__}.{type(value).__qualname__}({', '.join(words)})"
+    if isinstance(value, dict):
+        items = cast(dict[Any, Any], value).items()
+        return f"{{{', '.join(f'{described(k)}: {described(v)}' for k, v in items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(described(v) for v in cast(list[Any], value))}]"
+    if isinstance(value, np.ndarray | pd.Series | pd.DataFrame):
+        return f"array {np.asarray(cast(Any, value)).tolist()!r}"
+    if callable(value):
+        code = getattr(value, "__code__", None)
+        inside = f" {code.co_code.hex()} {code.co_consts!r} {code.co_names!r}" if code else ""
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}{inside}"
+    return repr(value)
+
 
 # ---- files
 
 
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """One of scikit-learn's own classifiers; a file cannot name anything else."""
-    known = classifiers()
+    """One of scikit-learn's own classifiers and regressors; a file cannot name anything else."""
+    known = predictors()
     require(name in known, f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
     return known[name](**settings)
 
 
-def classifiers() -> dict[str, Any]:
-    """scikit-learn's own classifiers by name."""
-    return dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter="classifier")))
+def predictors() -> dict[str, Any]:
+    """scikit-learn's own classifiers and regressors by name."""
+    kinds = ["classifier", "regressor"]
+    return dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter=kinds)))
 
 
 def written_settings(estimator: Any) -> dict[str, Any]:
     """The settings of an estimator that a file can hold; an error rather than a file that makes another model."""
     kind = cast(Any, type(estimator))
-    if classifiers().get(kind.__name__) is not kind:
-        raise SettingError(f"cannot write down a {kind.__name__}; only scikit-learn's own classifiers can be")
+    if predictors().get(kind.__name__) is not kind:
+        raise SettingError(f"cannot write down a {kind.__name__}; only scikit-learn's own estimators can be")
     defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
     out = dict[str, Any]()
     for name, value in estimator.get_params(deep=False).items():

@@ -4,13 +4,24 @@ Each family is a function from the run that made that model and the numbers of t
 one for each architecture. Model i of a family is made in the same way whatever others are asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
+from torch import Tensor
 
-from holdfast.errors import did_you_mean, require
+from holdfast.errors import SettingError, did_you_mean, require
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.loop import Variation
+
+DEFAULT_FAMILIES: Mapping[str, int | range] = MappingProxyType({"retrain": 100})
+MOST_DRAWS = 1000  # of rows until there is one of every class
+
+
+def retrain(run: BaseRun, models: range) -> list[Variation]:
+    """What a real retraining does: other initial weights, another order, and rows drawn with replacement."""
+    seeds = run.own_seeds(4, models)
+    return [Variation(seeds, seeds, emphasis=_times_drawn(run, 5, models))]
 
 
 def seed(run: BaseRun, models: range) -> list[Variation]:
@@ -43,10 +54,25 @@ def leave_share_out(run: BaseRun, models: range, share: float = 0.1) -> list[Var
 
 def bootstrap(run: BaseRun, models: range) -> list[Variation]:
     """The same weights and order; every row counts as often as it was drawn, with replacement."""
-    n = len(run.labels)
-    drawn = [torch.randint(n, (n,), generator=run.generator(2, i)) for i in models]
-    times = torch.stack([torch.bincount(rows, minlength=n) for rows in drawn]).float()
-    return [Variation(run.same_seed(models), run.same_seed(models), emphasis=times)]
+    return [Variation(run.same_seed(models), run.same_seed(models), emphasis=_times_drawn(run, 2, models))]
+
+
+def _times_drawn(run: BaseRun, purpose: int, models: range) -> Tensor:
+    """(M, n) how often each row is drawn, with replacement; again where that leaves a class without any row."""
+    n, k, out = len(run.labels), len(run.classes), list[Tensor]()
+    there = run.labels.bincount(minlength=k) if k else torch.zeros(0)
+    for i in models:
+        g = run.generator(purpose, i)
+        for _ in range(MOST_DRAWS):
+            rows = torch.randint(n, (n,), generator=g)
+            if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
+                break
+        else:
+            rare = run.classes[int(there.where(there > 0, n).argmin())]
+            count = f"{rare!r} has {int(there[there > 0].min())} of {n} rows"
+            raise SettingError(f"rows drawn with replacement keep leaving out a class: {count}")
+        out.append(torch.bincount(rows, minlength=n))
+    return torch.stack(out).float()
 
 
 def last_layer(run: BaseRun, models: range) -> list[Variation]:
@@ -73,22 +99,27 @@ def width(run: BaseRun, models: range) -> list[Variation]:
 
 
 def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variation]:
-    """The same weights and order; two in a hundred labels are replaced by another class."""
+    """The same weights and order; two in a hundred labels are replaced by another class, numbers by each other."""
     n, k = len(run.labels), len(run.classes)
-    labels, count = run.labels.repeat(len(models), 1), max(1, round(share * n))
+    labels, count = run.labels.repeat(len(models), 1), max(1 if k else 2, round(share * n))
     for row, i in enumerate(models):
         g = run.generator(3, i)
         rows = torch.randperm(n, generator=g)[:count]
+        if not k:
+            labels[row, rows] = run.labels[rows.roll(1)]
+            continue
         step = torch.randint(1, k, (count,), generator=g)
         labels[row, rows] = (labels[row, rows] + step) % k
     return [Variation(run.same_seed(models), run.same_seed(models), labels=labels)]
 
 
 Family = Callable[[BaseRun, range], list[Variation]]
-_ALL = (seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, last_layer, epochs, width, label_noise)
+_ALL = (
+    retrain, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, last_layer, epochs, width, label_noise,
+)  # fmt: skip
 FAMILIES: dict[str, Family] = {make.__name__: make for make in _ALL}
-# What an estimator, which trains itself, can be given: other rows, row weights, labels or seeds.
-FOR_ESTIMATORS = ("seed", "leave_one_out", "leave_share_out", "bootstrap", "label_noise")
+# What an estimator, which trains itself, can be given: other rows, in another order, labels or seeds.
+FOR_ESTIMATORS = ("retrain", "seed", "seed_and_order", "leave_one_out", "leave_share_out", "bootstrap", "label_noise")
 
 
 def family(name: str) -> Family:

@@ -47,6 +47,23 @@ def class_numbers(y: "pd.Series[Any]", names: Sequence[Any]) -> Tensor:
     return torch.tensor([place[v] for v in y])
 
 
+def numbers(X: pd.DataFrame, y: "pd.Series[Any]") -> Tensor:
+    """(n,) the outcomes of a regression, which are finite numbers."""
+    if len(X) != len(y) or not len(X):
+        raise SettingError(f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows")
+    values = pd.to_numeric(y, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    bad = int((~np.isfinite(values)).sum())
+    require(not bad, f"a regression needs numbers for outcomes, and {bad} are none; leave those rows out")
+    return torch.tensor(values)
+
+
+def as_named(y: "pd.Series[Any]", own: Sequence[Any], names: Sequence[Any]) -> "pd.Series[Any]":
+    """Outcomes as a model names them: where they are its own classes, under the names that it was given."""
+    seen = {plain(v) for v in y.dropna().unique()}
+    by_name = {plain(v): name for v, name in zip(own, names, strict=True)}
+    return y.map(by_name) if not seen <= set(names) and seen <= set(by_name) else y
+
+
 def plain(value: Any) -> Any:
     """A number of Python's own for one of NumPy's."""
     return value.item() if hasattr(value, "item") else value

@@ -18,13 +18,14 @@ from holdfast._core.progress import Progress
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, require
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
+from holdfast.models.compiled.decision_rule import is_regressor
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import Estimator, EstimatorFit, named_estimator, written_settings
+from holdfast.retraining.estimators import Estimator, EstimatorFit, InOrder, named_estimator, written_settings
 from holdfast.retraining.loop import RobustLoop, Start, Variation, fit_stack, glorot, redrawn
-from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, numbers, outcomes
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -38,7 +39,7 @@ class Recipe(RobustLoop):
     Args:
         hidden: widths of a plain ReLU network (Glorot-uniform weights, zero biases).
         module: layers of your own instead; every layer draws its initial weights in its own way.
-        estimator: a scikit-learn-style estimator instead; it is cloned, never fitted itself.
+        estimator: a scikit-learn-style classifier or regressor instead; it is cloned, never fitted itself.
         inputs: what the estimator takes: the raw table ("frame") or encoded rows.
         epochs, batch_size, lr, weight_decay, adam_eps, optimizer: the training loop of networks.
         epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see `RobustLoop`; every family of
@@ -82,13 +83,15 @@ class Recipe(RobustLoop):
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
         if isinstance(model, Recipe):
             return replace(model, **settings)
-        classes = not (isinstance(model, Model) and model.is_regression)
-        require(classes, "recipes train classifiers, and this is a regression model; it cannot be retrained yet")
         inner: Any = model
         if isinstance(inner, BlackBox):
             settings = {"inputs": inner.inputs, **settings}
-            inner = inner.wrapped
+            inner = inner.wrapped.estimator if isinstance(inner.wrapped, InOrder) else inner.wrapped
         if isinstance(inner, TorchModel):
+            numbers = (
+                "networks are trained as classifiers, and this one is a regression model; an estimator can be both"
+            )
+            require(not inner.is_regression, numbers)
             logits = "the model returns probabilities, but is trained on its logits; leave the last step out"
             require(inner.outputs == "logits", logits)
             inner = inner.module
@@ -98,6 +101,20 @@ class Recipe(RobustLoop):
             return cls(estimator=inner, **settings)
         kind = type(inner).__name__
         raise SettingError(f"cannot make a {kind} again: a recipe needs a torch module, or an estimator with fit")
+
+    @property
+    def is_regression(self) -> bool:
+        """Does it make models that estimate a number?"""
+        return self.estimator is not None and is_regressor(self.estimator)
+
+    def names(self, X: pd.DataFrame, y: "pd.Series[Any]", classes: ClassNames | None) -> list[Any]:
+        """The names of the classes in the order of the scores; none of a regression, whose outcomes are numbers."""
+        if not self.is_regression:
+            return class_names(X, y, classes)
+        none = classes is None or not len(classes)
+        require(none, f"a regressor has no classes, got {list(() if classes is None else classes)}; leave classes out")
+        numbers(X, y)
+        return []
 
     def network(self, inputs: int, classes: int) -> nn.Module:
         """The architecture for rows of `inputs` columns; its tensors are still to be filled."""
@@ -131,13 +148,13 @@ class Recipe(RobustLoop):
         """Make the model.
 
         Args:
-            X, y, schema: n rows and their n classes, and how the rows become numbers.
+            X, y, schema: n rows and their n classes (numbers, for a regressor), and how the rows become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
             progress: show a bar on stderr.
         """
         column = outcomes(X, y)
-        names = class_names(X, column, classes)
+        names = self.names(X, column, classes)
         if self.estimator is not None:
             return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed)()
         self.check(schema, names)

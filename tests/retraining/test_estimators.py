@@ -1,0 +1,208 @@
+"""Estimators of every library, made again: under the names of the classes, from `fit` to the audit."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestRegressor as Forest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from torch import nn
+from xgboost import XGBClassifier, XGBRegressor
+
+import holdfast as hf
+from holdfast.errors import ModelError, SettingError
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.families import FOR_ESTIMATORS, family
+from holdfast.retraining.loop import Variation
+from holdfast.retraining.recipe import Recipe
+
+torch.set_num_threads(1)
+RNG = np.random.default_rng(3)
+N = 90
+X = pd.DataFrame(
+    {
+        "income": RNG.normal(3000, 800, N).round(),
+        "debt": RNG.normal(500, 200, N).round(),
+        "home": RNG.choice(["own", "rent", "none"], N),
+    },
+    index=[f"p{i}" for i in range(N)],
+)
+Y = pd.Series(np.where(X.income - 2 * X.debt + 300 * (X.home == "own") > 2000, "yes", "no"), index=X.index)
+SCHEMA = hf.Schema.infer(X)
+NUMBERS = X[["income", "debt"]]
+WEALTH = X.income - 2 * X.debt
+
+
+def piped(estimator: Any) -> Any:
+    return make_pipeline(
+        ColumnTransformer([("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()),
+        estimator,
+    )
+
+
+KINDS: dict[str, Any] = {
+    "logistic": piped(LogisticRegression()),
+    "forest": piped(RandomForestClassifier(5)),
+    "histogram": piped(HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5)),
+    "boosting": piped(GradientBoostingClassifier(n_estimators=5)),
+    "xgboost": piped(XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)),
+    "lightgbm": piped(LGBMClassifier(n_estimators=5, min_child_samples=5, n_jobs=1, verbose=-1)),
+    "calibrated xgboost": piped(CalibratedClassifierCV(XGBClassifier(n_estimators=3, n_jobs=1), cv=2)),
+    "threshold": FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.3, pos_label="yes"),
+    "encoded xgboost": Recipe(estimator=XGBClassifier(n_estimators=5, n_jobs=1), inputs="encoded"),
+    "network": Recipe(hidden=(6,), epochs=5, lr=0.05, batch_size=16),
+    "module": Recipe(module=nn.Sequential(nn.Linear(SCHEMA.width, 5), nn.Tanh(), nn.Linear(5, 2)), lr=0.05, epochs=5),
+}
+
+
+@pytest.mark.parametrize("classes", [None, ["yes", "no"]], ids=["sorted", "turned"])
+@pytest.mark.parametrize("name", KINDS)
+def test_named_classes_from_fit_to_audit(name: str, classes: Any) -> None:
+    recipe = Recipe.of(KINDS[name])
+    model = recipe.fit(X, Y, SCHEMA, classes=classes)
+    assert model.classes == tuple(classes or ["no", "yes"])
+    assert set(model.predict(X)) == {"no", "yes"}
+    bank = ModelBank.retrain(recipe, X, Y, SCHEMA, families={"retrain": 4}, classes=classes)
+    assert bank.classes == model.classes
+    refused = X[model.predict(X) == "no"][:4]
+    cfs = hf.GrowingSpheres().explain(model, refused, "yes")
+    # The audit is a count by hand, with the models' own predictions.
+    kept = np.array([bank.model(i).predict(cfs.after) == "yes" for i in range(4)])
+    assert hf.audit(cfs, bank).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
+    if recipe.estimator is not None and recipe.inputs == "frame":  # the estimators', in the order they have learnt
+        own = [bank.model(i).wrapped.predict(cfs.after) for i in range(4)]
+        wanted = "yes" if "yes" in list(bank.model(0).wrapped.classes_) else bank.classes.index("yes")
+        assert ((np.array(own) == wanted) == kept).all()
+
+
+def test_a_fitted_pipeline_is_made_again_from_its_settings() -> None:
+    fitted = piped(XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)).fit(X, (Y == "yes").astype(int))
+    before = fitted.predict_proba(X)
+    bank = ModelBank.retrain(fitted, X, Y, SCHEMA, families={"seed": 1, "retrain": 2})
+    assert np.array_equal(fitted.predict_proba(X), before)
+    again = bank.model(0)  # with another seed of which XGBoost makes nothing here
+    assert again.inputs == "frame"
+    assert np.array_equal(again.wrapped.predict_proba(X), before)
+    assert again.wrapped is not fitted
+    assert not torch.equal(bank.scores(X)[1], bank.scores(X)[2])
+
+
+def test_a_model_brings_its_names() -> None:
+    numbers = (Y == "yes").astype(int)
+    for wrapped in (piped(LogisticRegression()), piped(XGBClassifier(n_estimators=3, n_jobs=1))):
+        model = hf.Model.of(wrapped.fit(X, numbers), SCHEMA, classes=["refused", "granted"])
+        for outcome in (numbers, numbers.map({0: "refused", 1: "granted"})):
+            bank = ModelBank.retrain(model, X, outcome, SCHEMA, families={"seed": 1})
+            assert bank.classes == ("refused", "granted")
+            bank.check_fits(model)
+            assert torch.allclose(bank.scores(X)[0], model.score_frame(X))
+    network = hf.Model.of(nn.Linear(SCHEMA.width, 2), SCHEMA, classes=["refused", "granted"])
+    made = ModelBank.retrain(network, X, numbers, SCHEMA, families={"seed": 1})
+    assert made.classes == ("refused", "granted")
+    with pytest.raises(SettingError, match="do not make at least two known classes"):
+        ModelBank.retrain(network, X, Y, SCHEMA, families={"seed": 1})
+
+
+def test_settings_that_name_classes_are_kept() -> None:
+    weighted = piped(LogisticRegression(class_weight={"no": 1.0, "yes": 9.0}))
+    for classes in (["no", "yes"], ["yes", "no"]):
+        model = Recipe.of(weighted).fit(X, Y, SCHEMA, classes=classes)
+        assert (model.predict(X).to_numpy() == weighted.fit(X, Y).predict(X)).all()
+    numbers = (Y == "yes").astype(int)
+    heavy = piped(LogisticRegression(class_weight={0: 1.0, 1: 9.0}))
+    turned = Recipe.of(heavy).fit(X, numbers, SCHEMA, classes=[1, 0])
+    assert (turned.predict(X).to_numpy() == heavy.fit(X, numbers).predict(X)).all()
+    threshold = FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.1, pos_label="yes")
+    model = Recipe.of(threshold).fit(X, Y, SCHEMA, classes=["yes", "no"])
+    assert (model.predict(X).to_numpy() == threshold.fit(X, Y).predict(X)).all()
+
+
+def test_the_first_error_is_told() -> None:
+    with pytest.raises(ModelError, match=r"\(LogisticRegression in a Pipeline\) could not be fitted.*inputs='encoded'"):
+        Recipe.of(make_pipeline(LogisticRegression())).fit(X, Y, SCHEMA)
+
+
+def test_origins_know_every_setting_and_nothing_else() -> None:
+    numbers = (Y == "yes").astype(int)
+    plain = piped(XGBClassifier(n_estimators=2, n_jobs=1))
+    alike = [plain, piped(XGBClassifier(n_estimators=2, n_jobs=2, random_state=5)).fit(X, numbers)]
+    others = [
+        piped(XGBClassifier(n_estimators=3)),
+        piped(XGBClassifier(n_estimators=2, tree_method="exact")),
+        piped(XGBClassifier(n_estimators=2, monotone_constraints=[0, 0, 0, 1, 0])),
+        make_pipeline(plain[0], FunctionTransformer(lambda v: v + 1), plain[1]),
+        make_pipeline(plain[0], FunctionTransformer(lambda v: v + 2), plain[1]),
+    ]
+    origins = [BaseRun.of(e, X, Y, SCHEMA).origins(Variation((0,), (0,)))[0] for e in (*alike, *others)]
+    assert origins[0] == origins[1]
+    assert len(set(origins)) == 1 + len(others)
+
+
+# ---- regression
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LinearRegression(),
+        Forest(3),
+        XGBRegressor(n_estimators=3, n_jobs=1),
+        LGBMRegressor(n_estimators=3, min_child_samples=5, n_jobs=1, verbose=-1),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_regressors(estimator: Any) -> None:
+    schema = hf.Schema.infer(NUMBERS)
+    model = Recipe.of(estimator).fit(NUMBERS, WEALTH, schema)
+    assert model.is_regression
+    families = dict.fromkeys(FOR_ESTIMATORS, 1)
+    bank = ModelBank.retrain(model, NUMBERS, WEALTH, schema, families=families)
+    assert repr(bank).endswith("regression)")
+    bank.check_fits(model)
+    assert bank.scores(NUMBERS).shape == (len(families), N, 1)
+    assert np.array_equal(bank.predict(NUMBERS)[1], bank.model(1).predict(NUMBERS))
+    assert len(bank.members()) == len(families)
+    low = float(WEALTH.quantile(0.6))
+    poor = NUMBERS[model.predict(NUMBERS) < low][:3]
+    cfs = hf.GrowingSpheres().explain(model, poor, hf.Target.between(low, None))
+    drawn = bank.subset([name for name in families if not name.startswith("seed")])  # seeds alone make copies of some
+    kept = drawn.predict(cfs.after) >= low
+    assert hf.audit(cfs, drawn).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
+
+
+def test_numbers_swap_outcomes_as_label_noise() -> None:
+    schema = hf.Schema.infer(NUMBERS)
+    run = BaseRun.of(KNeighborsRegressor(1), NUMBERS, WEALTH, schema, None, 7)
+    (variation,) = family("label_noise")(run, range(3))
+    assert variation.labels is not None
+    wrong = variation.labels != run.labels
+    assert wrong.sum(1).tolist() == [2, 2, 2]
+    assert torch.equal(variation.labels.sort(1).values, run.labels.sort().values.expand(3, -1))
+    bank = ModelBank.retrain(KNeighborsRegressor(1), NUMBERS, WEALTH, schema, families={"label_noise": 1}, seed=7)
+    assert np.array_equal(bank.predict(NUMBERS)[0], variation.labels[0].numpy())
+
+
+def test_regressions_that_cannot_be() -> None:
+    schema = hf.Schema.infer(NUMBERS)
+    bank = ModelBank.retrain(LinearRegression(), NUMBERS, WEALTH, schema, families={"retrain": 1})
+    with pytest.raises(ModelError, match="the bank holds regression models, and classifiers need a bank of their own"):
+        bank.check_fits(Recipe(hidden=(), epochs=1).fit(NUMBERS, Y, schema))
+    with pytest.raises(SettingError, match="a regressor has no classes"):
+        Recipe.of(LinearRegression()).fit(NUMBERS, WEALTH, schema, classes=[0, 1])
+    for wrong in (WEALTH.where(WEALTH > 0), Y):
+        with pytest.raises(SettingError, match="needs numbers for outcomes"):
+            Recipe.of(LinearRegression()).fit(NUMBERS, wrong, schema)
+    tables = {"a": (NUMBERS[:40], WEALTH[:40]), "b": (NUMBERS[40:], WEALTH[40:])}
+    made = ModelBank.from_tables(LinearRegression(), tables, schema)
+    assert made.families == {"a": 1, "b": 1}
