@@ -44,6 +44,7 @@ from holdfast.methods.rbr import RBR as RBR
 from holdfast.methods.revise import REVISE as REVISE
 from holdfast.methods.roar import ROAR as ROAR
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch as StableNeighborSearch
+from holdfast.methods.survival_search.search import SurvivalSearch as SurvivalSearch
 from holdfast.methods.tree_search.search import TreeSearch as TreeSearch
 from holdfast.problem import SearchProblem as SearchProblem
 from holdfast.registry import list_methods as list_methods

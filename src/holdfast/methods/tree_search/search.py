@@ -113,10 +113,15 @@ class TreeSearch(Explainer):
         """The moves, and the leaves if the model has any."""
         trees = model.thresholds
         if trees and trees.leaves:
-            moves = _moves(model, trees.cells)
+            moves = moves_of(model, trees.cells)
             return moves, LeafTable(trees.leaves, moves, trees.outputs)
+        return self.places(model), None
+
+    def places(self, model: Model) -> CellMoves:
+        """Moves to `thresholds` places per column, at quantiles."""
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
-        return _moves(model, _quantile_cells(model, trees.cells if trees else None, data, self.thresholds)), None
+        known = model.thresholds.cells if model.thresholds else None
+        return moves_of(model, _quantile_cells(model, known, data, self.thresholds))
 
     def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -285,7 +290,7 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
     return won
 
 
-def pull_back(problem: SearchProblem, z: Tensor) -> Tensor:
+def pull_back(problem: SearchProblem, z: Tensor, halvings: int = HALVINGS) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
     encoding = problem.feasible.encoding
     for column in map(int, encoding.numbers[~encoding.missing[encoding.numbers]]):
@@ -293,7 +298,7 @@ def pull_back(problem: SearchProblem, z: Tensor) -> Tensor:
         near = torch.where(problem.feasible.outside[:, column], far, x)
         if bool((near == far).all()):
             continue
-        for i in range(HALVINGS):
+        for i in range(halvings):
             middle = near if i == 0 else (near + far) / 2
             tried = z.clone()
             tried[:, column] = middle
@@ -353,7 +358,7 @@ def _code(move: Tensor) -> Tensor:
     return (z ^ (z >> 29)) * -4658895280553007687
 
 
-def _moves(model: Model, cells: list[Cells]) -> CellMoves:
+def moves_of(model: Model, cells: list[Cells]) -> CellMoves:
     """To the cells of all features that may change."""
     encoding, features = model.schema.encoding(model.dtype), model.schema.features
     # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.
