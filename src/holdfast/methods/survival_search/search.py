@@ -81,7 +81,7 @@ class SurvivalSearch(Explainer):
     c: float | tuple[float, ...] = 3.0
     norm: Norm | Distance | Literal[0, "l0"] = 1
     models: int = 40
-    beam: int = 8
+    beam: int = 6
     depth: int = 6
     max_nodes: int = 2000
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import distance_of, l0, l1
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -293,22 +293,29 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
 def pull_back(problem: SearchProblem, z: Tensor, halvings: int = HALVINGS) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
     encoding = problem.feasible.encoding
+    z = z.clone()
     for column in map(int, encoding.numbers[~encoding.missing[encoding.numbers]]):
-        x, far = problem.x[:, column], z[:, column].clone()
-        near = torch.where(problem.feasible.outside[:, column], far, x)
-        if bool((near == far).all()):
+        changed = ((z[:, column] != problem.x[:, column]) & ~problem.feasible.outside[:, column]).nonzero().squeeze(1)
+        if not len(changed):
             continue
-        for i in range(halvings):
-            middle = near if i == 0 else (near + far) / 2
-            tried = z.clone()
-            tried[:, column] = middle
-            tried = problem.feasible.project(tried)
-            cost, cost_now = (l1.value(rows - problem.x, encoding.weight) for rows in (tried, z))
-            ok = problem.met(tried) & (cost <= cost_now)
-            z = torch.where(ok[:, None], tried, z)
-            far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
-            if problem.budget.over():
-                return z
+        full = whole_blocks(changed)
+        z[changed] = _pull_back_one(problem[full], z[full], column, halvings)[: len(changed)]
+        if problem.budget.over():
+            return z
+    return z
+
+
+def _pull_back_one(problem: SearchProblem, z: Tensor, column: int, halvings: int) -> Tensor:
+    near, far, encoding = problem.x[:, column], z[:, column].clone(), problem.feasible.encoding
+    for i in range(halvings):
+        middle = near if i == 0 else (near + far) / 2
+        tried = z.clone()
+        tried[:, column] = middle
+        tried = problem.feasible.project(tried)
+        cost, cost_now = (l1.value(rows - problem.x, encoding.weight) for rows in (tried, z))
+        ok = problem.met(tried) & (cost <= cost_now)
+        z = torch.where(ok[:, None], tried, z)
+        far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
     return z
 
 
