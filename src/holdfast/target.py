@@ -39,17 +39,19 @@ TargetLike = Union["Target", Label, Labels, None]  # what may be asked for: `Tar
 TINY = 1e-30  # the least unit: one over it is a number in single precision too
 DIGITS, MOST_DECIMALS = 3, 12  # of estimates, for people
 HUGE = 1e15  # from here on a number is written as Python writes it
+LEVEL = 1e-12  # log-odds this near are the same: a share of trees is an exact number, its logarithm is not
 
 
 class Status(IntEnum):
-    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found.
+    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found; the
+    model accepts an answer that too few retrained models accept; or it was proved that there is no answer.
 
     >>> import holdfast as hf
     >>> [status.words for status in hf.Status]
-    ['found', 'already met', 'not found']
+    ['found', 'already met', 'not found', 'fragile', 'impossible']
     """
 
-    FOUND, ALREADY_MET, NOT_FOUND = range(3)
+    FOUND, ALREADY_MET, NOT_FOUND, FRAGILE, IMPOSSIBLE = range(5)
 
     @property
     def words(self) -> str:
@@ -233,6 +235,17 @@ class BoundTarget:
     def __getitem__(self, rows: Tensor | slice) -> "BoundTarget":
         return replace(self, label=self.label[rows])
 
+    def asked_of(self, model: Model) -> "BoundTarget":
+        """The same, asked of another model with these classes, which may have a threshold or a `predict` of its own."""
+        what = "a model that predicts classes and gives no scores cannot be asked for a probability or a margin"
+        has_scores = not (model.labels_only and (self.soft or self.margin))
+        require(has_scores, f"{what}; ask for the class alone (an audit: rule='class')", TargetError)
+        return replace(self, offset=model.offset, defers_to_predict=model.defers_to_predict)
+
+    def by_class(self) -> "BoundTarget":
+        """The class alone, whatever probability or margin was asked for."""
+        return replace(self, margin=0.0, soft=False)
+
     @cached_property
     def is_lead(self) -> bool:
         """Is the gap the lead by scores and nothing else?"""
@@ -298,7 +311,8 @@ class BoundTarget:
 
     def met(self, scores: Tensor, slack: float = 0.0) -> Tensor:
         """(n,) is the outcome reached?"""
-        return self.gap(scores) > self.margin + slack
+        level = LEVEL * (1 + abs(self.margin)) if self.soft else 0.0
+        return self.gap(scores) > self.margin + slack + level
 
     def wanted(self, scores: Tensor) -> Tensor:
         """(n,) the class to reach; where any but one will do, the likeliest by the scores (n, k)."""

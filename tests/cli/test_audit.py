@@ -59,7 +59,10 @@ def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
     audit = hf.audit(hf.Counterfactuals.load(lender / "answers.parquet"), bank)
     assert [a["survival"] for a in told["answers"]] == audit.survival().tolist()
     assert told["bank"] == bank.fingerprint()
-    assert "needs at least 59 models" in ran.err
+    assert "No certificates: " in ran.err
+    assert "needs at least 59 models, and there are 7" in ran.err
+    assert told["certified"]["answers"] is None
+    assert {a["certified"] for a in told["answers"]} == {None}
     again = run(*AUDIT, "--families", "seed=4,leave_one_out=3", "--seed", "5", "--quiet")
     assert again.out == ran.out
     assert again.err == ""
@@ -109,7 +112,25 @@ def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest
 
 def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
     ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
-    assert "at least 99.5% of retrained models accept them, with 99.9% confidence" in ran.err
+    assert "at least 99.5% of retrained models accept, with 99.9% confidence" in ran.err
+
+
+def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
+    """Answers that were asked to be approved with a probability of 0.9 are judged by it, unless the class is to do."""
+    asked = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved", "--probability", "0.9")
+    assert run(*asked, "--method", "min-cost", "--out", "likely.parquet").code == 0
+    words = ("audit", "likely.parquet", "--data", "train.csv", "--recipe", "recipe.toml", "--families", "retrain=60")
+    told = dict[str, Any]()
+    for rule, more in (("target", ()), ("class", ("--rule", "class"))):
+        ran = run(*words, *more)
+        assert ran.code == 0, ran.err
+        told[rule] = json.loads(ran.out)
+        assert told[rule]["rule"] == rule
+        assert f"(rule: {rule})" in ran.err
+        assert told[rule]["covers"] in ran.err
+    assert told["target"]["asked"] == "approved with probability 0.9"
+    assert told["target"]["summary"]["all"]["survival"] < told["class"]["summary"]["all"]["survival"] - 0.2
+    assert "rule must be 'target' or 'class'" in run(*words, "--rule", "all").err
 
 
 def test_strict_tells_that_something_is_not_certified(run: Any) -> None:

@@ -1,6 +1,7 @@
-"""Audits: binomial statements against scipy, tables done by hand, and what may not be certified."""
+"""Audits: certificates, tables done by hand, and what may not be certified."""
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,15 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 from torch import nn
 
 import holdfast as hf
+from holdfast._core.binomial import exact_interval, models_needed
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.audit import Audit, audit, exact_interval, lower_bound, models_needed, r_squared
+from holdfast.evaluation.audit import Audit, Rule, audit, r_squared
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import stack_of
+from holdfast.render.certificates import COVERS
 from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
@@ -56,39 +59,28 @@ def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Seque
     return Audit(cfs, held, np.array(family or ["seed"] * len(held), dtype=object), "0" * 16)
 
 
-# ---- binomial statements
-
-
-@pytest.mark.parametrize("models", [1, 2, 7, 59, 200])
-@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
-def test_intervals_are_those_of_clopper_and_pearson(models: int, confidence: float) -> None:
-    kept = np.unique(np.linspace(0, models, 12).astype(int))
-    low, high = exact_interval(kept, models, confidence)
-    sure = lower_bound(kept, models, confidence)
-    for i, k in enumerate(kept.tolist()):
-        known = binomtest(k, models).proportion_ci(confidence, method="exact")
-        assert (low[i], high[i]) == pytest.approx((known.low, known.high), abs=1e-10)
-        one_sided = binomtest(k, models, alternative="greater").proportion_ci(confidence, method="exact")
-        assert sure[i] == pytest.approx(one_sided.low, abs=1e-10)
+# ---- certificates
 
 
 @pytest.mark.parametrize("models", [20, 59, 100, 250])
-@pytest.mark.parametrize("asked", [0.7, 0.9, 0.95])
+@pytest.mark.parametrize("asked", [0.7, 0.85, 0.95])
 def test_certificates_are_wrong_at_most_as_often_as_said(models: int, asked: float) -> None:
-    """1,000 audits of 25 answers each, all just below what is asked for: every certificate is a mistake."""
-    rng = np.random.default_rng(models)
-    base, wrong = audit_of(np.ones((1, 25))), 0
-    kept = rng.binomial(models, asked - 1e-6, (1000, 25))
-    for row in kept[:40]:  # through the whole audit: which models they are makes no difference
-        held = rng.permuted(np.arange(models)[:, None] < row, axis=0)
-        some = replace(base, held=held, family=np.full(models, "seed", dtype=object))
-        sure = some.certified(at_least=asked, confidence=0.95)
-        assert sure.tolist() == (lower_bound(row, models, 0.95) >= asked).tolist()
-    wrong = (lower_bound(kept, models, 0.95) >= asked).mean()
-    assert kept.size >= 20_000
-    assert wrong <= 0.05
-    if models >= 250:
-        assert wrong > 0.01  # and not by refusing everything
+    """In closed form: of answers that the share p < asked of all models accepts, those are certified, wrongly, which k
+    or more models of the bank accept. That is a tail of the binomial distribution, largest next to `asked`."""
+    held = np.arange(models)[:, None] < np.arange(models + 1)  # answer k is accepted by k models
+    some = audit_of(held)
+    if models < models_needed(asked):
+        with pytest.raises(SettingError, match=f"needs at least {models_needed(asked)} models, and there are {models}"):
+            some.certified(at_least=asked)
+        return
+    sure = some.certified(at_least=asked).to_numpy()
+    least = int(sure.argmax())
+    assert sure.tolist() == [k >= least for k in range(models + 1)]
+    wrong = binom.sf(least - 1, models, np.linspace(0.01, 1, 200) * asked)
+    assert (np.diff(wrong) >= 0).all()
+    assert wrong.max() <= 0.05
+    # And not by refusing everything: with one accepting model less it would be wrong too often.
+    assert binom.sf(least - 2, models, asked) > 0.05
 
 
 def test_certificates_are_given_where_they_are_deserved() -> None:
@@ -97,18 +89,36 @@ def test_certificates_are_given_where_they_are_deserved() -> None:
     assert audit_of(held).certified(at_least=0.9).mean() > 0.95
 
 
-def test_smallest_bank_that_can_certify() -> None:
-    assert models_needed(0.95, 0.95) == 59
-    assert models_needed(0.99, 0.95) == 299
+def test_too_few_models_say_how_many_it_takes() -> None:
     for at_least, confidence in [(0.95, 0.95), (0.9, 0.99), (0.5, 0.75), (0.8, 0.5)]:
         m = models_needed(at_least, confidence)
         settings = {"at_least": at_least, "confidence": confidence}
-        assert audit_of(np.ones((m, 4))).certified(**settings).all()
-        if m > 1:
-            assert not audit_of(np.ones((m - 1, 4))).certified(**settings).any()
+        enough = audit_of(np.ones((m, 4)))
+        assert enough.certified(**settings).all()
+        assert enough.too_few(**settings) == ""
+        assert enough.table(**settings)["certified"].tolist() == [True] * 4
+        assert "4 of 4 answers are certified" in enough.describe(**settings)
+        if m == 1:
+            continue
+        short = audit_of(np.ones((m - 1, 4)))
+        told = rf"needs at least {m} models, and there are {m - 1}; make more, as with families={{'retrain': {m}}}"
+        with pytest.raises(SettingError, match=told):
+            short.certified(**settings)
+        assert short.table(**settings)["certified"].tolist() == [None] * 4
+        assert re.search(told, short.describe(**settings))
+        assert "are certified" not in short.describe(**settings)
+        told_json = json.loads(short.to_json(**settings))
+        assert told_json["certified"] == {**settings, "answers": None, "models needed": m}
+        assert [a["certified"] for a in told_json["answers"]] == [None] * 4
+        assert re.search(told, told_json["words"])
     short = np.ones((59, 2))
     short[0, 1] = 0
     assert audit_of(short).certified().tolist() == [True, False]
+    # Of one family as well.
+    both = audit_of(np.ones((70, 2)), ["seed"] * 60 + ["bootstrap"] * 10)
+    assert both.certified(family="seed").all()
+    with pytest.raises(SettingError, match=r"there are 10; make more, as with families={'bootstrap': 59}"):
+        both.certified(family="bootstrap")
 
 
 def test_shares_out_of_range_are_refused() -> None:
@@ -117,7 +127,7 @@ def test_shares_out_of_range_are_refused() -> None:
         lambda: some.certified(at_least=1.0),
         lambda: some.certified(confidence=0.0),
         lambda: some.interval(confidence=1.5),
-        lambda: models_needed(0.0, 0.5),
+        lambda: some.too_few(at_least=-1),
     ):
         with pytest.raises(SettingError, match="between 0 and 1"):
             call()
@@ -148,16 +158,25 @@ def test_table_by_hand() -> None:
     assert summary["end to end"].tolist() == pytest.approx([0.75, 0.625, 1.0])
     assert summary["spread"].tolist() == pytest.approx([np.std([0.75, 0.5, 1.0]), 0.125, 0.0])
     table = some.table()
-    assert list(table.columns) == ["status", "survival", "low", "high", "models", "seed", "drop"]
+    # Few models, too few for a certificate: which of them accept which answer?
+    figures = ["status", "survival", "low", "high", "models", "certified"]
+    assert list(table.columns) == [*figures, "seed 1", "seed 2", "drop"]
+    assert table[["seed 1", "seed 2", "drop"]].to_numpy().T.tolist() == [[bool(v) for v in row] for row in TABLE]
+    assert list(some.table(at_least=0.29, confidence=0.07).columns) == [*figures, "seed", "drop"]
+    many = audit_of(np.array(TABLE * 4), ["seed", "seed", "drop"] * 4).table()
+    assert list(many.columns) == [*figures, "seed", "drop"]
     known = binomtest(2, 3).proportion_ci(method="exact")
     assert (table["low"].iloc[1], table["high"].iloc[1]) == pytest.approx((known.low, known.high))
     assert repr(some).startswith("Audit of 4 answers for 4 rows on 3 models (seed: 2, drop: 1)\n")
-    assert "0 of 4 answers are certified: at least 95% of retrained models accept them, with 95% conf" in repr(some)
-    assert "needs at least 59 models; the bank has 3" in repr(some)
+    assert "\nWhat a model must give: any other class (rule: target)\n" in repr(some)
+    assert "No certificates: a certificate that at least 95% of retrained models accept, with 95% conf" in repr(some)
+    assert "needs at least 59 models, and there are 3" in repr(some)
     low = some.describe(at_least=0.29, confidence=0.07)
-    assert "4 of 4 answers are certified: at least 29% of retrained models accept them, with 7% conf" in low
+    assert "4 of 4 answers are certified: at least 29% of retrained models accept, with 7% confidence" in low
+    assert low.endswith(COVERS)
     assert "needs at least" not in low
     assert "<table" in some._repr_html_()
+    assert "rule: target" in some._repr_html_()
 
 
 @pytest.mark.parametrize("held", [np.array(TABLE), np.ones((2, 0))], ids=["four answers", "no answers"])
@@ -222,7 +241,8 @@ def test_no_answer_at_all() -> None:
     assert np.isnan(line["survival"])
     assert line["end to end"] == 0.0
     assert np.isnan(some.invalidation()["seed"]).all()
-    assert not some.certified().any()
+    assert not some.certified(at_least=0.1, confidence=0.1).any()
+    assert some.table()[["seed 1", "seed 2", "seed 3"]].isna().all().all()
     json.loads(some.to_json(), parse_constant=pytest.fail)
     with pytest.raises(SettingError, match="no audit has an answer"):
         invalidation({"none": some})
@@ -237,7 +257,9 @@ def test_json_has_everything_and_no_nan() -> None:
     assert [a["survival"] for a in content["answers"]] == [None, 2 / 3, None, 1.0]
     certified = some.certified(at_least=0.3, confidence=0.6)
     assert [a["certified"] for a in content["answers"]] == certified.tolist()
-    assert content["certified"] == {"at_least": 0.3, "confidence": 0.6, "answers": int(certified.sum())}
+    level = {"at_least": 0.3, "confidence": 0.6, "models needed": 1}
+    assert content["certified"] == {**level, "answers": int(certified.sum())}
+    assert (content["rule"], content["asked"], content["covers"]) == ("target", "any other class", COVERS)
     assert set(content["summary"]) == {"all", "seed", "drop"}
     assert content["summary"]["drop"]["spread"] == 0.0
     assert content["bank"] == some.bank
@@ -306,12 +328,50 @@ def test_any_other_class_is_as_good_as_another() -> None:
     assert held.any(1).tolist() == [False, True, False, False]
 
 
-def test_probability_asked_of_the_model_is_not_asked_of_the_bank() -> None:
+@pytest.mark.parametrize(
+    ("target", "lead", "held"),
+    [
+        (hf.Target("yes", probability=0.7), 0.84, False),  # log 0.7 / 0.3 is 0.847
+        (hf.Target("yes", probability=0.7), 0.86, True),
+        (hf.Target("yes", probability=0.3), -0.84, True),
+        (hf.Target("yes", probability=0.3), -0.86, False),
+        (hf.Target("yes", margin=0.2), 0.19, False),
+        (hf.Target("yes", margin=0.2), 0.21, True),
+        ("yes", 0.01, True),
+        ("yes", -0.01, False),
+    ],
+)
+def test_what_was_asked_is_asked_of_every_model(target: object, lead: float, held: bool) -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
-    cfs = answered(40, model, hf.Target("yes", probability=0.7))
-    assert cfs.found.any()
-    barely = audit(cfs, bank_of([fixed_scores(0.0, 0.1)], model))
-    assert barely.held.all()
+    cfs = answered(40, model, target)
+    bank = bank_of([fixed_scores(0.0, lead)], model)
+    some = audit(cfs, bank)
+    assert (some.held == held).all()
+    assert (some.rule, some.asked) == ("target", cfs.run.target)
+    by_class = audit(cfs, bank, rule="class")
+    assert (by_class.held == (lead > 0)).all()
+    assert by_class.asked == f"the class alone, of: {cfs.run.target}"
+
+
+@pytest.mark.parametrize("rule", ["target", "class"])
+def test_the_rule_is_printed_with_the_result(rule: Rule, tmp_path: Path) -> None:
+    model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
+    cfs = answered(20, model, hf.Target("yes", probability=0.7))
+    some = audit(cfs, bank_of([network(seed=s) for s in range(3)], model), rule=rule)
+    asked = {"target": "yes with probability 0.7", "class": "the class alone, of: yes with probability 0.7"}[rule]
+    assert f"What a model must give: {asked} (rule: {rule})" in some.describe()
+    assert f"What a model must give: {asked} (rule: {rule})" in some._repr_html_()
+    content = json.loads(some.to_json())
+    assert (content["rule"], content["asked"]) == (rule, asked)
+    chart = some.plot().to_dict()
+    assert chart["title"]["text"] == f"Accepted: {asked}"
+    assert set(data_of(chart, "verdict")["verdict"]) == {"no certificates: they need 59 models"}
+    some.save(tmp_path / "audit.parquet")
+    again = Audit.load(tmp_path / "audit.parquet")
+    assert (again.rule, again.asked) == (rule, asked)
+    assert np.array_equal(again.held, some.held)
+    with pytest.raises(SettingError, match="rule must be 'target' or 'class', got 'all'"):
+        audit(cfs, bank_of([network()], model), rule="all")
 
 
 def test_failed_rows_enter_neither_survival_nor_cost() -> None:
@@ -375,8 +435,8 @@ def test_banks_that_do_not_fit_are_refused() -> None:
         audit(cfs, replace(bank, schema=hf.Schema.box(["a", "b", "c"])))
     # What may change is no matter of the models: only how rows become numbers is.
     assert len(audit(cfs, replace(bank, schema=hf.Schema.box(3, -1, 1))).held) == 1
-    for wrong in ((cfs, model), (bank, cfs), (cfs, None)):
-        with pytest.raises(SettingError, match="audit takes answers and a ModelBank"):
+    for wrong in ((bank, cfs), (cfs, None), (cfs, cfs), (model, bank)):
+        with pytest.raises(SettingError, match="audit takes answers and a ModelBank, or models, got"):
             audit(*wrong)
 
 

@@ -10,6 +10,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
+from holdfast.errors import SettingError
 from holdfast.evaluation.shift_attack import validity_under_shift
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.nn.architecture import mlp
@@ -61,8 +62,9 @@ def test_without_steps_the_models_are_copies(kind: str) -> None:
     for scores in bank.scores(TABLE):
         torch.testing.assert_close(scores, expected)
     assert bank.model(2).predict(TABLE).equals(model.predict(TABLE))
-    with pytest.warns(UserWarning, match="2 models of the bank are copies"):
-        assert hf.audit(cfs, bank).survival()[cfs.found].min() == 1.0
+    with pytest.raises(SettingError, match="family 'shift' makes copies: all of its 3 models compute the same"):
+        hf.audit(cfs, bank)
+    assert hf.audit(cfs, bank[:1]).survival()[cfs.found].min() == 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -176,8 +176,9 @@ def test_regressors(estimator: Any) -> None:
     low = float(WEALTH.quantile(0.6))
     poor = NUMBERS[model.predict(NUMBERS) < low][:3]
     cfs = hf.GrowingSpheres().explain(model, poor, hf.Target.between(low, None))
-    kept = bank.predict(cfs.after) >= low
-    assert hf.audit(cfs, bank).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
+    drawn = bank.subset([name for name in families if not name.startswith("seed")])  # seeds alone make copies of some
+    kept = drawn.predict(cfs.after) >= low
+    assert hf.audit(cfs, drawn).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
 
 
 def test_numbers_swap_outcomes_as_label_noise() -> None:

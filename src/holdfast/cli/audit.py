@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -33,6 +33,12 @@ def audit(
     bank: Path | None = option("retraining", "FILE", "Use the models in this file instead of retraining."),
     save_bank: Path | None = option("retraining", "FILE", "Keep the retrained models here."),
     seed: int = SEED,
+    rule: str = option(
+        "measure",
+        "RULE",
+        "What a model must give: all that was asked for (target), or the class alone (class).",
+        "target",
+    ),
     at_least: float = option("measure", "SHARE", "The share of retrained models a certificate speaks of.", 0.95),
     confidence: float = option("measure", "SHARE", "How sure a certificate is.", 0.95),
     out: Path | None = TABLE_OUT,
@@ -57,9 +63,8 @@ def audit(
         models = retrained(cfs, data, outcome, recipe, counts, tables or [], seed, quiet)
     if save_bank:
         models.save(save_bank)
-    found = hf.audit(cfs, models, progress=not quiet)
-    table = found.table(confidence=confidence)
-    table["certified"] = found.certified(at_least=at_least, confidence=confidence)
+    found = hf.audit(cfs, models, rule=cast(Any, rule), progress=not quiet)
+    table = found.table(at_least=at_least, confidence=confidence)
     if out:
         hf.datasets.write_table(table, out, index=True)
     elif sys.stdout.isatty():
@@ -70,7 +75,7 @@ def audit(
         save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
     if not quiet:
         typer.echo(found.describe(at_least=at_least, confidence=confidence), err=True)
-    if strict and not table["certified"][cfs.found].all():
+    if strict and not all(table["certified"][found.answered]):  # None, too few models, is no certificate
         raise typer.Exit(UNANSWERED)
 
 

@@ -6,43 +6,56 @@ For answer i and M retrained models, k_i of which still give the wanted outcome:
     interval     exact binomial (Clopper and Pearson): no normal approximation, right for any k and M
     certificate  the one-sided lower bound B(1 - confidence; k_i, M - k_i + 1) is at least the share asked for
 
-The models are a sample of the retrained models that could come; the statements are about all of them. That is
-only true of models that had no part in finding the answers, so a bank that guided the search is refused.
+The wanted outcome is what was asked for, with its probability, margin or range, and each model judges as it does alone,
+by its own threshold and its own `predict`. The models are a sample of the retrained models that could come; the
+statements are about all of them. That is only true of models that had no part in finding the answers, and that are
+different ones: see `independence`.
 """
 
 import json
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
+from holdfast._core.binomial import exact_interval, lower_bound, models_needed
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.distances import Distance
 from holdfast.errors import FileError, did_you_mean, require, untyped
+from holdfast.evaluation.independence import counted, refuse_guides
 from holdfast.evaluation.report import by_name
+from holdfast.models.base import Model, ModelLike
+from holdfast.render import certificates
 from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.families import FAMILIES
 from holdfast.target import BoundTarget, Status
 
 Array = np.ndarray[Any, Any]
+Rule = Literal["target", "class"]
+RULES: tuple[Rule, ...] = ("target", "class")
+Judges = ModelBank | Model | ModelLike | Sequence[Model | ModelLike]
 HELD, MARK = "holdfast:held", b"holdfast-audit"  # the column and the metadata of a Parquet file
-# How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may
-# have been made again elsewhere, from a recipe that is spelt in another way.
-SAME = 1e-4
+FEW = 10  # models that a table shows one by one, where they are too few for a certificate
+COMPARED = 256  # audited rows by which models are told apart, if there are more
 
 
-def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "Audit":
+def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress: bool = False) -> "Audit":
     """Put every answer before every model of a bank.
 
     Args:
         cfs: answers of any method.
-        bank: retrained models with the same schema and classes; none of them may have guided the search.
+        bank: retrained models with the same schema and classes, none of which may have guided the search and copies of
+            which count once; or a model that exists, such as the next release, or several.
+        rule: what a model must give an answer to accept it: "target", all that was asked for, with its probability,
+            margin or range; or "class", the class alone.
         progress: show a bar on stderr.
 
     Returns:
@@ -53,61 +66,63 @@ def audit(cfs: Counterfactuals, bank: ModelBank, *, progress: bool = False) -> "
     >>> recipe = hf.Recipe(hidden=[], epochs=20, lr=0.1)
     >>> model = recipe.fit(data.X, data.y, data.schema)
     >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
-    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 20, "bootstrap": 20})
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 30, "bootstrap": 30})
     >>> found = hf.audit(cfs, bank)
     >>> found.table().columns.tolist()
-    ['status', 'survival', 'low', 'high', 'models', 'seed', 'bootstrap']
+    ['status', 'survival', 'low', 'high', 'models', 'certified', 'seed', 'bootstrap']
     """
     given = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
-    good = isinstance(cfs, Counterfactuals) and isinstance(bank, ModelBank)
-    require(good, f"audit takes answers and a ModelBank, {given}")
-    bank.check_fits(cfs)
-    counted = independent(cfs, bank)
+    good = isinstance(cfs, Counterfactuals) and not (bank is None or isinstance(bank, Counterfactuals))
+    require(good, f"audit takes answers and a ModelBank, or models, {given}")
+    judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
+    judges.check_fits(cfs)
+    refuse_guides(cfs, judges)
     with Progress(progress, "auditing") as bar:
-        bar.total(len(bank.groups))
-        held = verdicts(cfs, bank, bar)
-    return Audit(cfs, held[counted], bank.family[counted], bank.fingerprint())
+        bar.total(len(judges.groups))
+        held, scores = verdicts_and_scores(cfs, judges, asked(cfs, rule), bar)
+    kept = counted(judges, scores)
+    return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule)
 
 
-def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress) -> Array:
+def existing(cfs: Counterfactuals, models: Model | ModelLike | Sequence[Model | ModelLike]) -> ModelBank:
+    """A bank of models that exist."""
+    return ModelBank.of(models, family="release", schema=cfs.schema, classes=cfs.classes or None)
+
+
+def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress, rule: Rule = "target") -> Array:
     """(M, n) does model m give answer i the wanted outcome? The bar moves by one per group."""
-    goal, held = decided(cfs), list[Array]()
+    return verdicts_and_scores(cfs, bank, asked(cfs, rule), bar)[0]
+
+
+def verdicts_and_scores(
+    cfs: Counterfactuals, bank: ModelBank, goal: BoundTarget, bar: Progress
+) -> tuple[Array, Tensor]:
+    """The same, and what the models give to some of the answers (M, s, k)."""
+    held, some, x = list[Array](), list[Tensor](), {cfs.x_cf.dtype: cfs.x_cf}
+    rows = torch.linspace(0, max(len(cfs) - 1, 0), min(len(cfs), COMPARED)).long()
     for group in bank.groups:
-        scores = group.scores(cfs.after, cfs.x_cf)  # (M, n, k)
-        answer = torch.arange(scores.shape[1]).repeat(len(scores))
-        held.append(goal[answer].met(scores.flatten(0, 1)).reshape(scores.shape[:2]).numpy())
+        if group.dtype not in x:
+            x[group.dtype] = cfs.schema.encode(cfs.after, group.dtype)
+        scores = group.scores(cfs.after, x[group.dtype])  # (M, n, k)
+        held.append(group.met(goal, scores).numpy())
+        some.append(scores[:, rows].double())
         bar.step(1)
-    return np.concatenate(held)
+    return np.concatenate(held), torch.cat(some)
 
 
-def decided(cfs: Counterfactuals) -> BoundTarget:
-    """What answers are judged by: the class, whatever probability was asked for."""
-    return replace(cfs.goal, margin=0.0, soft=False)
+def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
+    """What answers are judged by."""
+    require(rule in RULES, f"rule must be 'target' or 'class', got {rule!r}")
+    if rule == "target":
+        return cfs.goal
+    fix = "leave rule out, and the range that was asked for decides"
+    require(not cfs.is_regression, f"rule='class' is about classes, and a regression model has none; {fix}")
+    return cfs.goal.by_class()
 
 
-def independent(cfs: Counterfactuals, bank: ModelBank) -> Array:
-    """(M,) which models count: each once.
-
-    An error if one of them guided the search: it was made from the same, or it gives the same scores.
-    """
-    origins = np.array(bank.origins(), dtype=object)
-    refuse_guides(cfs, bank, origins)
-    copies = pd.Series(origins).duplicated().to_numpy()
-    if copies.any():
-        warnings.warn(f"{int(copies.sum())} models of the bank are copies of others and do not count", stacklevel=3)
-    return ~copies
-
-
-def refuse_guides(cfs: Counterfactuals, bank: ModelBank, origins: Array) -> None:
-    """An error if a model of the bank, made from these origins (M,), guided the search."""
-    seen = np.isin(origins, list(cfs.run.guided_by))
-    if cfs.run.signatures:
-        scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
-        apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
-        seen |= (apart < SAME).any(1)
-    guides = f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
-    hint = "retrain a bank with another seed for the audit"
-    require(not seen.any(), f"{guides}, so they cannot certify them; {hint}")
+def answered(cfs: Counterfactuals) -> Array:
+    """(n,) which rows have an answer that is audited."""
+    return cfs.found
 
 
 def by_row(cfs: Counterfactuals, answers: Array) -> Array:
@@ -128,6 +143,7 @@ class Audit:
         held: (M, n) does model m give answer i the wanted outcome?
         family: (M,) the family of each model.
         bank: fingerprint of the bank.
+        rule: what a model must give an answer to accept it: all that was asked for ("target"), or the "class" alone.
 
     >>> import holdfast as hf, numpy as np
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -143,6 +159,17 @@ class Audit:
     held: Array
     family: Array
     bank: str
+    rule: Rule = "target"
+
+    @property
+    def answered(self) -> Array:
+        """(n,) which rows have an answer that was audited."""
+        return answered(self.cfs)
+
+    @property
+    def asked(self) -> str:
+        """What a model must give an answer to accept it: 'approved with probability 0.8', or the class alone."""
+        return self.cfs.run.target if self.rule == "target" else f"the class alone, of: {self.cfs.run.target}"
 
     @property
     def families(self) -> list[str]:
@@ -158,13 +185,13 @@ class Audit:
     def survival(self, family: str | None = None) -> "pd.Series[float]":
         """The share of models that accept each answer; missing where there is no answer."""
         share = self.held[self._models(family)].mean(0)
-        return pd.Series(np.where(self.cfs.found, share, np.nan), self.cfs.after.index, name="survival")
+        return pd.Series(np.where(self.answered, share, np.nan), self.cfs.after.index, name="survival")
 
     def interval(self, family: str | None = None, *, confidence: float = 0.95) -> pd.DataFrame:
         """Exact two-sided interval of each answer's survival."""
         kept = self.held[self._models(family)]
         low, high = exact_interval(kept.sum(0), len(kept), confidence)
-        low[~self.cfs.found], high[~self.cfs.found] = np.nan, np.nan
+        low[~self.answered], high[~self.answered] = np.nan, np.nan
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
     def certified(
@@ -173,19 +200,53 @@ class Audit:
         """Which answers at least this share of all retrained models would accept, with this confidence.
 
         The statement is about each answer on its own, and about models drawn as those of the bank (or of one of
-        its families) were. Answers that cannot be certified may be good; the bank is too small to tell.
+        its families) were: about retraining on like data, not about a changed world. Answers that are not certified
+        may be good; it cannot be told from these models. With fewer models than any certificate needs, it is an error
+        that says how many.
         """
-        _check_share("at_least", at_least)
+        too_few = self.too_few(at_least=at_least, confidence=confidence, family=family)
+        require(not too_few, too_few)
         kept = self.held[self._models(family)]
         bound = lower_bound(kept.sum(0), len(kept), confidence)
-        return pd.Series((bound >= at_least) & self.cfs.found, self.cfs.after.index, name="certified")
+        return pd.Series((bound >= at_least) & self.answered, self.cfs.after.index, name="certified")
 
-    def table(self, *, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per row: its status, survival over all models with its interval, then over each family."""
+    def too_few(self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None) -> str:
+        """Why no answer can be certified at this level, and how many models it takes; '' if there are enough."""
+        needed, there = models_needed(at_least, confidence), int(self._models(family).sum())
+        if there >= needed:
+            return ""
+        what = f"a certificate that {certificates.level(at_least, confidence)}, needs at least {needed} models"
+        name = family if family in FAMILIES else "retrain"
+        return f"{what}, and there are {there}; make more, as with families={{{name!r}: {needed}}}, or ask for less"
+
+    def words(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
+        """What is certified, or why nothing can be, and what a certificate covers."""
+        too_few = self.too_few(at_least=at_least, confidence=confidence)
+        if too_few:
+            return f"No certificates: {too_few}."
+        certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
+        what = f"{certified} of {int(self.answered.sum())} answers are certified"
+        return f"{what}: {certificates.level(at_least, confidence)}. {certificates.COVERS}"
+
+    def by_model(self) -> pd.DataFrame:
+        """One line per row and one column per model: does it accept the answer? None where there is no answer."""
+        count, places = pd.Series(self.family), pd.Series(self.family).groupby(self.family).cumcount() + 1
+        alone = ~count.duplicated(keep=False)
+        names = [name if one else f"{name} {i}" for name, one, i in zip(count, alone, places, strict=True)]
+        verdicts = np.where(self.answered[:, None], self.held.T, None).astype(object)
+        return pd.DataFrame(verdicts, self.cfs.after.index, names)
+
+    def table(self, *, at_least: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
+        """One line per row: its status, survival over all models with its interval, whether it is certified (None where
+        there are too few models for that), then its survival over each family; or, of few models, which accept it."""
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
         bounds = self.interval(confidence=confidence)
         out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
-        out["models"] = len(self.held)
+        level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
+        too_few = bool(self.too_few(**level))
+        out["models"], out["certified"] = len(self.held), None if too_few else self.certified(**level)
+        if too_few and len(self.held) <= FEW:
+            return out.assign(**{str(name): values for name, values in self.by_model().items()})
         for name in self.families if len(self.families) > 1 else ():
             out[name] = self.survival(name)
         return out
@@ -200,13 +261,13 @@ class Audit:
         end to end: all rows that needed an answer times models under which they have one that holds.
         """
         cfs, unmet = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
-        needed, found = by_row(cfs, unmet), by_row(cfs, cfs.found)
+        needed, found = by_row(cfs, unmet), by_row(cfs, self.answered)
         proposed = by_row(cfs, unmet & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
             held = self.held[self._models(None if name == "all" else name)]
-            per_model = _per_model(held[:, cfs.found])
-            holding = by_row(cfs, cfs.found & held)[:, needed]
+            per_model = _per_model(held[:, self.answered])
+            holding = by_row(cfs, self.answered & held)[:, needed]
             lines[name] = {
                 "coverage": _share(proposed[needed]), "base validity": _share(found[proposed]),
                 "survival": float(per_model.mean()), "spread": float(per_model.std()),
@@ -216,17 +277,19 @@ class Audit:
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""
-        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.cfs.found]) for name in self.families}
+        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.answered]) for name in self.families}
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """Everything but the pictures, with no value rounded."""
-        certified = self.certified(at_least=at_least, confidence=confidence)
-        answers = self.table(confidence=confidence).assign(certified=certified.to_numpy())
+        level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
+        answers, too_few = self.table(**level), self.too_few(**level)
+        count = None if too_few else int(answers["certified"].sum())
         answers.insert(0, "row", [str(name) for name in answers.index])
         content = {
-            "bank": self.bank, "method": self.cfs.run.settings,
-            "certified": {"at_least": at_least, "confidence": confidence, "answers": int(certified.sum())},
+            "bank": self.bank, "method": self.cfs.run.settings, "rule": self.rule, "asked": self.asked,
+            "certified": {**level, "answers": count, "models needed": models_needed(**level)},
+            "words": self.words(**level), "covers": certificates.COVERS,
             "summary": by_name(self.summary()), "answers": records(answers),
         }  # fmt: skip
         return json.dumps(content, indent=1)
@@ -254,7 +317,7 @@ class Audit:
         self.cfs.save(path)
         table: Any = parquet.read_table(path)
         by_answer = pa.FixedSizeListArray.from_arrays(pa.array(self.held.T.ravel()), len(self.held))
-        content = json.dumps({"family": self.family.tolist(), "bank": self.bank})
+        content = json.dumps({"family": self.family.tolist(), "bank": self.bank, "rule": self.rule})
         table = table.append_column(HELD, by_answer)
         parquet.write_table(table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path)
 
@@ -269,76 +332,43 @@ class Audit:
             content = json.loads(table.schema.metadata[MARK])
             family = np.array(content["family"])
             held = np.array(table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool)
-            return cls(cfs, held.reshape(len(cfs), len(family)).T, family, str(content["bank"]))
+            rule = cast(Rule, content["rule"])
+            asked(cfs, rule)
+            return cls(cfs, held.reshape(len(cfs), len(family)).T, family, str(content["bank"]), rule)
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
 
     # ---- in words
 
     def describe(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
-        """A few lines: answers, models by family, survival, and how many answers are certified."""
+        """A few lines: answers, models by family, what they must give, survival, and how many answers are certified."""
         kinds = ", ".join(f"{name}: {int((self.family == name).sum())}" for name in self.families)
-        answers, rows = int(self.cfs.found.sum()), len(np.unique(self.cfs.source))
-        certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
+        answers, rows = int(self.answered.sum()), len(np.unique(self.cfs.source))
         lines = [
             f"Audit of {answers} answers for {rows} rows on {len(self.held)} models ({kinds})",
+            f"What a model must give: {self.asked} (rule: {self.rule})",
             self.summary().to_string(float_format=lambda v: f"{v:.4g}"),
-            f"{certified} of {answers} answers are certified: at least {100 * at_least:g}% of retrained models accept "
-            f"them, with {100 * confidence:g}% confidence",
+            self.words(at_least=at_least, confidence=confidence),
         ]
-        needed = models_needed(at_least, confidence)
-        if len(self.held) < needed:
-            lines.append(f"a certificate at this level needs at least {needed} models; the bank has {len(self.held)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
         return self.describe()
 
     def _repr_html_(self) -> str:
-        return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+        table = self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+        rule = f"What a model must give: {self.asked} (rule: {self.rule})"
+        return f"<p>{escape(rule)}</p>{table}<p>{escape(self.words())}</p>"
 
 
 def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
     """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
     require(audits, "r_squared needs at least one audit")
-    cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.found] for a in audits.values()])
-    lost = np.concatenate([1 - a.survival().to_numpy()[a.cfs.found] for a in audits.values()])
+    cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.answered] for a in audits.values()])
+    lost = np.concatenate([1 - a.survival().to_numpy()[a.answered] for a in audits.values()])
     if len(cost) < 2 or cost.std() == 0 or lost.std() == 0:
         return 0.0  # a flat cloud is explained by its mean alone
     return float(np.corrcoef(cost, lost)[0, 1] ** 2)
-
-
-# ---- binomial statements
-
-
-def exact_interval(kept: Any, models: int, confidence: float = 0.95) -> tuple[Array, Array]:
-    """Clopper and Pearson: two-sided bounds of a share of which `kept` of `models` were seen."""
-    _check_share("confidence", confidence)
-    tail = (1 - confidence) / 2
-    return _lower(kept, models, tail), 1 - _lower(models - np.asarray(kept), models, tail)
-
-
-def lower_bound(kept: Any, models: int, confidence: float = 0.95) -> Array:
-    """The one-sided bound that the true share exceeds with this confidence."""
-    _check_share("confidence", confidence)
-    return _lower(kept, models, 1 - confidence)
-
-
-def _lower(kept: Any, models: int, tail: float) -> Array:
-    k = np.asarray(kept, dtype=np.float64)
-    bound = untyped("scipy.stats").beta.ppf(tail, np.maximum(k, 1), models - k + 1)
-    return np.where(k > 0, bound, 0.0)
-
-
-def models_needed(at_least: float = 0.95, confidence: float = 0.95) -> int:
-    """The smallest bank that can certify an answer which every model accepts: at_least^M <= 1 - confidence."""
-    _check_share("at_least", at_least)
-    _check_share("confidence", confidence)
-    return int(np.ceil(np.log(1 - confidence) / np.log(at_least)))
-
-
-def _check_share(name: str, value: float) -> None:
-    require(0 < value < 1, f"{name} must lie between 0 and 1, got {value}")
 
 
 def _share(flags: Array) -> float:

@@ -2,7 +2,7 @@
 
 Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that needed an answer,
 
-    V[i, j]          share of all rows of subset i with an answer that the models of subset j accept
+    V[i, j]          share of all rows of subset i with an answer that gives what was asked on the models of subset j
     validity         mean of V[i, i]                     standard deviation of the k values themselves
     robust validity  mean of V[i, j], i != j             standard deviation of the k (k - 1) values themselves
     decrease         V[i, i] - V[i, j]
@@ -24,7 +24,8 @@ import pandas as pd
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import HoldfastError, SettingError, listed, require
-from holdfast.evaluation.audit import by_row, refuse_guides, verdicts
+from holdfast.evaluation.audit import answered, by_row, verdicts
+from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
@@ -75,9 +76,10 @@ def cross_validity(
             unmet = cfs.status_codes != Status.ALREADY_MET
             require(unmet.any(), f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
             some = replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes)) if attempts else cfs
-            holding = by_row(some, verdicts(some, bank, bar) & some.found)[:, by_row(some, unmet)]  # (M, rows)
+            has_answer = answered(some)
+            holding = by_row(some, verdicts(some, bank, bar) & has_answer)[:, by_row(some, unmet)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
-            cost.append(float(some.cost("l1").to_numpy()[some.found].mean()) if some.found.any() else float("nan"))
+            cost.append(float(some.cost("l1").to_numpy()[has_answer].mean()) if has_answer.any() else float("nan"))
     rows, models = tuple(part.shape[1] for part in held), tuple(bank.families[name] for name in known)
     return CrossValidity(tuple(known), validity_matrix(held), np.array(cost), rows, models)
 
@@ -95,11 +97,10 @@ def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[st
     words = [f"only {what} for {listed(names)}" for what, names in only.items() if names]
     if not known or words:
         raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
-    origins = np.array(bank.origins(), dtype=object)
     for name, cfs in known.items():
         try:
             bank.check_fits(cfs)
-            refuse_guides(cfs, bank, origins)
+            refuse_guides(cfs, bank)
         except HoldfastError as error:
             raise type(error)(f"answers of {name!r}: {error}") from None
     return known

@@ -34,7 +34,7 @@ from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError, require
 from holdfast.evaluation.attacks import attacked_accuracy
-from holdfast.evaluation.audit import decided, verdicts
+from holdfast.evaluation.audit import verdicts
 from holdfast.evaluation.bounds import Form, step_length, theorem2
 from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer
@@ -314,7 +314,7 @@ class Tradeoff:
 def _slopes(model: Model, cfs: Counterfactuals) -> dict[str, Tensor]:
     """Of the rows that the model refuses: their numbers, the gap to the wanted class, and its gradient's length."""
     rows = torch.tensor(np.flatnonzero(cfs.status_codes != Status.ALREADY_MET))
-    goal = decided(cfs)[rows]
+    goal = cfs.goal.by_class()[rows]
     with model.eval_mode():
         scores, pull = model.vjp(cfs.x[rows])
         gap, slope = goal.gap_and_slope(scores)
@@ -326,7 +326,7 @@ def invalidated(model: Model, cfs: Counterfactuals, sd: float, draws: int, seed:
     """(answers,) share of noisy copies of each answer that the model refuses."""
     require(sd > 0 and draws >= 1, f"need sd > 0 and at least one draw, got {sd} and {draws}")
     rows = torch.tensor(np.flatnonzero(cfs.found))
-    goal, x, d = decided(cfs), cfs.x_cf, cfs.x_cf.shape[1]
+    goal, x, d = cfs.goal.by_class(), cfs.x_cf, cfs.x_cf.shape[1]
     random, out = RowRandom.of(seed, x), list[Tensor]()
     with model.eval_mode():
         for part in chunks(rows, rows_per_chunk(d * draws)):

@@ -35,6 +35,7 @@ from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
 from holdfast.schema.schema import Schema
+from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
 
@@ -46,7 +47,8 @@ class ModelGroup:
     family: str
     networks: ModelStack | None = None
     estimators: tuple[Model, ...] = ()
-    origins: tuple[str, ...] = ()  # a short hash of all that each model was made from
+    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
+    origins: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return self.networks.count if self.networks is not None else len(self.estimators)
@@ -57,9 +59,9 @@ class ModelGroup:
 
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
-        x = x.to(self.dtype)
         if self.networks is None:
-            return torch.stack([_scores(m, frame, x) for m in self.estimators])
+            return torch.stack([_scores(model, frame, x) for model in self.estimators])
+        x = x.to(self.dtype)
         models, n = self.networks, len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
         size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
@@ -67,6 +69,13 @@ class ModelGroup:
             raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
+
+    def met(self, goal: BoundTarget, scores: Tensor) -> Tensor:
+        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k)."""
+        if self.networks is None:
+            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.estimators, scores, strict=True)])
+        plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
+        return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
 
     def origin(self, i: int) -> str:
         """A short hash of what model i was made from; where that is not known, of the model itself."""
@@ -90,11 +99,6 @@ class ModelGroup:
         if isinstance(self.networks, Stack):
             return "networks " + "-".join(map(str, self.networks.sizes))
         return f"{type(self.networks.module(0)).__name__} modules"
-
-
-def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
-    with model.eval_mode():
-        return model.score_frame(frame, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,10 +362,11 @@ class ModelBank:
 
     def signatures(self) -> Tensor:
         """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
-        scores = self.scores(self.schema.probe).double()  # (M, rows, k)
-        if not self.classes:
-            return scores.flatten(1)
-        return (scores - scores.mean(2, keepdim=True)).clamp(-100, 100).flatten(1)
+        return signature(self.scores(self.schema.probe))
+
+    def samples(self) -> list[str]:
+        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are not known."""
+        return [sample_of(origin) for origin in self.origins()]
 
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
@@ -422,6 +427,26 @@ def _alone(model: Model, family: str) -> ModelGroup:
     tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
     networks.load({name: value.detach()[None] for name, value in tensors.items()})
     return ModelGroup(family, networks, origins=origins)
+
+
+def signature(scores: Tensor) -> Tensor:
+    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all classes of a row,
+    and how certain a model is when it is certain, makes no difference."""
+    scores = scores.double()
+    if scores.shape[2] > 1:
+        scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
+    return scores.flatten(1)
+
+
+def sample_of(origin: str) -> str:
+    """The part of an origin that is about the rows and outcomes, '' if there is none."""
+    rows, dash, _ = origin.partition("-")
+    return rows if dash else ""
+
+
+def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
+    with model.eval_mode():
+        return model.score_frame(frame, x.to(model.dtype))
 
 
 def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:

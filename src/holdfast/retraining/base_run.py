@@ -135,14 +135,16 @@ class BaseRun:
     # ---- what models are made from
 
     def origins(self, variation: Variation) -> tuple[str, ...]:
-        """A short hash of all that each model of a variation is made from."""
+        """Of each model of a variation: a short hash of the rows and outcomes it learns from, and one of all it is made
+        from."""
         recipe, n = self._recipe(variation), len(self.X)
         base = self.seed if variation.last_layer else None
         common = hashlib.sha256(f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode())
         common.update(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
+        table = hashlib.sha256(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
         out = list[str]()
         for i in range(len(variation)):
-            digest = common.copy()
+            digest, rows = common.copy(), table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
             ordered = recipe.estimator is not None or recipe.batch_size < n  # else the order makes no difference
             digest.update(f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode())
@@ -151,7 +153,8 @@ class BaseRun:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
             for part in (variation.kept, variation.emphasis, variation.labels):
                 digest.update(b"-" if part is None else part[i].numpy().tobytes())
-            out.append(digest.hexdigest()[:16])
+                rows.update(b"-" if part is None else part[i].numpy().tobytes())
+            out.append(f"{rows.hexdigest()[:8]}-{digest.hexdigest()[:16]}")
         return tuple(out)
 
 

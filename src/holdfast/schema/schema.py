@@ -359,9 +359,13 @@ class Schema:
     @cached_property
     def probe(self) -> Tensor:
         """A few encoded rows spread over the data's range, always the same: models are told apart by their scores."""
+        return self.probes(8)
+
+    def probes(self, count: int) -> Tensor:
+        """(count, d) such rows, as many as are wanted."""
         encoding = self.encoding(torch.float64)
         low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
-        spread = torch.rand(8, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        spread = torch.rand(count, self.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         rows = encoding.whole(low + spread * (high - low))
         return self.feasible(rows).project(rows)
 

@@ -16,7 +16,7 @@ range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired, rounded
-from holdfast.methods.tree_search.single_changes import LeafChanges, LeafTable, ModelChanges, SingleChanges
+from holdfast.methods.tree_search.single_changes import LeafChanges, LeafTable, ModelChanges, SingleChanges, Tried
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_leaves import Cells
 from holdfast.problem import SLACK, Found, Outcomes, Rows, SearchProblem
@@ -153,17 +153,6 @@ class TreeSearch(Explainer):
         return z
 
 
-class Tried(NamedTuple):
-    """Single changes (s, m) of candidates: those of row i come before those of row i + 1, as many of each."""
-
-    person: Tensor  # (s,)
-    taken: Tensor  # (s, features) the moves that a candidate has taken so far
-    gap: Tensor  # (s, m)
-    hit: Tensor  # (s, m) which changes succeed
-    changed: Tensor  # (s, m) how many features
-    price: Tensor  # (s, m)
-
-
 class BestMoves:
     """The best candidate that succeeds for each person, and the nearest miss where there is none: that with the fewest
     changed features, and among these the lowest price; or the lowest price alone."""
@@ -280,9 +269,9 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
     problem, personal = changes.problem, changes.personal
     encoding = problem.feasible.encoding
     if not len(encoding.rules):
-        return best.take(rows, tried)
+        return best.take(rows, changes.confirmed(rows, tried, fewest=best.fewest))
     kept = personal.keep_rules(tried.person, tried.taken)
-    won = best.take(rows, tried._replace(hit=tried.hit & kept))
+    won = best.take(rows, changes.confirmed(rows, tried._replace(hit=tried.hit & kept), fewest=best.fewest))
     other = BestMoves(personal, fewest=best.fewest)
     other.take(rows, tried._replace(hit=tried.hit & ~kept))
     some = rows[other.found[rows]]

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from holdfast._core.binomial import models_needed
 from holdfast.errors import optional, require
 from holdfast.render.charts.theme import (
     BLUE,
@@ -38,20 +39,29 @@ def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float =
     """What answers cost against the share of retrained models that accept them; certified ones stand out."""
     alt = optional("altair", "plot")
     cfs = audit.cfs
-    shown = np.flatnonzero(cfs.found)
+    shown = np.flatnonzero(audit.answered)
     shown = shown[evenly(len(shown), MOST_DOTS)]
-    sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
-    yes, no = f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure", "not certified"
+    kinds = {
+        f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure": GREEN,
+        "not certified": RED,
+    }
+    if audit.too_few(at_least=at_least, confidence=confidence):
+        kinds = {f"no certificates: they need {models_needed(at_least, confidence)} models": GREY}
+        verdict = np.full(len(shown), *kinds, dtype=object)
+    else:
+        sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
+        verdict = np.where(sure, *kinds)
     dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "cost": cfs.cost("l2").to_numpy()[shown]})
-    dots = dots.assign(survival=audit.survival().to_numpy()[shown], verdict=np.where(sure, yes, no))
-    colour = coloured("verdict", [yes, no], [GREEN, RED], labelLimit=WIDTH)
+    dots = dots.assign(survival=audit.survival().to_numpy()[shown], verdict=verdict)
+    colour = coloured("verdict", list(kinds), list(kinds.values()), labelLimit=WIDTH)
+    title = alt.TitleParams(f"Accepted: {audit.asked}", anchor="start", fontSize=12, fontWeight="normal", color=INK)
     x = alt.X("cost:Q", title="Cost (l2, encoded)", axis=alt.Axis(tickCount=6))
     y = alt.Y("survival:Q", title="Retrained models that accept the answer", scale=alt.Scale(domain=[0, 1]))
     y = y.axis(format="%")
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
     line = alt.Chart(pd.DataFrame({"level": [at_least]})).mark_rule(strokeDash=[4, 4], color=INK).encode(y="level:Q")
     chart = marks.encode(x=x, y=y, color=colour, tooltip=["row:N", "cost:Q", "survival:Q"]) + line
-    return themed(chart.properties(width=width, height=340))
+    return themed(chart.properties(width=width, height=340, title=title))
 
 
 def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
@@ -59,7 +69,7 @@ def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
     lines = [
         {"method": name, "family": family, "mean": mean, "low": max(0.0, mean - sd), "high": min(1.0, mean + sd)}
         for name, audit in audits.items()
-        if audit.cfs.found.any()
+        if audit.answered.any()
         for family, (mean, sd) in audit.invalidation().items()
     ]
     return invalidation_bars(pd.DataFrame(lines), width=width)

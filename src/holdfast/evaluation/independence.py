@@ -1,0 +1,100 @@
+"""Which models of a bank may judge: none that guided the search, and each once.
+
+Models are compared by what they compute. A copy is a model that gives the same scores as another, on the audited rows
+and on rows spread over the data's range, and learnt from the same rows: a thousand seeds of an estimator that uses none
+are one model. Models that learnt from other rows are draws of their own even where they come out the same, as trees
+often do when one row is left out: to count those once would make rare models count for more than they are. A model that
+comes out the same as the one the answers were made for is such a draw, too.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import SettingError, require
+from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of, signature
+from holdfast.retraining.families import FAMILIES
+
+Array = np.ndarray[Any, Any]
+
+# How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may
+# have been made again elsewhere, from a recipe that is spelt in another way.
+SAME = 1e-4
+EXACTLY = 1e-9  # the same for copies: models that differ at all must not be taken for one
+FIRST_LOOK = 16  # scores by which models are compared at first, which tells most of them apart
+PROBES = 256  # rows spread over the data's range
+MOSTLY = 0.9  # from more than this share of one model on, a family makes nothing but copies
+
+
+def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
+    """An error if a model of the bank guided the search: it was made from the same, or it gives the same scores."""
+    origins = bank.origins()
+    seen = np.isin(origins, list(cfs.run.guided_by))
+    if cfs.run.signatures:
+        scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
+        apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
+        known = {sample_of(origin) for origin in cfs.run.guided_by}
+        other_rows = [bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)]
+        seen |= (apart < SAME).any(1) & ~np.array(other_rows)
+    guides = f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
+    hint = "retrain a bank with another seed for the audit"
+    require(not seen.any(), f"{guides}, so they cannot certify them; {hint}")
+
+
+def counted(bank: ModelBank, scores: Tensor) -> Array:
+    """(M,) which models count: copies do once, with a warning; an error where a family makes nothing but copies.
+
+    Args:
+        scores: (M, n, k) what the models give to audited rows.
+    """
+    first = originals(bank, scores)
+    start = 0
+    for group in bank.groups:
+        most = int(np.unique(first[start : start + len(group)], return_counts=True)[1].max())
+        if len(group) > 1 and most > MOSTLY * len(group):
+            raise SettingError(_makes_copies(group, most))
+        start += len(group)
+    kept = first == np.arange(len(bank))
+    if not kept.all():
+        warnings.warn(f"{int((~kept).sum())} models of the bank are copies of others and do not count", stacklevel=4)
+    return kept
+
+
+def originals(bank: ModelBank, scores: Tensor) -> Array:
+    """(M,) the first model of the bank that each is a copy of; its own place if it is none."""
+    seen, places = signature(scores), np.arange(len(bank))
+    made = np.array([origin for group in bank.groups for origin in _known_origins(group)], dtype=object)
+    rows = np.array(bank.samples(), dtype=object)
+    same_rows = (rows[:, None] == rows) | (rows == "") | (rows == "")[:, None]
+    alike = _near(seen[:, :: max(1, seen.shape[1] // FIRST_LOOK)]) & same_rows
+    if (alike & (places[:, None] != places)).any():
+        probes = signature(bank.scores(bank.schema.probes(PROBES)))
+        alike &= _near(torch.cat([seen, probes], 1))
+    alike |= (made[:, None] == made) & (made != "")
+    return alike.argmax(1)
+
+
+def _near(values: Tensor) -> Array:
+    """(M, s) -> (M, M) which pairs are the same but for rounding."""
+    if not values.shape[1]:
+        return np.ones((len(values), len(values)), dtype=bool)
+    return (torch.cdist(values, values, p=torch.inf) <= EXACTLY * values.abs().amax(1)).numpy()
+
+
+def _known_origins(group: ModelGroup) -> list[str]:
+    """What each model was made from, or its very weights; '' of estimators of which that is not known."""
+    known = bool(group.origins) or group.networks is not None
+    return [group.origin(i) if known else "" for i in range(len(group))]
+
+
+def _makes_copies(group: ModelGroup, most: int) -> str:
+    why = "what it varies makes no difference to them"
+    if group.estimators and group.family.startswith("seed"):
+        why = f"{group.estimators[0].name} does not use its random_state"
+    fix = "use 'retrain' or 'bootstrap'" if group.family in FAMILIES else "keep one of them"
+    what = f"{'all' if most == len(group) else most} of its {len(group)} models compute the same"
+    return f"family {group.family!r} makes copies: {what}, as {why}; {fix}"
