@@ -7,30 +7,32 @@ processes. Model i of a family is the same, up to rounding, whatever else is in 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.errors import FileError, ModelError, SchemaError, did_you_mean, listed, require
-from holdfast.models.base import Model
+from holdfast.models.base import Model, ModelLike
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import to_scores
+from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import DEFAULT_FAMILIES, FOR_ESTIMATORS, family
+from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
@@ -38,11 +40,12 @@ from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
+MODELS = 100  # of a family that is not asked for by number
 
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """Models of one family and one architecture: a stack of networks, or fitted estimators."""
+    """Models of one family and one architecture: a stack of networks, or fitted estimators and any other models."""
 
     family: str
     networks: ModelStack | None = None
@@ -105,7 +108,7 @@ class ModelGroup:
 class ModelBank:
     """Retrained models, by family: what a model could have been, had it been trained a little differently.
 
-    Make one with `ModelBank.retrain` or `ModelBank.from_tables`.
+    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from models that there are.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -120,7 +123,7 @@ class ModelBank:
     groups: tuple[ModelGroup, ...]
     schema: Schema
     classes: tuple[Any, ...]
-    recipe: Recipe
+    recipe: Recipe | None  # None: the models were made elsewhere
     seed: int
 
     # ---- making one
@@ -128,8 +131,9 @@ class ModelBank:
     @classmethod
     def retrain(
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
-        families: Mapping[str, int | range] = DEFAULT_FAMILIES, classes: ClassNames | None = None, seed: int = 0,
-        pool: Sequence[int] | None = None, workers: int = 1, progress: bool = False,
+        families: Mapping[str, int | range] | None = None, classes: ClassNames | None = None, seed: int = 0,
+        pool: Sequence[int] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
+        workers: int = 1, progress: bool = False,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
@@ -139,30 +143,40 @@ class ModelBank:
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
                 The classes of a `Model` are its own, and `y` may be in its own names or in those it was given.
             families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
-                out: 100 of `retrain`.
+                out: 100 of `retrain`, and 100 of `history` where there is a `time`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
+            time: how old rows are: a column of X, which the schema need not have, or one value for each row. Up to 12
+                different values are periods of their own; more are cut into four periods of as many rows.
+            window: the model in use, and every family but `history`, learns from so many of the newest periods; left
+                out: from all rows. `history` is made as `retrain` is, from windows of as many periods that end one,
+                two and three periods earlier, in turn; if the window is left out, from all rows up to there.
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
+        if families is None:
+            families = {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
         some = isinstance(families, Mapping) and len(families) > 0
         require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
         require(workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
-        run = BaseRun.of(recipe, X, y, schema, classes, seed, pool)
-        unfit = [name for name in wanted if run.recipe.estimator is not None and name not in FOR_ESTIMATORS]
-        known = listed(FOR_ESTIMATORS)
-        require(not unfit, f"family {listed(unfit[:1])} needs a network; for estimators there are {known}")
+        whole = BaseRun.of(recipe, X, y, schema, classes, seed, pool, time, window)
+        run, network = whole.in_use(), whole.recipe.estimator is None
+        known, other = (FOR_NETWORKS, "an estimator") if network else (FOR_ESTIMATORS, "a network")
+        here = f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
+        unfit = [name for name in wanted if name not in known]
+        require(not unfit, f"family {listed(unfit[:1])} needs {other}; {here}")
         groups = list[ModelGroup]()
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             for name, models in wanted.items():
-                for variation in family(name)(run, models):
-                    origins = run.origins(variation)
-                    if run.recipe.estimator is None:
-                        groups.append(ModelGroup(name, run.train(variation, bar), origins=origins))
+                made_from = whole if name == "history" else run
+                for variation in family(name)(made_from, models):
+                    origins = made_from.origins(variation)
+                    if network:
+                        groups.append(ModelGroup(name, made_from.train(variation, bar), origins=origins))
                     else:
-                        fitted = run.fit_estimators(variation, workers)
+                        fitted = made_from.fit_estimators(variation, workers)
                         groups.append(ModelGroup(name, estimators=fitted, origins=origins))
                         bar.step(len(fitted))
         return cls(tuple(groups), schema, run.classes, run.recipe, seed)
@@ -186,6 +200,37 @@ class ModelBank:
         how: dict[str, Any] = {"families": {"seed": models}, "classes": classes, "seed": seed, "progress": progress}
         parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
         return parts[0].join(*parts[1:])
+
+    @classmethod
+    def of(
+        cls, models: Model | ModelLike | Sequence[Model | ModelLike], *, family: str = "release",
+        schema: Schema | None = None, classes: Sequence[Hashable] | None = None,
+    ) -> "ModelBank":  # fmt: skip
+        """A bank of models that there are: the last release, the next one, those of a registry.
+
+        Args:
+            models: one or several, all with the same classes and the same encoding.
+            family: what the bank calls them.
+            schema, classes: as for `Model.of`, for those that are no `Model` yet.
+
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> old, new = (hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=3, seed=i) for i in (1, 2))
+        >>> hf.ModelBank.of([old, new])
+        ModelBank(2 models; release: 2; networks 2-2; classes 'no', 'yes')
+        """
+        given: list[Any] = [*cast(list[Any], models)] if isinstance(models, list | tuple) else [models]
+        require(len(given) > 0, "ModelBank.of needs at least one model")
+        known = list[Model]()
+        for model in given:
+            if isinstance(model, Model):
+                known.append(model)
+                continue
+            what = f"a {type(model).__name__} does not say which columns it takes"
+            require(schema is not None, f"{what}; pass schema=, or wrap it with hf.Model.of first", ModelError)
+            known.append(Model.of(model, cast(Schema, schema), classes=classes))
+        banks = [cls((_alone(m, family),), m.schema, tuple(m.classes), None, 0) for m in known]
+        return banks[0].join(*banks[1:])
 
     def renamed(self, name: str) -> "ModelBank":
         """The same models as one family of this name."""
@@ -369,7 +414,7 @@ class ModelBank:
             names = zip(flat, module.state_dict(), strict=True)
             tensors |= {f"{i}/{new}": state[old].contiguous() for new, old in names}
         content = {"groups": groups, "schema": self.schema.to_dict(), "classes": list(self.classes)}
-        content |= {"recipe": self.recipe.to_dict(), "seed": self.seed}
+        content |= {"recipe": self.recipe.to_dict() if self.recipe else None, "seed": self.seed}
         safetensors.write(path, tensors, {"holdfast_bank": content})
 
     @classmethod
@@ -381,12 +426,25 @@ class ModelBank:
             metadata, tensors = safetensors.read(path)
             content = json.loads(metadata["holdfast_bank"])
             groups = [_group(entry, i, tensors) for i, entry in enumerate(content["groups"])]
-            schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
+            schema, how = Schema.from_dict(content["schema"]), content["recipe"]
+            recipe = None if how is None else Recipe.from_dict(how)
             classes = tuple(content["classes"])
             return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
         except Exception as error:  # the file may say anything
             what = f"{type(error).__name__}: {error}"
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+
+
+def _alone(model: Model, family: str) -> ModelGroup:
+    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
+    origins = (model.fingerprint(),)
+    plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
+    networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
+    if networks is None:
+        return ModelGroup(family, estimators=(model,), origins=origins)
+    tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
+    networks.load({name: value.detach()[None] for name, value in tensors.items()})
+    return ModelGroup(family, networks, origins=origins)
 
 
 def signature(scores: Tensor) -> Tensor:
