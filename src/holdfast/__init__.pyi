@@ -88,6 +88,8 @@ from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
 from holdfast.evaluation.attacks import pgd_attack as pgd_attack
 from holdfast.evaluation.audit import Audit as Audit
 from holdfast.evaluation.audit import audit as audit
+from holdfast.evaluation.calibration import Calibration as Calibration
+from holdfast.evaluation.calibration import calibrate as calibrate
 from holdfast.evaluation.compare import Comparison as Comparison
 from holdfast.evaluation.compare import compare as compare
 from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
