@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import xgboost
 from scipy.stats import binom, binomtest
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import holdfast as hf
@@ -438,6 +440,37 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     for wrong in ((bank, cfs), (cfs, None), (cfs, cfs), (model, bank)):
         with pytest.raises(SettingError, match="audit takes answers and a ModelBank, or models, got"):
             audit(*wrong)
+
+
+def test_models_that_exist_need_no_bank() -> None:
+    """The next release, wrapped or bare, or several: which answers hold on which of them."""
+    fits = [LogisticRegression(C=c).fit(TABLE_X, TABLE_Y) for c in (1.0, 0.001, 100.0)]
+    schema = hf.Schema.infer(TABLE_X)
+    model, new = (hf.Model.of(fit, schema) for fit in fits[:2])
+    X = TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(8)
+    cfs = hf.MinCost().explain(model, X, hf.Target("yes", probability=0.8))
+    by_hand = [fit.predict_proba(cfs.after)[:, 1] > 0.8 for fit in fits]
+    assert by_hand[0].all()
+    for judge in (new, fits[1]):
+        one = audit(cfs, judge)
+        assert one.families == ["release"]
+        assert one.held.tolist() == [by_hand[1].tolist()]
+        assert one.table()["release"].tolist() == by_hand[1].tolist()
+        assert "needs at least 59 models, and there are 1" in repr(one)
+    both = audit(cfs, [new, fits[2]])
+    assert both.held.tolist() == [by_hand[1].tolist(), by_hand[2].tolist()]
+    assert both.table()[["release 1", "release 2"]].to_numpy().T.tolist() == both.held.tolist()
+    assert both.table()["certified"].isna().all()
+    assert audit(cfs, model).survival().tolist() == [1.0] * 8  # the model itself takes nothing back
+    with pytest.warns(UserWarning, match="1 models of the bank are copies"):
+        assert len(audit(cfs, [new, fits[1]]).held) == 1
+    net = Recipe(hidden=(4,), epochs=5).fit(TABLE_X, TABLE_Y, schema)
+    assert (audit(cfs, net, rule="class").held[0] == (net.predict(cfs.after) == "yes")).all()
+    # Other names of the classes are those of the answers.
+    coded = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(TABLE_X, (TABLE_Y == "yes").astype(int))
+    assert (audit(cfs, coded).held[0] == (coded.predict_proba(cfs.after)[:, 1] > 0.8)).all()
+    with pytest.raises(SettingError, match="at least one model"):
+        audit(cfs, [])
 
 
 TABLE_X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["x0", "x1", "x2"])

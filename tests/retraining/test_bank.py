@@ -657,6 +657,53 @@ def test_the_default_is_a_hundred_retrainings() -> None:
     assert bank(Recipe(hidden=(), epochs=1)).families == {"retrain": 100}
 
 
+# ---- models that there are
+
+
+def test_a_bank_of_models_that_there_are(tmp_path: Path) -> None:
+    from xgboost import XGBClassifier
+
+    nets = [RECIPE.fit(X, Y, SCHEMA, classes=[0, 1, 2], seed=s) for s in (1, 2)]
+    bend = RECIPES["norm"].fit(X, Y, SCHEMA, classes=[0, 1, 2])
+    trees = XGBClassifier(n_estimators=2, n_jobs=1).fit(X, Y)
+    sure = nn.Sequential(mlp(D, (4,), 3), nn.Softmax(1))
+    models = [*nets, bend, trees, sure, trees.get_booster(), KNeighborsClassifier(1).fit(X, Y)]
+    made = ModelBank.of(models, family="v2", schema=SCHEMA)
+    assert made.families == {"v2": 7}
+    assert made.recipe is None
+    wrapped = [m if isinstance(m, hf.Model) else hf.Model.of(m, SCHEMA) for m in models]
+    assert made.origins() == [m.fingerprint() for m in wrapped]
+    scores = made.scores(X)
+    for i, model in enumerate(wrapped):
+        with model.eval_mode():
+            assert torch.allclose(model.score_frame(X).double(), scores[i].double(), atol=1e-6)
+        assert (made.model(i).predict(X) == model.predict(X)).all()
+    joined = bank(families={"seed": 2}).join(made)
+    assert joined.families == {"seed": 2, "v2": 7}
+    assert isinstance(ModelBank.of(nets[0]).groups[0].networks, Stack)
+    assert ModelBank.of([nets[0]], family="again").members() == {nets[0].fingerprint()}
+    ModelBank.of(nets).save(tmp_path / "b")
+    back = ModelBank.load(tmp_path / "b")
+    assert back.recipe is None
+    assert back.origins() == [m.fingerprint() for m in nets]
+    cfs = hf.MinCost().explain(nets[0], X[nets[0].predict(X) != 1][:3], 1)
+    held = [nets[1].predict(cfs.after) == 1]
+    assert hf.audit(cfs, ModelBank.of(nets[1])).survival()[cfs.found].tolist() == np.mean(held, 0)[cfs.found].tolist()
+
+
+def test_models_that_make_no_bank() -> None:
+    model = RECIPE.fit(X, Y, SCHEMA, classes=[0, 1, 2])
+    with pytest.raises(SettingError, match="at least one model"):
+        ModelBank.of([])
+    with pytest.raises(ModelError, match=r"LogisticRegression does not say which columns it takes; pass schema="):
+        ModelBank.of(LogisticRegression().fit(X, Y))
+    with pytest.raises(ModelError, match="has the classes"):
+        ModelBank.of([model, LogisticRegression().fit(X, Y > 0)], schema=SCHEMA)
+    other = hf.Schema.infer(X * 2)
+    with pytest.raises(SchemaError, match="another schema"):
+        ModelBank.of([model, LogisticRegression().fit(X, Y)], schema=other)
+
+
 # ---- parts of a bank
 
 

@@ -71,10 +71,11 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     >>> found.table().columns.tolist()
     ['status', 'survival', 'low', 'high', 'models', 'certified', 'seed', 'bootstrap']
     """
-    given = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
-    good = isinstance(cfs, Counterfactuals) and not (bank is None or isinstance(bank, Counterfactuals))
-    require(good, f"audit takes answers and a ModelBank, or models, {given}")
-    judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
+    given: Any = bank
+    what = f"got {type(cfs).__name__} and {type(given).__name__}; make a bank with hf.ModelBank.retrain(...)"
+    good = isinstance(cfs, Counterfactuals) and not isinstance(given, Counterfactuals | None)
+    require(good, f"audit takes answers and a ModelBank, or models, {what}")
+    judges = bank if isinstance(bank, ModelBank) else existing(cfs, given)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
     with Progress(progress, "auditing") as bar:
@@ -233,8 +234,9 @@ class Audit:
         count, places = pd.Series(self.family), pd.Series(self.family).groupby(self.family).cumcount() + 1
         alone = ~count.duplicated(keep=False)
         names = [name if one else f"{name} {i}" for name, one, i in zip(count, alone, places, strict=True)]
-        verdicts = np.where(self.answered[:, None], self.held.T, None).astype(object)
-        return pd.DataFrame(verdicts, self.cfs.after.index, names)
+        verdicts = self.held.T.astype(object)
+        verdicts[~self.answered] = None
+        return pd.DataFrame(verdicts, self.cfs.after.index, pd.Index(names))
 
     def table(self, *, at_least: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
         """One line per row: its status, survival over all models with its interval, whether it is certified (None where
@@ -242,9 +244,9 @@ class Audit:
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
         bounds = self.interval(confidence=confidence)
         out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
-        level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        too_few = bool(self.too_few(**level))
-        out["models"], out["certified"] = len(self.held), None if too_few else self.certified(**level)
+        too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
+        out["models"] = len(self.held)
+        out["certified"] = None if too_few else self.certified(at_least=at_least, confidence=confidence)
         if too_few and len(self.held) <= FEW:
             return out.assign(**{str(name): values for name, values in self.by_model().items()})
         for name in self.families if len(self.families) > 1 else ():
@@ -283,8 +285,8 @@ class Audit:
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """Everything but the pictures, with no value rounded."""
         level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        answers, too_few = self.table(**level), self.too_few(**level)
-        count = None if too_few else int(answers["certified"].sum())
+        answers, certified = self.table(**level), self.table(**level)["certified"]
+        count = None if certified.isna().all() else int(certified.sum())
         answers.insert(0, "row", [str(name) for name in answers.index])
         content = {
             "bank": self.bank, "method": self.cfs.run.settings, "rule": self.rule, "asked": self.asked,

@@ -7,11 +7,11 @@ processes. Model i of a family is the same, up to rounding, whatever else is in 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,10 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.errors import FileError, ModelError, SchemaError, did_you_mean, listed, require
-from holdfast.models.base import Model
+from holdfast.models.base import Model, ModelLike
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import to_scores
+from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
@@ -41,7 +42,7 @@ SCORED_CELLS = 1 << 22  # scores and hidden values held at once
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """Models of one family and one architecture: a stack of networks, or fitted estimators."""
+    """Models of one family and one architecture: a stack of networks, or fitted estimators and any other models."""
 
     family: str
     networks: ModelStack | None = None
@@ -100,11 +101,16 @@ class ModelGroup:
         return f"{type(self.networks.module(0)).__name__} modules"
 
 
+def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
+    with model.eval_mode():
+        return model.score_frame(frame, x.to(model.dtype))
+
+
 @dataclass(frozen=True, eq=False)
 class ModelBank:
     """Retrained models, by family: what a model could have been, had it been trained a little differently.
 
-    Make one with `ModelBank.retrain` or `ModelBank.from_tables`.
+    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from models that there are.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -119,7 +125,7 @@ class ModelBank:
     groups: tuple[ModelGroup, ...]
     schema: Schema
     classes: tuple[Any, ...]
-    recipe: Recipe
+    recipe: Recipe | None  # None: the models were made elsewhere
     seed: int
 
     # ---- making one
@@ -185,6 +191,37 @@ class ModelBank:
         how: dict[str, Any] = {"families": {"seed": models}, "classes": classes, "seed": seed, "progress": progress}
         parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
         return parts[0].join(*parts[1:])
+
+    @classmethod
+    def of(
+        cls, models: Model | ModelLike | Sequence[Model | ModelLike], *, family: str = "release",
+        schema: Schema | None = None, classes: Sequence[Hashable] | None = None,
+    ) -> "ModelBank":  # fmt: skip
+        """A bank of models that there are: the last release, the next one, those of a registry.
+
+        Args:
+            models: one or several, all with the same classes and the same encoding.
+            family: what the bank calls them.
+            schema, classes: as for `Model.of`, for those that are no `Model` yet.
+
+        >>> import holdfast as hf
+        >>> data = hf.datasets.moons().take(range(200))
+        >>> old, new = (hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=3, seed=i) for i in (1, 2))
+        >>> hf.ModelBank.of([old, new])
+        ModelBank(2 models; release: 2; networks 2-2; classes 'no', 'yes')
+        """
+        given: list[Any] = [*cast(list[Any], models)] if isinstance(models, list | tuple) else [models]
+        require(len(given) > 0, "ModelBank.of needs at least one model")
+        known = list[Model]()
+        for model in given:
+            if isinstance(model, Model):
+                known.append(model)
+                continue
+            what = f"a {type(model).__name__} does not say which columns it takes"
+            require(schema is not None, f"{what}; pass schema=, or wrap it with hf.Model.of first", ModelError)
+            known.append(Model.of(model, cast(Schema, schema), classes=classes))
+        banks = [cls((_alone(m, family),), m.schema, tuple(m.classes), None, 0) for m in known]
+        return banks[0].join(*banks[1:])
 
     def renamed(self, name: str) -> "ModelBank":
         """The same models as one family of this name."""
@@ -364,7 +401,7 @@ class ModelBank:
             names = zip(flat, module.state_dict(), strict=True)
             tensors |= {f"{i}/{new}": state[old].contiguous() for new, old in names}
         content = {"groups": groups, "schema": self.schema.to_dict(), "classes": list(self.classes)}
-        content |= {"recipe": self.recipe.to_dict(), "seed": self.seed}
+        content |= {"recipe": self.recipe.to_dict() if self.recipe else None, "seed": self.seed}
         safetensors.write(path, tensors, {"holdfast_bank": content})
 
     @classmethod
@@ -376,7 +413,8 @@ class ModelBank:
             metadata, tensors = safetensors.read(path)
             content = json.loads(metadata["holdfast_bank"])
             groups = [_group(entry, i, tensors) for i, entry in enumerate(content["groups"])]
-            schema, recipe = Schema.from_dict(content["schema"]), Recipe.from_dict(content["recipe"])
+            schema, how = Schema.from_dict(content["schema"]), content["recipe"]
+            recipe = None if how is None else Recipe.from_dict(how)
             classes = tuple(content["classes"])
             return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
         except Exception as error:  # the file may say anything
@@ -399,9 +437,15 @@ def sample_of(origin: str) -> str:
     return rows if dash else ""
 
 
-def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
-    with model.eval_mode():
-        return model.score_frame(frame, x.to(model.dtype))
+def _alone(model: Model, family: str) -> ModelGroup:
+    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
+    plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
+    networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
+    if networks is None:
+        return ModelGroup(family, estimators=(model,))
+    tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
+    networks.load({name: value.detach()[None] for name, value in tensors.items()})
+    return ModelGroup(family, networks, origins=(model.fingerprint(),))
 
 
 def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:

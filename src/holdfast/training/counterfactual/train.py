@@ -73,9 +73,10 @@ class CounterfactualTraining:
         """The network of a variant, and of one of the seeds: 0, 1, .."""
         require(variant in self.variants, f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}")
         require(0 <= seed < self.seeds, f"there are {self.seeds} networks of each variant, no number {seed}")
-        networks = self.bank.groups[self.variants.index(variant)].networks
+        networks, recipe = self.bank.groups[self.variants.index(variant)].networks, self.bank.recipe
         assert networks is not None
-        module = self.bank.recipe.as_module(networks, seed)
+        assert recipe is not None
+        module = recipe.as_module(networks, seed)
         return Model.of(module, self.bank.schema, classes=self.bank.classes)
 
     def __repr__(self) -> str:
