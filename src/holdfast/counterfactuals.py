@@ -78,8 +78,18 @@ class Answers:
         return self.status_codes == Status.FOUND
 
     @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """(n,) which the model accepts: those that have been found, and fragile ones."""
+        return np.isin(self.status_codes, (Status.FOUND, Status.FRAGILE))
+
+    @property
+    def failed(self) -> npt.NDArray[np.bool_]:
+        """(n,) which have no answer."""
+        return np.isin(self.status_codes, (Status.NOT_FOUND, Status.IMPOSSIBLE))
+
+    @property
     def status(self) -> pd.DataFrame:
-        """Each as found / already met / not found, and the reason."""
+        """Each as found / already met / not found / fragile / impossible, and the reason."""
         words = [Status(int(c)).words for c in self.status_codes]
         return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.index, dtype=object)
 
@@ -91,8 +101,8 @@ class Answers:
 
     def _where_answered(self, values: Tensor) -> "pd.Series[float]":
         """Values (n,), missing where no answer was found."""
-        not_found = torch.tensor(self.status_codes == Status.NOT_FOUND)
-        return pd.Series(values.double().masked_fill(not_found, float("nan")).numpy(), index=self.index)
+        failed = torch.tensor(self.failed)
+        return pd.Series(values.double().masked_fill(failed, float("nan")).numpy(), index=self.index)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +168,7 @@ class Counterfactuals(Answers):
     def changes(self) -> pd.DataFrame:
         """Only what changes, one line per row and feature, for rows with an answer."""
         parts: list[pd.DataFrame] = []
-        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.found[:, None]
+        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.answered[:, None]
         for place, feature in enumerate(self.schema.features):
             moved = different[:, place]
             if moved.any():

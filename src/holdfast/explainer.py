@@ -28,10 +28,11 @@ from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, c
 from holdfast.schema.schema import Row
 from holdfast.schema.user_units import settle
 from holdfast.schema.verify import blocked, violations
-from holdfast.target import Status, Target, TargetLike
+from holdfast.target import BoundTarget, Status, Target, TargetLike
 
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
+Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +45,30 @@ class Verdicts:
     broken: Words  # the first promise of the schema that the answer breaks, or ''
     infeasible: Mask
     out_of_time: Mask
+    fragile: Shares | None = None  # see `Explainer.fragile`
 
     @property
     def status(self) -> npt.NDArray[np.int64]:
         """(n,) codes of `Status`."""
         failed = ~self.met | (self.broken != "") | (self.blocked != "")
-        codes = np.select([self.already_met, failed], [Status.ALREADY_MET, Status.NOT_FOUND], Status.FOUND)
-        return codes.astype(np.int64)
+        fragile = np.zeros(len(self.met), bool) if self.fragile is None else np.isfinite(self.fragile)
+        proved = failed & self.infeasible & (self.blocked == "")
+        cases = {
+            Status.ALREADY_MET: self.already_met, Status.IMPOSSIBLE: proved, Status.NOT_FOUND: failed,
+            Status.FRAGILE: fragile,
+        }  # fmt: skip
+        return np.select([*cases.values()], [*cases], Status.FOUND).astype(np.int64)
 
     def reasons(self, best: list[str], advice: str, seconds: float | None) -> list[str]:
         """Why rows have no answer; `best` says what the model gives to the best attempt of each."""
         out = np.full(len(self.met), "", dtype=object)
         out[self.already_met] = "the model gives the wanted outcome already"
-        for i in np.flatnonzero(self.status == Status.NOT_FOUND):
-            if self.blocked[i]:
+        status = self.status
+        for i in np.flatnonzero(np.isin(status, (Status.NOT_FOUND, Status.IMPOSSIBLE, Status.FRAGILE))):
+            if status[i] == Status.FRAGILE:
+                assert self.fragile is not None
+                out[i] = f"only {_percent(self.fragile[i])} of the retrained models that guided the search accept it"
+            elif self.blocked[i]:
                 out[i] = f"nothing can be reached: {self.blocked[i]}"
             elif self.infeasible[i]:
                 out[i] = "proved: nothing within reach, that is the schema and the data's range, has the wanted outcome"
@@ -68,6 +79,10 @@ class Verdicts:
             else:
                 out[i] = f"no reachable row found; the best attempt has {best[i]}; {advice}"
         return out.tolist()
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
 
 
 class Explainer(Settings, ABC):
@@ -106,6 +121,11 @@ class Explainer(Settings, ABC):
     def search(self, problem: SearchProblem) -> Tensor | Found:
         """Reachable rows (n, d), or (n, n_counterfactuals, d), with the wanted outcome where one was found; or `Found`,
         which also says which rows have been proved to have none."""
+
+    def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor | None:
+        """(n,) of answers x (n, d) that too few of the models accept that guided the search: the share that does; NaN
+        of all others. None: no such models say what holds."""
+        return None
 
     @final
     def found(self, problem: SearchProblem) -> tuple[Tensor, Tensor]:
@@ -185,6 +205,7 @@ class Explainer(Settings, ABC):
             numbers_after = schema.read(after)  # what the table really holds, not what was meant to be written
             x_cf = schema.encode_numbers(numbers_after, model.dtype)
             scores = model.score_frame(after, x_cf)
+            fragile = self.fragile(model, goal, x_cf)
         verdicts = Verdicts(
             already_met=already_met[source].numpy(),
             met=goal.met(scores).numpy(),
@@ -192,6 +213,7 @@ class Explainer(Settings, ABC):
             broken=violations(schema, numbers_before, numbers_after),
             infeasible=infeasible[source].numpy(),
             out_of_time=out_of_time[source].numpy(),
+            fragile=None if fragile is None else fragile.double().numpy(),
         )
         reasons = verdicts.reasons(goal.describe(scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)

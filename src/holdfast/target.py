@@ -43,14 +43,15 @@ LEVEL = 1e-12  # log-odds this near are the same: a share of trees is an exact n
 
 
 class Status(IntEnum):
-    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found.
+    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found; the
+    model accepts an answer that too few retrained models accept; or it was proved that there is no answer.
 
     >>> import holdfast as hf
     >>> [status.words for status in hf.Status]
-    ['found', 'already met', 'not found']
+    ['found', 'already met', 'not found', 'fragile', 'impossible']
     """
 
-    FOUND, ALREADY_MET, NOT_FOUND = range(3)
+    FOUND, ALREADY_MET, NOT_FOUND, FRAGILE, IMPOSSIBLE = range(5)
 
     @property
     def words(self) -> str:

@@ -236,6 +236,16 @@ def test_failed_rows_and_rows_without_need_by_hand() -> None:
     assert still.summary().loc["all", "base validity"] == 1.0
 
 
+def test_fragile_answers_are_audited_too() -> None:
+    """The model accepts them; how many retrained models do is what is to be seen."""
+    some = audit_of(np.array(TABLE), codes=[Status.FRAGILE, Status.FOUND, Status.IMPOSSIBLE, Status.FRAGILE])
+    assert some.survival().isna().tolist() == [False, False, True, False]
+    assert some.survival().iloc[[0, 1, 3]].tolist() == [1.0, 2 / 3, 1.0]
+    assert some.certified(at_least=0.3, confidence=0.9).tolist() == [True, False, False, True]
+    assert some.table()["status"].tolist() == ["fragile", "found", "impossible", "fragile"]
+    assert repr(some).startswith("Audit of 3 answers for 4 rows")
+
+
 def test_no_answer_at_all() -> None:
     some = audit_of(np.array(TABLE), codes=[Status.NOT_FOUND] * 3 + [Status.ALREADY_MET])
     assert some.survival().isna().all()
@@ -380,8 +390,8 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
     cfs = hf.MinEpsilonPGD(radius=0.2, radii=4, steps=10).explain(model, x, "yes")
-    kinds = [int((cfs.status_codes == s).sum()) for s in Status]
-    assert min(kinds) > 0
+    kinds = {s: int((cfs.status_codes == s).sum()) for s in (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)}
+    assert min(kinds.values()) > 0
     some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
     assert (some.survival().notna() == cfs.found).all()
     assert cfs.cost("l2")[cfs.status_codes == Status.NOT_FOUND].isna().all()

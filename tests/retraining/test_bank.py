@@ -23,8 +23,8 @@ from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, family
+from holdfast.retraining.base_run import BaseRun, periods_of
+from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.recipe import Recipe
 from support.tables import mixed_schema, mixed_table
@@ -102,9 +102,10 @@ def test_together_equals_alone(name: str) -> None:
     assert not any(near(whole[0], other) for other in whole[1:])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FOR_NETWORKS)
 def test_a_range_makes_the_same_models_as_a_count(name: str) -> None:
-    many, few = bank(families={name: 6}), bank(families={name: range(2, 5)})
+    old = {"time": np.arange(N) % 4} if name == "history" else {}
+    many, few = bank(families={name: 6}, **old), bank(families={name: range(2, 5)}, **old)
     assert len(many) == 6
     assert len(few) == 3
     left = tensors(many)
@@ -112,10 +113,10 @@ def test_a_range_makes_the_same_models_as_a_count(name: str) -> None:
         hits = [i for i, other in enumerate(left) if [v.shape for v in one] == [v.shape for v in other]]
         assert any(near(one, left[i]) for i in hits)
     assert few.members() <= many.members()
-    assert many.members().isdisjoint(bank(families={name: 6}, seed=40).members())
+    assert many.members().isdisjoint(bank(families={name: 6}, seed=40, **old).members())
     if name != "epochs":  # four epochs have few lengths between half and one and a half times
         assert len(many.members()) == 6
-        assert few.members().isdisjoint(bank(families={name: range(5, 6)}).members())
+        assert few.members().isdisjoint(bank(families={name: range(5, 6)}, **old).members())
 
 
 def test_several_families_are_those_of_each() -> None:
@@ -260,6 +261,85 @@ def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
     assert set(plan.weights) == set(plan.order) == {7}
     for i, one in enumerate(tensors(bank(families={"label_noise": 2}))):
         assert near(one, base(outcome=pd.Series(plan.labels[i].numpy(), index=Y.index)))
+
+
+# ---- rows of other times
+
+
+def test_history_is_retrained_on_older_windows() -> None:
+    years = 2000 + np.arange(N) % 5
+    run = BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years, 2)
+    assert run.in_use().X.equals(X[years >= 2003])
+    parts = family("history")(run, range(6))
+    assert [len(part) for part in parts] == [2, 2, 2]
+    for part, newest in zip(parts, (2003, 2002, 2001), strict=True):
+        assert part.kept is not None
+        assert part.emphasis is not None
+        inside = (years <= newest) & (years > newest - 2)
+        assert (part.kept.numpy() == inside).all()
+        assert part.emphasis.sum(1).tolist() == [inside.sum()] * 2
+        assert not part.emphasis[:, ~inside].any()
+        assert part.weights == part.order
+    assert len({seed for part in parts for seed in part.weights}) == 6
+    # Without a window: all that there was so far.
+    grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years), range(3))
+    assert [part.kept[0].tolist() for part in grown] == [(years < end).tolist() for end in (2004, 2003, 2002)]
+    # Every model is the fit with its own seed on the rows that were drawn; in one batch the order is no matter.
+    big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01)
+    made = bank(big, families={"history": 3, "seed": 1}, time=years, window=2)
+    for i, part in enumerate(parts):
+        rows = np.repeat(np.arange(N), part.emphasis[0].long().numpy())
+        assert near(tensors(made)[i], base(big, Y.iloc[rows], X.iloc[rows], seed=part.weights[0]))
+    new = years >= 2003
+    assert near(tensors(made)[3], tensors(bank(big, Y[new], X[new], families={"seed": 1}))[0])
+
+
+def test_history_of_estimators_by_a_column_that_the_schema_lacks() -> None:
+    years = pd.to_datetime("2020-01-01") + pd.to_timedelta((np.arange(N) % 3) * 365, unit="D")
+    made = bank(KNeighborsClassifier(1), table=X.assign(when=years), families={"history": 4}, time="when", window=1)
+    again = bank(KNeighborsClassifier(1), families={"history": 4}, time=years, window=1)
+    assert made.origins() == again.origins()
+    assert torch.equal(made.scores(X), again.scores(X))
+    assert made.families == {"history": 4}
+    seen = [{tuple(row) for row in made.model(i).wrapped._fit_X} for i in range(4)]  # listed by age
+    for rows, year in zip(seen, (1, 1, 0, 0), strict=True):
+        assert rows <= {tuple(row) for row in X[np.arange(N) % 3 == year].to_numpy()}
+    whole = bank(Recipe(hidden=(), epochs=1), time=years)
+    assert whole.families == {"retrain": 100, "history": 100}
+
+
+def test_many_times_are_four_periods() -> None:
+    order = np.random.default_rng(1).permutation(400)
+    assert torch.equal(periods_of(order, 400), torch.tensor(order // 100))
+    assert periods_of(np.arange(12), 12).tolist() == list(range(12))
+    assert periods_of(["b", "a", "b"], 3).tolist() == [1, 0, 1]
+    tied = np.r_[np.zeros(300), np.arange(1, 101)]  # what is of one time stays together
+    assert len(set(periods_of(tied, 400)[:300].tolist())) == 1
+
+
+def test_pool_and_window() -> None:
+    years = np.arange(N) % 3
+    made = bank(KNeighborsClassifier(1), families={"leave_one_out": 1}, time=years, window=1, pool=[5])
+    kept = X[(years == 2) & (np.arange(N) != 5)]
+    assert np.array_equal(made.model(0).wrapped._fit_X, kept.to_numpy())
+    with pytest.raises(SettingError, match="pool must hold rows of the newest 1 periods"):
+        bank(families={"leave_one_out": 1}, time=years, window=1, pool=[4])
+
+
+def test_times_that_cannot_be() -> None:
+    for settings, match in (
+        ({}, "'history' needs to know how old rows are; pass time="),
+        ({"time": "when"}, "no column 'when' of times"),
+        ({"time": [1, 2]}, f"one value for each of the {N} rows, got shape"),
+        ({"time": np.zeros(N)}, "all rows are of one time"),
+        ({"time": np.where(np.arange(N) == 3, np.nan, 1.0)}, "1 values of time are missing"),
+        ({"time": np.array([1, "a"] * 30 + [2], dtype=object)}, "cannot be put in order"),
+        ({"time": np.arange(N) % 3, "window": 3}, "needs an earlier window: there are 3 periods.*learns from 3"),
+        ({"time": np.arange(N) % 3, "window": 0}, "window must be an integer of at least 1"),
+        ({"window": 2}, "window= counts periods of time; pass time="),
+    ):
+        with pytest.raises(SettingError, match=match):
+            bank(families={"history": 2}, **settings)
 
 
 def test_epochs_last_from_half_to_one_and_a_half_times() -> None:
@@ -605,7 +685,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inputs", ["frame", "encoded"])
 def test_estimators(inputs: Any) -> None:
     original = Pipeline([("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=4))])
-    families = {name: 2 for name in FOR_ESTIMATORS}
+    families = {name: 2 for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"}
     state, legacy = torch.get_rng_state(), np.random.get_state()
     made = bank(Recipe(estimator=original, inputs=inputs), families=families)
     assert torch.equal(state, torch.get_rng_state())
@@ -795,10 +875,14 @@ def test_workers_make_no_difference() -> None:
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_ESTIMATORS])
 def test_families_that_need_a_network(name: str) -> None:
-    with pytest.raises(
-        SettingError, match=f"family '{name}' needs a network; for estimators there are 'retrain', 'seed'"
-    ):
+    with pytest.raises(SettingError, match=f"family '{name}' needs a network; for estimators there are 'retrain'"):
         bank(LogisticRegression(), families={name: 1})
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_NETWORKS])
+def test_families_that_need_an_estimator(name: str) -> None:
+    with pytest.raises(SettingError, match=f"family '{name}' needs an estimator; for networks there are 'retrain'"):
+        bank(families={name: 1})
 
 
 def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:

@@ -11,9 +11,10 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.ensemble import RandomForestRegressor as Forest
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from torch import nn
@@ -23,7 +24,7 @@ import holdfast as hf
 from holdfast.errors import ModelError, SettingError
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import FOR_ESTIMATORS, family
+from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import Variation
 from holdfast.retraining.recipe import Recipe
 
@@ -149,6 +150,75 @@ def test_origins_know_every_setting_and_nothing_else() -> None:
     assert len(set(origins)) == 1 + len(others)
 
 
+# ---- other settings
+
+
+def settings(name: str, estimator: Any, count: int = 60) -> list[dict[str, Any]]:
+    run = BaseRun.of(estimator, X, Y, SCHEMA, None, 7)
+    (variation,) = family(name)(run, range(count))
+    assert variation.settings is not None
+    assert variation.kept is variation.emphasis is variation.labels is None
+    assert set(variation.order) == {7}
+    assert len(set(variation.weights)) == (count if name == "depth" else 1)
+    return [dict(each) for each in variation.settings]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "key", "value"),
+    [
+        (RandomForestClassifier(40), "n_estimators", 40),
+        (HistGradientBoostingClassifier(max_iter=40), "max_iter", 40),
+        (XGBClassifier(), "n_estimators", 100),
+        (piped(LGBMClassifier(n_estimators=40)), "lgbmclassifier__n_estimators", 40),
+        (CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=40)), "estimator__n_estimators", 40),
+    ],
+)
+def test_trees_are_half_to_one_and_a_half_times_as_many(estimator: Any, key: str, value: int) -> None:
+    counts = [each.pop(key) for each in settings("trees", estimator)]
+    assert all(isinstance(count, int) for count in counts)
+    assert min(counts) < 0.53 * value
+    assert max(counts) > 1.47 * value
+    assert abs(np.mean(counts) / value - 1) < 0.02
+
+
+def test_depth_and_learning_rate() -> None:
+    depths = [each["max_depth"] for each in settings("depth", XGBClassifier())]
+    assert set(depths) == set(range(3, 10))
+    assert set(settings("depth", LGBMClassifier())[0]) == {"num_leaves"}  # its max_depth of -1 is no limit
+    assert min(each["max_leaf_nodes"] for each in settings("depth", RandomForestClassifier(max_leaf_nodes=2))) == 2
+    rates = [each["learning_rate"] for each in settings("learning_rate", XGBClassifier())]
+    assert min(rates) < 0.155
+    assert max(rates) > 0.445
+    assert set(settings("learning_rate", MLPClassifier())[0]) == {"learning_rate_init"}
+    assert len(set(rates)) == 60
+
+
+def test_settings_reach_the_estimators() -> None:
+    made = ModelBank.retrain(
+        piped(XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1)), X, Y, SCHEMA,
+        families=dict.fromkeys(("trees", "depth", "learning_rate"), 2),
+    )  # fmt: skip
+    steps = [made.model(i).wrapped[-1] for i in range(6)]
+    assert [step.n_estimators for step in steps] == [round(8 * f) for f in (1.118034, 0.736068)] + [8] * 4
+    assert [step.max_depth for step in steps[2:4]] == [round(4 * f) for f in (1.118034, 0.736068)]
+    assert [step.learning_rate for step in steps[4:]] == pytest.approx([0.3 * f for f in (1.118034, 0.736068)])
+    assert len(made.members()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator"),
+    [
+        ("trees", LogisticRegression()),
+        ("depth", RandomForestClassifier()),
+        ("learning_rate", SGDClassifier()),
+        ("learning_rate", RandomForestClassifier()),
+    ],
+)
+def test_estimators_without_the_setting_are_refused(name: str, estimator: Any) -> None:
+    with pytest.raises(SettingError, match=f"family '{name}': the estimator has none of '.*' with a number"):
+        settings(name, estimator)
+
+
 # ---- regression
 
 
@@ -166,7 +236,7 @@ def test_regressors(estimator: Any) -> None:
     schema = hf.Schema.infer(NUMBERS)
     model = Recipe.of(estimator).fit(NUMBERS, WEALTH, schema)
     assert model.is_regression
-    families = dict.fromkeys(FOR_ESTIMATORS, 1)
+    families = dict.fromkeys((name for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"), 1)
     bank = ModelBank.retrain(model, NUMBERS, WEALTH, schema, families=families)
     assert repr(bank).endswith("regression)")
     bank.check_fits(model)

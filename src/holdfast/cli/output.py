@@ -77,7 +77,6 @@ def deliver(
 ) -> int:
     """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have no answer."""
     from holdfast.datasets import records
-    from holdfast.target import Status
 
     if question.out is not None:
         cfs.save(question.out)
@@ -89,7 +88,7 @@ def deliver(
         cfs.report(question.report)
     if not question.quiet:
         say(cfs.summary())
-    return int((cfs.status_codes == Status.NOT_FOUND).sum())
+    return int(cfs.failed.sum())
 
 
 # ---- where files go

@@ -64,7 +64,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; needs the `plot` extra."""
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
-    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
+    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.failed)
     answered = _lines(cfs, found[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
     return write_page(
@@ -120,10 +120,11 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
 
 
 def by_status(cfs: "Answers", kind: str) -> list[tuple[str, str, str]]:
-    """The figures of found, already met and not found."""
+    """How many were found, already met and so on."""
     counts = {s: int((cfs.status_codes == s).sum()) for s in Status}
     share = {s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()}
-    return [(s.words.capitalize(), f"{counts[s]:,}", share[s]) for s in Status]
+    usual = (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)
+    return [(s.words.capitalize(), f"{counts[s]:,}", share[s]) for s in Status if s in usual or counts[s]]
 
 
 def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str:

@@ -105,7 +105,7 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
 def _effects(cfs: "Counterfactuals") -> list[str]:
     """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
     goal, effects = cfs.goal, [""] * len(cfs)
-    rows = np.flatnonzero(cfs.found)
+    rows = np.flatnonzero(cfs.answered)
     if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(rows):
         return effects
     was, now = (goal.confidence(v).numpy()[rows] for v in (cfs.estimate_before, cfs.scores))
@@ -117,10 +117,11 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
 
 
 def _sentence(code: int, reason: str, phrases: list[str], effect: str) -> str:
-    if code == Status.FOUND and phrases:
+    if code in (Status.FOUND, Status.FRAGILE) and phrases:
         text = joined(phrases) + effect
+        text += f", but {reason}" if code == Status.FRAGILE else ""
     else:
-        text = "No answer" if code == Status.NOT_FOUND else "Nothing to change"
+        text = "No answer" if code in (Status.NOT_FOUND, Status.IMPOSSIBLE) else "Nothing to change"
         text += f": {reason}" if reason else ""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 

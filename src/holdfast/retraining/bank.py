@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from holdfast._core.progress import Progress
@@ -30,7 +32,7 @@ from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import ModelStack, Stack, stack_of
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import DEFAULT_FAMILIES, FOR_ESTIMATORS, family
+from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
@@ -38,6 +40,7 @@ from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
+MODELS = 100  # of a family that is not asked for by number
 
 
 @dataclass(frozen=True)
@@ -101,11 +104,6 @@ class ModelGroup:
         return f"{type(self.networks.module(0)).__name__} modules"
 
 
-def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
-    with model.eval_mode():
-        return model.score_frame(frame, x.to(model.dtype))
-
-
 @dataclass(frozen=True, eq=False)
 class ModelBank:
     """Retrained models, by family: what a model could have been, had it been trained a little differently.
@@ -133,8 +131,9 @@ class ModelBank:
     @classmethod
     def retrain(
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
-        families: Mapping[str, int | range] = DEFAULT_FAMILIES, classes: ClassNames | None = None, seed: int = 0,
-        pool: Sequence[int] | None = None, workers: int = 1, progress: bool = False,
+        families: Mapping[str, int | range] | None = None, classes: ClassNames | None = None, seed: int = 0,
+        pool: Sequence[int] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
+        workers: int = 1, progress: bool = False,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
@@ -144,30 +143,40 @@ class ModelBank:
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
                 The classes of a `Model` are its own, and `y` may be in its own names or in those it was given.
             families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
-                out: 100 of `retrain`.
+                out: 100 of `retrain`, and 100 of `history` where there is a `time`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
+            time: how old rows are: a column of X, which the schema need not have, or one value for each row. Up to 12
+                different values are periods of their own; more are cut into four periods of as many rows.
+            window: the model in use, and every family but `history`, learns from so many of the newest periods; left
+                out: from all rows. `history` is made as `retrain` is, from windows of as many periods that end one,
+                two and three periods earlier, in turn; if the window is left out, from all rows up to there.
             workers: processes for estimators.
             progress: show a bar on stderr.
         """
+        if families is None:
+            families = {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
         some = isinstance(families, Mapping) and len(families) > 0
         require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
         require(workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
-        run = BaseRun.of(recipe, X, y, schema, classes, seed, pool)
-        unfit = [name for name in wanted if run.recipe.estimator is not None and name not in FOR_ESTIMATORS]
-        known = listed(FOR_ESTIMATORS)
-        require(not unfit, f"family {listed(unfit[:1])} needs a network; for estimators there are {known}")
+        whole = BaseRun.of(recipe, X, y, schema, classes, seed, pool, time, window)
+        run, network = whole.in_use(), whole.recipe.estimator is None
+        known, other = (FOR_NETWORKS, "an estimator") if network else (FOR_ESTIMATORS, "a network")
+        here = f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
+        unfit = [name for name in wanted if name not in known]
+        require(not unfit, f"family {listed(unfit[:1])} needs {other}; {here}")
         groups = list[ModelGroup]()
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             for name, models in wanted.items():
-                for variation in family(name)(run, models):
-                    origins = run.origins(variation)
-                    if run.recipe.estimator is None:
-                        groups.append(ModelGroup(name, run.train(variation, bar), origins=origins))
+                made_from = whole if name == "history" else run
+                for variation in family(name)(made_from, models):
+                    origins = made_from.origins(variation)
+                    if network:
+                        groups.append(ModelGroup(name, made_from.train(variation, bar), origins=origins))
                     else:
-                        fitted = run.fit_estimators(variation, workers)
+                        fitted = made_from.fit_estimators(variation, workers)
                         groups.append(ModelGroup(name, estimators=fitted, origins=origins))
                         bar.step(len(fitted))
         return cls(tuple(groups), schema, run.classes, run.recipe, seed)
@@ -367,6 +376,10 @@ class ModelBank:
 
     def signatures(self) -> Tensor:
         """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
+        return self._signatures
+
+    @cached_property
+    def _signatures(self) -> Tensor:
         return signature(self.scores(self.schema.probe))
 
     def samples(self) -> list[str]:
@@ -422,6 +435,17 @@ class ModelBank:
             raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
 
 
+def _alone(model: Model, family: str) -> ModelGroup:
+    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
+    plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
+    networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
+    if networks is None:
+        return ModelGroup(family, estimators=(model,))  # a fingerprint is no origin: it is of a few rows
+    tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
+    networks.load({name: value.detach()[None] for name, value in tensors.items()})
+    return ModelGroup(family, networks, origins=(model.fingerprint(),))
+
+
 def signature(scores: Tensor) -> Tensor:
     """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all classes of a row,
     and how certain a model is when it is certain, makes no difference."""
@@ -437,15 +461,9 @@ def sample_of(origin: str) -> str:
     return rows if dash else ""
 
 
-def _alone(model: Model, family: str) -> ModelGroup:
-    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
-    plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
-    networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
-    if networks is None:
-        return ModelGroup(family, estimators=(model,))
-    tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
-    networks.load({name: value.detach()[None] for name, value in tensors.items()})
-    return ModelGroup(family, networks, origins=(model.fingerprint(),))
+def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
+    with model.eval_mode():
+        return model.score_frame(frame, x.to(model.dtype))
 
 
 def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:

@@ -1,7 +1,7 @@
 """The run that made the model in use, and the same run with variations."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError, require
+from holdfast.errors import ModelError, SettingError, did_you_mean, require, require_integer
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
@@ -23,6 +24,9 @@ from holdfast.retraining.loop import Variation, derived, fit_stack
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.schema.schema import Schema
+
+MOST_PERIODS = 12  # different values of a time that are periods of their own
+MOST_AGO = 3  # how many periods back the windows of the family `history` end
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +43,23 @@ class BaseRun:
     classes: tuple[Any, ...]
     seed: int = 0
     pool: Tensor | None = None  # positions of rows that are left out in turn; None draws an order of all
+    periods: Tensor | None = None  # (n,) the number of each row's period of time, the oldest is 0
+    window: int | None = None  # of how many of the newest periods the model in use has learnt; None: all
 
     @classmethod
     def of(
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None = None,
-        seed: int = 0, pool: Sequence[int] | None = None,
+        seed: int = 0, pool: Sequence[int] | None = None, time: str | ArrayLike | None = None,
+        window: int | None = None,
     ) -> "BaseRun":  # fmt: skip
+        require(window is None or time is not None, "window= counts periods of time; pass time= as well")
+        if window is not None:
+            require_integer("window", window)
+        table, periods = X, None if time is None or isinstance(time, str) else periods_of(time, len(X))
+        if isinstance(time, str):
+            require(time in X.columns, f"the table has no column {time!r} of times; {did_you_mean(time, X.columns)}")
+            periods = periods_of(X[time].to_numpy(), len(X))
+            table = X if time in schema.names else X.drop(columns=time)
         how, column = Recipe.of(recipe), outcomes(X, y)
         if isinstance(recipe, Model) and not recipe.is_regression:
             own = getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
@@ -52,7 +67,8 @@ class BaseRun:
             classes = recipe.classes if classes is None else classes
         names = how.names(X, column, classes)
         how.check(schema, names)
-        return cls(how, X, column, schema, tuple(names), seed, None if pool is None else _positions(pool, len(X)))
+        left_out = None if pool is None else _positions(pool, len(X))
+        return cls(how, table, column, schema, tuple(names), seed, left_out, periods, window)
 
     @cached_property
     def x(self) -> Tensor:
@@ -82,9 +98,35 @@ class BaseRun:
     def new_seeds(self, models: range) -> tuple[int, ...]:
         return tuple(self.seed + 1 + i for i in models)
 
-    def own_seeds(self, purpose: int, models: range) -> tuple[int, ...]:
+    def own_seeds(self, purpose: int, models: Iterable[int]) -> tuple[int, ...]:
         """Seeds that no other purpose shares."""
         return tuple(derived(derived(self.seed, purpose), i + 2) for i in models)
+
+    # ---- periods of time
+
+    def in_use(self) -> "BaseRun":
+        """The run that made the model in use: that on the rows of the newest periods."""
+        if self.periods is None or self.window is None:
+            return self
+        new = self.periods > int(self.periods.max()) - self.window
+        rows, pool = new.nonzero().squeeze(1), self.pool
+        if pool is not None:
+            require(bool(new[pool].all()), f"pool must hold rows of the newest {self.window} periods, as the window is")
+            pool = new.cumsum(0)[pool] - 1
+        X, y = self.X.iloc[rows.numpy()], self.y.iloc[rows.numpy()]
+        return BaseRun(self.recipe, X, y, self.schema, self.classes, self.seed, pool)
+
+    def earlier(self) -> list[Tensor]:
+        """(n,) the rows of each earlier window, that which ends one period before the newest first."""
+        fix = "pass time=, the name of a column or one value for each row"
+        if self.periods is None:
+            raise SettingError(f"the family 'history' needs to know how old rows are; {fix}")
+        count = int(self.periods.max()) + 1
+        length = count - 1 if self.window is None else self.window
+        ends = [end for end in range(count - 1, 0, -1) if self.window is None or end >= length][:MOST_AGO]
+        what = f"there are {count} periods, and the model in use learns from {self.window or 'all'} of them"
+        require(bool(ends), f"the family 'history' needs an earlier window: {what}; pass a smaller window=")
+        return [(self.periods < end) & (self.periods >= end - length) for end in ends]
 
     # ---- making models
 
@@ -118,7 +160,7 @@ class BaseRun:
             if variation.kept is not None:
                 rows = np.flatnonzero(variation.kept[i].numpy())
             if variation.emphasis is not None:
-                rows = np.repeat(rows, variation.emphasis[i].long().numpy())
+                rows = np.repeat(rows, variation.emphasis[i].long().numpy()[rows])
             if variation.order[i] != self.seed:
                 order = torch.Generator().manual_seed(derived(variation.order[i], 1))
                 rows = rows[torch.randperm(len(rows), generator=order).numpy()]
@@ -126,7 +168,9 @@ class BaseRun:
                 labels = variation.labels[i].numpy()
                 y = pd.Series(names[labels] if self.classes else labels, index=y.index)
             X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
-            fits.append(EstimatorFit(self.recipe.estimator, self.recipe.inputs, X, y, self.schema, self.classes, seed))
+            how = self.recipe.estimator, self.recipe.inputs
+            settings = variation.settings[i] if variation.settings else dict[str, Any]()
+            fits.append(EstimatorFit(*how, X, y, self.schema, self.classes, seed, settings))
         return fit_all(fits, workers)
 
     def _recipe(self, variation: Variation) -> Recipe:
@@ -151,11 +195,32 @@ class BaseRun:
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
+            if variation.settings:
+                digest.update(f"{sorted(variation.settings[i].items())}".encode())
             for part in (variation.kept, variation.emphasis, variation.labels):
                 digest.update(b"-" if part is None else part[i].numpy().tobytes())
                 rows.update(b"-" if part is None else part[i].numpy().tobytes())
             out.append(f"{rows.hexdigest()[:8]}-{digest.hexdigest()[:16]}")
         return tuple(out)
+
+
+def periods_of(time: ArrayLike, n: int) -> Tensor:
+    """(n,) the number of each row's period: one for every value that there is, or four of equal size if they are more
+    than a few."""
+    values = np.asarray(time)
+    one_each = f"time must be the name of a column, or have one value for each of the {n} rows"
+    require(values.shape == (n,), f"{one_each}, got shape {values.shape}")
+    missing = int(pd.Series(values).isna().sum())
+    require(not missing, f"{missing} values of time are missing; leave those rows out")
+    try:
+        known, place = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise SettingError(f"values of time cannot be put in order: {error}") from None
+    if len(known) > MOST_PERIODS:
+        place = np.searchsorted(np.sort(place)[[n // 4, n // 2, 3 * n // 4]], place, side="right")
+        place = np.unique(place, return_inverse=True)[1]
+    require(place.max() > 0, "all rows are of one time; history needs at least two periods")
+    return torch.tensor(place)
 
 
 def _positions(pool: Sequence[int], n: int) -> Tensor:

@@ -1,9 +1,9 @@
 """Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and read by name."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -37,6 +37,7 @@ class EstimatorFit:
     schema: Schema
     classes: Sequence[Any]  # none of a regressor
     seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # in place of the estimator's own
 
     def __call__(self) -> Model:
         """The clone, seeded wherever it has a `random_state`, and fitted."""
@@ -61,7 +62,7 @@ class EstimatorFit:
     def _fitted(self, rows: Any, y: Any) -> Any:
         clone = untyped("sklearn.base").clone(self.estimator)
         states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
-        clone.set_params(**dict.fromkeys(states, self.seed % (1 << 32)))
+        clone.set_params(**dict.fromkeys(states, self.seed % (1 << 32)), **self.settings)
         try:
             clone.fit(rows, y)
             clone.predict(rows[:1])  # a threshold on a class that is known by another name only fails here
@@ -109,6 +110,26 @@ class InOrder:
 
     def predict(self, rows: Any) -> Any:
         return self.estimator.predict(rows)
+
+
+# What XGBoost takes for settings that are None.
+XGBOOST = {"n_estimators": 100, "max_depth": 6, "learning_rate": 0.3}
+
+
+def settings_of(estimator: Any, names: Sequence[str]) -> dict[str, float]:
+    """The settings of these names, of an estimator and of all inside it, that are positive numbers. Of `max_iter` only
+    that which is a number of trees."""
+    params: dict[str, Any] = estimator.get_params()
+    out = dict[str, float]()
+    for key, given in params.items():
+        prefix, _, name = key.rpartition("__")
+        owner = params[prefix] if prefix else estimator
+        value = XGBOOST.get(name) if given is None and kind_of(owner).startswith("xgboost.") else given
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        trees = name != "max_iter" or type(owner).__name__.startswith("HistGradientBoosting")
+        if name in names and trees and number:
+            out[key] = cast(float, value)
+    return out
 
 
 IDLE = ("random_state", "n_jobs", "verbose", "verbosity")  # settings that are overwritten, or change no model

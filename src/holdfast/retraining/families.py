@@ -4,18 +4,20 @@ Each family is a function from the run that made that model and the numbers of t
 one for each architecture. Model i of a family is made in the same way whatever others are asked for.
 """
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast.errors import SettingError, did_you_mean, listed, require
 from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.estimators import settings_of
 from holdfast.retraining.loop import Variation
 
-DEFAULT_FAMILIES: Mapping[str, int | range] = MappingProxyType({"retrain": 100})
 MOST_DRAWS = 1000  # of rows until there is one of every class
+GOLDEN = 0.6180339887498949  # its multiples spread evenly however many there are
 
 
 def retrain(run: BaseRun, models: range) -> list[Variation]:
@@ -57,19 +59,33 @@ def bootstrap(run: BaseRun, models: range) -> list[Variation]:
     return [Variation(run.same_seed(models), run.same_seed(models), emphasis=_times_drawn(run, 2, models))]
 
 
-def _times_drawn(run: BaseRun, purpose: int, models: range) -> Tensor:
-    """(M, n) how often each row is drawn, with replacement; again where that leaves a class without any row."""
+def history(run: BaseRun, models: range) -> list[Variation]:
+    """As `retrain`, on older rows: those up to 1, 2 and 3 periods before the newest one, in turn, over as many periods
+    as the model in use has learnt from (all of them: from the first one on). Listed by age."""
+    windows, out = run.earlier(), list[Variation]()
+    for ago, kept in enumerate(windows):
+        own = [i for i in models if i % len(windows) == ago]
+        if own:
+            seeds, times = run.own_seeds(6, own), _times_drawn(run, 7, own, kept.nonzero().squeeze(1))
+            out.append(Variation(seeds, seeds, kept=kept.expand(len(own), -1), emphasis=times))
+    return out
+
+
+def _times_drawn(run: BaseRun, purpose: int, models: Iterable[int], of: Tensor | None = None) -> Tensor:
+    """(M, n) how often each row is drawn, with replacement, of all or of some; again where that leaves a class without
+    any row."""
     n, k, out = len(run.labels), len(run.classes), list[Tensor]()
-    there = run.labels.bincount(minlength=k) if k else torch.zeros(0)
+    of = torch.arange(n) if of is None else of
+    there = run.labels[of].bincount(minlength=k) if k else torch.zeros(0)
     for i in models:
         g = run.generator(purpose, i)
         for _ in range(MOST_DRAWS):
-            rows = torch.randint(n, (n,), generator=g)
+            rows = of[torch.randint(len(of), (len(of),), generator=g)]
             if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
                 break
         else:
             rare = run.classes[int(there.where(there > 0, n).argmin())]
-            count = f"{rare!r} has {int(there[there > 0].min())} of {n} rows"
+            count = f"{rare!r} has {int(there[there > 0].min())} of {len(of)} rows"
             raise SettingError(f"rows drawn with replacement keep leaving out a class: {count}")
         out.append(torch.bincount(rows, minlength=n))
     return torch.stack(out).float()
@@ -82,10 +98,48 @@ def last_layer(run: BaseRun, models: range) -> list[Variation]:
 
 def epochs(run: BaseRun, models: range) -> list[Variation]:
     """The same weights and order; training lasts from half to one and a half times as long."""
-    # Multiples of the golden ratio spread evenly however many there are.
-    factors = [0.5 + (i + 1) * 0.6180339887498949 % 1 for i in models]
-    lengths = tuple(max(1, round(f * run.recipe.epochs)) for f in factors)
+    lengths = tuple(max(1, round(f * run.recipe.epochs)) for f in _factors(models))
     return [Variation(run.same_seed(models), run.same_seed(models), epochs=lengths)]
+
+
+def _factors(models: Iterable[int]) -> list[float]:
+    """From a half to one and a half."""
+    return [0.5 + (i + 1) * GOLDEN % 1 for i in models]
+
+
+def trees(run: BaseRun, models: range) -> list[Variation]:
+    """The same rows and seed; half to one and a half times as many trees."""
+    same = Variation(run.same_seed(models), run.same_seed(models))
+    return [_scaled(run, models, same, "trees", ("n_estimators", "iterations", "max_iter"), least=1)]
+
+
+def depth(run: BaseRun, models: range) -> list[Variation]:
+    """The same rows with new seeds; trees half to one and a half times as deep, or with as many leaves."""
+    new = Variation(run.new_seeds(models), run.same_seed(models))
+    return [_scaled(run, models, new, "depth", ("max_depth", "num_leaves", "max_leaf_nodes", "max_leaves"), least=1)]
+
+
+def learning_rate(run: BaseRun, models: range) -> list[Variation]:
+    """The same rows and seed; half to one and a half times the learning rate."""
+    same = Variation(run.same_seed(models), run.same_seed(models))
+    return [_scaled(run, models, same, "learning_rate", ("learning_rate", "learning_rate_init"), least=None)]
+
+
+def _scaled(
+    run: BaseRun, models: range, variation: Variation, name: str, settings: Sequence[str], *, least: int | None
+) -> Variation:
+    """A variation whose estimators have other values of some settings; integers of at least `least`, if given."""
+    known = settings_of(run.recipe.estimator, settings)
+    why = f"the estimator has none of {listed(settings)} with a number that limits it; set one, or leave the family out"
+    require(bool(known), f"family {name!r}: {why}")
+
+    def scaled(setting: str, value: Any, factor: float) -> Any:
+        if least is None:
+            return value * factor
+        return max(2 if "leaves" in setting or "leaf" in setting else least, round(value * factor))
+
+    each = [{key: scaled(key, value, factor) for key, value in known.items()} for factor in _factors(models)]
+    return replace(variation, settings=tuple(each))
 
 
 def width(run: BaseRun, models: range) -> list[Variation]:
@@ -114,12 +168,12 @@ def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variat
 
 
 Family = Callable[[BaseRun, range], list[Variation]]
-_ALL = (
-    retrain, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, last_layer, epochs, width, label_noise,
-)  # fmt: skip
-FAMILIES: dict[str, Family] = {make.__name__: make for make in _ALL}
-# What an estimator, which trains itself, can be given: other rows, in another order, labels or seeds.
-FOR_ESTIMATORS = ("retrain", "seed", "seed_and_order", "leave_one_out", "leave_share_out", "bootstrap", "label_noise")
+_FOR_BOTH = (retrain, history, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, label_noise)
+_NETWORKS = (last_layer, epochs, width)
+_ESTIMATORS = (trees, depth, learning_rate)
+FAMILIES: dict[str, Family] = {make.__name__: make for make in (*_FOR_BOTH, *_NETWORKS, *_ESTIMATORS)}
+FOR_NETWORKS = tuple(make.__name__ for make in (*_FOR_BOTH, *_NETWORKS))
+FOR_ESTIMATORS = tuple(make.__name__ for make in (*_FOR_BOTH, *_ESTIMATORS))
 
 
 def family(name: str) -> Family:

@@ -12,7 +12,7 @@ other; rows that are left out drop out of an order that stays the same.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
@@ -41,6 +41,7 @@ class Variation:
     labels: Tensor | None = None  # (M, n)
     epochs: tuple[int, ...] | None = None
     epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
+    settings: tuple[Mapping[str, Any], ...] | None = None  # of estimators, which have more than their rows and seeds
     width: float = 1.0  # of the hidden layers of all M models, as a multiple of the first model's
     last_layer: bool = False  # only that is trained, on the features of the first model
 

@@ -17,30 +17,34 @@ class SurvivalProblem(SearchProblem):
     """S_c(z) = min( g(z), mean_m g_m(z) - c sd_m g_m(z) ), over the models m of a guide.
 
     Args:
-        guides: the models, by architecture.
+        guide: the models.
         c: (n,) how many standard deviations each row asks for.
     """
 
-    guides: tuple[Guide, ...]
+    guide: Guide
     c: Tensor
 
     @staticmethod
-    def of(problem: SearchProblem, guides: tuple[Guide, ...], c: Tensor) -> "SurvivalProblem":
+    def of(problem: SearchProblem, guide: Guide, c: Tensor) -> "SurvivalProblem":
+        """The problem with a guide, and c (n,)."""
         return SurvivalProblem(
-            problem.model, problem.x, problem.goal, problem.feasible, problem.rng, problem.budget, guides, c
+            problem.model, problem.x, problem.goal, problem.feasible, problem.rng, problem.budget, guide, c
         )
 
     def __getitem__(self, rows: Tensor) -> "SurvivalProblem":
-        return SurvivalProblem.of(super().__getitem__(rows), self.guides, self.c[rows])
+        return SurvivalProblem.of(super().__getitem__(rows), self.guide, self.c[rows])
 
-    def margins(self, z: Tensor) -> Tensor:
-        """(M, n)"""
-        return torch.cat([guide.margins(z, self.goal) for guide in self.guides])
+    def bound(self, z: Tensor) -> Tensor:
+        """(n,) mean - c sd of the guide's margins."""
+        return lower_bound(self.guide.margins(z, self.goal), self.c)
+
+    def own_gap(self, z: Tensor) -> Tensor:
+        """(n,) by how much the model itself exceeds the goal."""
+        return self.guide.squashed(super().gap(z))
 
     def gap(self, z: Tensor) -> Tensor:
-        g = self.margins(z)
-        sd, mean = torch.std_mean(g, 0)
-        return torch.minimum(super().gap(z), mean - self.c * sd - SLACK)
+        own = self.own_gap(z)
+        return torch.minimum(own, (self.bound(z) - SLACK).to(own.dtype))
 
     def met(self, z: Tensor) -> Tensor:
         return self.gap(z) > 0
@@ -48,21 +52,21 @@ class SurvivalProblem(SearchProblem):
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         u, v, own_pull = super().shortfall(z)
         own, grad = -u.squeeze(1), own_pull(torch.full_like(v, -1.0))
-        parts = [guide.margins_and_pull(z, self.goal) for guide in self.guides]
-        g = torch.cat([margins for margins, _ in parts])  # (M, n)
-        m = len(g)
+        g, pull = self.guide.margins_and_pull(z, self.goal)  # (M, n)
         sd, mean = torch.std_mean(g, 0)
-        bound = mean - self.c * sd - SLACK
-        weights = 1 / m - self.c * (g - mean) / ((m - 1) * sd.clamp_min(TINY))
-        total = torch.zeros_like(grad)
-        first = 0
-        for guide, (_, pull) in zip(self.guides, parts, strict=True):
-            total += pull(weights[first : first + guide.count]).to(grad.dtype)
-            first += guide.count
-        own_binds = own < bound
-        return torch.minimum(own, bound), torch.where(own_binds[:, None], grad, total)
+        c = self.c.to(g.dtype)
+        bound = (mean - c * sd - SLACK).to(own.dtype)
+        weights = 1 / len(g) - c * (g - mean) / ((len(g) - 1) * sd.clamp_min(TINY))
+        return torch.minimum(own, bound), torch.where((own < bound)[:, None], grad, pull(weights).to(grad.dtype))
 
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
         gap, grad = self.gap_and_gradient(z)
-        u = -gap[:, None]
-        return u, u, lambda outer: outer * -grad
+        return -gap[:, None], -gap[:, None], lambda outer: outer * -grad
+
+
+def lower_bound(margins: Tensor, c: Tensor) -> Tensor:
+    """mean - c sd over the first axis; of a single model its own margin."""
+    if len(margins) == 1:
+        return margins[0]
+    sd, mean = torch.std_mean(margins, 0)
+    return mean - c.to(margins.dtype) * sd

@@ -10,7 +10,7 @@ so one matrix product gives the scores of all cells of j: some hundred changes f
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +25,21 @@ STATES = 256  # candidates at once: their tables stay in the cache
 ROWS = 1 << 15  # rows a model is asked about at once
 
 
+class Tried(NamedTuple):
+    """Single changes (s, m) of candidates: those of row i come before those of row i + 1, as many of each."""
+
+    person: Tensor  # (s,)
+    taken: Tensor  # (s, features) the moves that a candidate has taken so far
+    gap: Tensor  # (s, m)
+    hit: Tensor  # (s, m) which changes succeed
+    changed: Tensor  # (s, m) how many features
+    price: Tensor  # (s, m)
+
+
 class SingleChanges(ABC):
     """The gaps of candidates of the people of a problem after each single change."""
 
-    exact: ClassVar[bool]  # is the answer the same all over a cell?
+    exact: bool  # is the answer the same all over a cell?
 
     def __init__(self, problem: SearchProblem, personal: PersonalMoves) -> None:
         self.problem, self.personal = problem, personal
@@ -36,6 +47,10 @@ class SingleChanges(ABC):
     @abstractmethod
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
         """(s, m) for the candidates `taken` (s, features) of people (s,); -inf where a move is not `tried` (s, m)."""
+
+    def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:
+        """What was tried for some rows, with successes of which there is no doubt; gaps that are estimates give some."""
+        return tried
 
 
 class LeafTable:

@@ -1,0 +1,197 @@
+"""All trees of many models at once: what a search needs that asks a whole bank about a few rows.
+
+The codes of a column (see `tree_nodes`) are ranks among the cuts of all models together. Siblings lie side by side, and
+whether a row goes right at a node is looked up in one table,
+
+    next(node) = left(node) + table[offset(node) + code of the node's column],
+
+in which nodes that compare with a cut share the steps of their column, and nodes with sets have rows of their own. A
+leaf is its own left child. So one step down all trees of all models is five look-ups, whatever the library that made
+them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.models.compiled.tree_leaves import TreeIndex
+from holdfast.models.compiled.tree_nodes import Codes, Ints
+from holdfast.schema.feature import Array
+
+Slot = tuple[int, int, int | None, bool]  # encoded columns, the one that says missing, and is that code the first?
+VISITED = 1 << 20  # rows times trees at once: they stay in the cache
+
+
+@dataclass(frozen=True)
+class ColumnCodes:
+    """The codes of one column, of all models together."""
+
+    codes: Codes
+    place: int  # among all columns of codes
+
+    def of(self, x: Tensor) -> Tensor:
+        """(n, d) encoded rows -> (n,)"""
+        c = self.codes
+        if c.cuts is None:
+            return x[:, c.at].argmax(1)
+        code = torch.searchsorted(torch.tensor(c.cuts), x[:, c.at.start].double().contiguous())
+        if c.indicator is None:
+            return code
+        code = code + int(c.missing_code == 0)
+        return torch.where(x[:, c.indicator] > 0.5, 0 if c.missing_code == 0 else c.count - 1, code)
+
+    def own_code(self, own: Codes) -> Ints:
+        """(codes,) the code of one model that each of these lies in."""
+        c = self.codes
+        if c.cuts is None or own.cuts is None:
+            return np.arange(c.count)
+        code = np.searchsorted(own.cuts, np.append(c.cuts, np.inf))
+        if c.indicator is None:
+            return code
+        return np.append(0, code + 1) if c.missing_code == 0 else np.append(code, own.count - 1)
+
+
+class TreeBank:
+    """The trees of M models with the same outputs: encoded rows (n, d) -> (M, n, outputs)."""
+
+    def __init__(self, models: Sequence[TreeIndex]) -> None:
+        self.count, self.outputs = len(models), len(models[0].nodes.start)
+        self.columns = _columns(models)
+        writer = _Writer(models, self.columns)
+        trees = max(len(m.nodes.roots) for m in models)
+        roots = np.full((self.count, trees), writer.nothing)  # models with fewer trees are filled up
+        for i, model in enumerate(models):
+            roots[i, : len(model.nodes.roots)] = writer.roots[i]
+        self.roots = torch.tensor(roots.reshape(-1))
+        self.column, self.offset, self.left = (torch.tensor(v) for v in (writer.column, writer.offset, writer.left))
+        self.table, self.value = torch.tensor(writer.table), torch.tensor(writer.value)
+        self.depth = writer.depth
+        self.start = torch.tensor(np.stack([m.nodes.start for m in models]))[:, None]
+        self.share = torch.tensor([m.nodes.share for m in models], dtype=torch.float64)[:, None, None]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        size = max(1, VISITED // max(1, len(self.roots)))
+        parts = [self._sums(x[i : i + size]) for i in range(0, len(x), size)]
+        total = torch.cat(parts, 1) if parts else self.start.new_zeros(self.count, 0, self.outputs)
+        return (total + self.start) / self.share
+
+    def _sums(self, x: Tensor) -> Tensor:
+        codes = torch.stack([c.of(x) for c in self.columns.values()], 1)  # (n, columns)
+        first = (torch.arange(len(x)) * codes.shape[1])[:, None].expand(-1, len(self.roots)).reshape(-1)
+        codes, node = codes.view(-1), self.roots.repeat(len(x))
+        for _ in range(self.depth):  # index_select is several times as fast as an index in brackets
+            code = codes.index_select(0, self.column.index_select(0, node).add_(first))
+            right = self.table.index_select(0, code.add_(self.offset.index_select(0, node)))
+            node = self.left.index_select(0, node).add_(right)
+        value = self.value.index_select(0, node)
+        return value.view(len(x), self.count, -1, self.outputs).sum(2).transpose(0, 1)
+
+
+def _columns(models: Sequence[TreeIndex]) -> dict[Slot, ColumnCodes]:
+    """By slot: those with the cuts of all models."""
+    by_slot: dict[Slot, list[Codes]] = {}
+    for model in models:
+        for c in model.codes:
+            by_slot.setdefault(_slot(c), []).append(c)
+    out: dict[Slot, ColumnCodes] = {}
+    for slot, parts in by_slot.items():
+        first = parts[0]
+        known = [c.cuts for c in parts if c.cuts is not None]
+        cuts = np.unique(np.concatenate(known)) if known else None
+        count = first.count if cuts is None else len(cuts) + 1 + (first.indicator is not None)
+        missing_code = 0 if first.missing_code == 0 else count - 1
+        out[slot] = ColumnCodes(Codes(first.at, cuts, count, first.indicator, missing_code), len(out))
+    return out
+
+
+def _slot(c: Codes) -> Slot:
+    return c.at.start, c.at.stop, c.indicator, c.missing_code == 0
+
+
+class _Writer:
+    """Numbers the nodes of all models anew, siblings side by side, and writes the table of who goes right."""
+
+    def __init__(self, models: Sequence[TreeIndex], columns: dict[Slot, ColumnCodes]) -> None:
+        widest = max((c.codes.count for c in columns.values()), default=1)
+        self.rows = [np.zeros(widest, dtype=np.int64)]  # of the table; in the first nobody goes right
+        self.length, self.nothing, self.depth = widest, 0, 0
+        steps = {slot: self._row(np.repeat([0, 1], c.codes.count)) for slot, c in columns.items()}
+        column, offset, left = ([np.zeros(1, dtype=np.int64)] for _ in range(3))
+        value = [np.zeros((1, len(models[0].nodes.start)))]  # node 0 is a leaf that adds nothing
+        self.roots, count = list[Ints](), 1
+        for model in models:
+            assert model.rights is not None
+            own = [columns[_slot(c)] for c in model.codes]
+            order, new_left, roots, depth = _level_by_level(model, count)
+            places = np.zeros(len(order), dtype=np.int64)
+            offsets = np.zeros(len(order), dtype=np.int64)
+            lookups = [c.own_code(codes) for c, codes in zip(own, model.codes, strict=True)]
+            ranks = [_last_within(lookup, codes.count) for lookup, codes in zip(lookups, model.codes, strict=True)]
+            for i, node in enumerate(order.tolist()):
+                if node not in model.rights:
+                    continue
+                place, right = model.rights[node]
+                places[i] = own[place].place
+                first = int(right.argmax()) if right.any() else len(right)
+                if bool(right[first:].all()):  # a step: nobody below `first` goes right, everybody from there on
+                    last = ranks[place][first - 1] if first else -1
+                    slot = _slot(model.codes[place])
+                    offsets[i] = steps[slot] + columns[slot].codes.count - 1 - last
+                else:
+                    offsets[i] = self._row(right[lookups[place]].astype(np.int64))
+            column.append(places)
+            offset.append(offsets)
+            left.append(new_left)
+            value.append(_values(model, order))
+            self.roots.append(roots)
+            self.depth = max(self.depth, depth)
+            count += len(order)
+        self.column, self.offset, self.left = (np.concatenate(v) for v in (column, offset, left))
+        self.value, self.table = np.concatenate(value), np.concatenate(self.rows)
+
+    def _row(self, goes_right: Ints) -> int:
+        """Where a new row of the table begins."""
+        begin = self.length
+        self.rows.append(goes_right)
+        self.length += len(goes_right)
+        return begin
+
+
+def _last_within(own_code: Ints, count: int) -> Ints:
+    """(codes of the model,) the last of the common codes that lies in each or a lower one."""
+    return np.searchsorted(own_code, np.arange(count), side="right") - 1
+
+
+def _level_by_level(model: TreeIndex, first: int) -> tuple[Ints, Ints, Ints, int]:
+    """The nodes of all trees from the roots down, siblings side by side; the new number of each one's left child, its
+    own if it is a leaf; the new numbers of the roots, which begin at `first`; and how many steps there are."""
+    nodes = model.nodes
+    level, order, left, count, depth = nodes.roots, list[Ints](), list[Ints](), first + len(nodes.roots), 0
+    begin = first
+    while len(level):
+        inner = nodes.left[level] >= 0
+        new = np.arange(begin, begin + len(level))
+        new[inner] = count + 2 * np.arange(int(inner.sum()))
+        order.append(level)
+        left.append(new)
+        begin, count = count, count + 2 * int(inner.sum())
+        level = np.stack([nodes.left[level[inner]], nodes.right[level[inner]]], 1).reshape(-1)
+        depth += bool(len(level))
+    return np.concatenate(order), np.concatenate(left), np.arange(first, first + len(nodes.roots)), depth
+
+
+def _values(model: TreeIndex, order: Ints) -> Array:
+    """(nodes, outputs) what each leaf adds."""
+    nodes, outputs = model.nodes, len(model.nodes.start)
+    ends = np.append(nodes.roots[1:], len(nodes.left))
+    tree = np.searchsorted(ends, order, side="right")
+    to = nodes.adds_to[tree]
+    value = np.zeros((len(order), outputs))
+    leaf = nodes.left[order] < 0
+    wide, single = leaf & (to < 0), leaf & (to >= 0)
+    value[wide] = nodes.value[order[wide]]
+    value[single, to[single]] = nodes.value[order[single], 0]
+    return value
