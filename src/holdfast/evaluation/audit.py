@@ -71,11 +71,10 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     >>> found.table().columns.tolist()
     ['status', 'survival', 'low', 'high', 'models', 'certified', 'seed', 'bootstrap']
     """
-    given: Any = bank
-    what = f"got {type(cfs).__name__} and {type(given).__name__}; make a bank with hf.ModelBank.retrain(...)"
-    good = isinstance(cfs, Counterfactuals) and not isinstance(given, Counterfactuals | None)
+    what = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
+    good = isinstance(cfs, Counterfactuals) and not isinstance(cast(Any, bank), Counterfactuals | None)
     require(good, f"audit takes answers and a ModelBank, or models, {what}")
-    judges = bank if isinstance(bank, ModelBank) else existing(cfs, given)
+    judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
     with Progress(progress, "auditing") as bar:
