@@ -44,6 +44,7 @@ from holdfast.methods.rbr import RBR as RBR
 from holdfast.methods.revise import REVISE as REVISE
 from holdfast.methods.roar import ROAR as ROAR
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch as StableNeighborSearch
+from holdfast.methods.survival_search.search import SurvivalSearch as SurvivalSearch
 from holdfast.methods.tree_search.search import TreeSearch as TreeSearch
 from holdfast.problem import SearchProblem as SearchProblem
 from holdfast.registry import list_methods as list_methods
@@ -87,6 +88,8 @@ from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
 from holdfast.evaluation.attacks import pgd_attack as pgd_attack
 from holdfast.evaluation.audit import Audit as Audit
 from holdfast.evaluation.audit import audit as audit
+from holdfast.evaluation.calibration import Calibration as Calibration
+from holdfast.evaluation.calibration import calibrate as calibrate
 from holdfast.evaluation.compare import Comparison as Comparison
 from holdfast.evaluation.compare import compare as compare
 from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity

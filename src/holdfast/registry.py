@@ -44,6 +44,7 @@ METHODS: Table = {
     "gravitational": ("holdfast.methods.gravitational", "Gravitational"),
     "claproar": ("holdfast.methods.claproar", "ClaPROAR"),
     "stable-neighbor-search": ("holdfast.methods.stable_neighbor_search", "StableNeighborSearch"),
+    "survival-search": ("holdfast.methods.survival_search.search", "SurvivalSearch"),
     "prototype": ("holdfast.methods.prototype", "Prototype"),
     "roar": ("holdfast.methods.roar", "ROAR"),
     "rbr": ("holdfast.methods.rbr", "RBR"),

@@ -122,7 +122,7 @@ def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
 
 def answered(cfs: Counterfactuals) -> Array:
     """(n,) which rows have an answer that is audited."""
-    return cfs.found
+    return cfs.answered
 
 
 def by_row(cfs: Counterfactuals, answers: Array) -> Array:

@@ -92,12 +92,17 @@ class MinCost(Explainer):
         require(self.lr > 0, f"lr must be positive, got {self.lr}")
 
     def search(self, problem: SearchProblem) -> Tensor:
-        if self.legacy:
-            return self._legacy_elastic_net(problem)
+        return self._legacy_elastic_net(problem) if self.legacy else self.search_from(problem, None)
+
+    def search_from(self, problem: SearchProblem, start: Tensor | None) -> Tensor:
+        """The same, from rows (n, d) that may have the wanted outcome already: a warm start does without stage 1."""
         distance = penalty_of(self.norm)
         best = BestSoFar(problem, distance)
+        if start is not None:
+            best.judge(start)
         linearised(problem, best, self.linearise)
-        self._elastic_net(problem, best)
+        if start is None or not bool(best.found.all()):
+            self._elastic_net(problem, best)
         ok = best.found.nonzero().squeeze(1)
         if len(ok) and self.polish:
             part, z = problem[ok], best.z[ok]

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any, cast
@@ -372,6 +373,10 @@ class ModelBank:
 
     def signatures(self) -> Tensor:
         """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
+        return self._signatures
+
+    @cached_property
+    def _signatures(self) -> Tensor:
         return signature(self.scores(self.schema.probe))
 
     def samples(self) -> list[str]:

@@ -69,7 +69,7 @@ class BankLeafChanges(SingleChanges):
         out, stack = torch.full(tried.shape, -torch.inf, dtype=torch.float64), self.leaves.stack
         for some in chunks(torch.arange(len(taken)), rows_per_chunk(len(stack) * stack.width, LEAVES, at_least=8)):
             part = self.bank[person[some]]
-            raw = self.leaves.raw(person[some], taken[some])  # (G, s, m, k)
+            raw = self.leaves.raw(person[some], taken[some], tried[some])  # (G, s, m, k)
             margins = part.guide.squashed(margins_of(raw, part.goal, stack.outputs))
             bound = lower_bound(margins[1:], part.c[:, None])
             out[some] = torch.minimum(margins[0], bound) + part.goal.margin

@@ -26,6 +26,7 @@ class Guide(ABC):
     """The models of a bank, as a search asks them."""
 
     count: int
+    has_grad = False
     squash = False  # are margins squashed?
 
     @abstractmethod
@@ -34,6 +35,10 @@ class Guide(ABC):
 
     def margins_and_pull(self, z: Tensor, goal: BoundTarget) -> tuple[Tensor, Pull]:
         """The same, and the pullback, of models with gradients."""
+        raise NotImplementedError
+
+    def some(self, count: int) -> Sequence[Model]:
+        """So many of the models, one by one, of a guide without gradients."""
         raise NotImplementedError
 
     def squashed(self, gap: Tensor) -> Tensor:
@@ -57,6 +62,7 @@ class JoinedGuide(Guide):
 
     def __init__(self, parts: Sequence[Guide]) -> None:
         self.parts, self.count = parts, sum(p.count for p in parts)
+        self.has_grad = all(p.has_grad for p in parts)
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
         return torch.cat([p.margins(z, goal) for p in self.parts])
@@ -74,6 +80,8 @@ class JoinedGuide(Guide):
 
 class ReluGuide(Guide):
     """Linear and ReLU networks of one architecture: the first layer of all of them is one product."""
+
+    has_grad = True
 
     def __init__(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Weights (M, inputs, outputs) and biases (M, 1, outputs) of each layer."""
@@ -123,8 +131,16 @@ class TreeGuide(Guide):
 
     def __init__(self, models: Sequence[Model]) -> None:
         trees = [m.thresholds for m in models if m.thresholds is not None]
-        self.bank, self.count, self.outputs = TreeBank(trees), len(models), trees[0].outputs
+        self.bank, self.models, self.count, self.outputs = TreeBank(trees), models, len(models), trees[0].outputs
         self.squash = self.outputs == "probabilities"
+
+    def has_leaves(self, model: Model) -> bool:
+        """Do leaf tables say what these models and the one in use give?"""
+        trees = [m.thresholds for m in (model, *self.models)]
+        return all(t is not None and t.leaves is not None and t.outputs == self.outputs for t in trees)
+
+    def some(self, count: int) -> Sequence[Model]:
+        return self.models[:count]
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
         return self.squashed(margins_of(self.bank(z), goal, self.outputs))
@@ -135,7 +151,11 @@ class ModelGuide(Guide):
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.models, self.count = models, len(models)
-        self.squash = not models[0].has_grad and not models[0].is_regression
+        self.has_grad = all(m.has_grad for m in models)
+        self.squash = not self.has_grad and not models[0].is_regression
+
+    def some(self, count: int) -> Sequence[Model]:
+        return self.models[:count]
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
         return self.squashed(torch.stack([goal.gap(m(z.to(m.dtype))) - goal.margin for m in self.models]).double())
@@ -159,6 +179,8 @@ def guide_of(bank: ModelBank) -> Guide:
     alone = [bank.model(i) for i, g in enumerate(family_of) if not isinstance(g.networks, Stack)]
     if alone:
         parts.append(_of_models(alone))
+        if stacks and not parts[-1].has_grad:
+            return ModelGuide([bank.model(i) for i in range(len(bank))])
     return parts[0] if len(parts) == 1 else JoinedGuide(parts)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.methods.tree_search.moves import PersonalMoves
+from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.models.compiled.tree_leaves import Cells, FeatureLeaves, Leaves, TreeIndex
 
 NEVER = 254  # features in which no candidate is outside: of leaves that only fill up a table
@@ -29,7 +29,6 @@ class StackedFeature:
     tested: Tensor  # (G, t) the leaves whose paths test the feature
     outside_tested: Tensor  # (G * cells, t)
     weights: Tensor  # (G, t, cells * outputs) what each adds in each cell
-    first: Tensor  # (G, 1) where the cells of each model begin
 
     @property
     def count(self) -> int:
@@ -82,8 +81,7 @@ class LeafStack:
                 inside = (1 - p.outside_tested.T).to(self.dtype)
                 weights[i, :its, :c] = inside[:, :, None] * self.value[i, p.tested][:, None]
         own = [None if p is None else p.cells for p in parts]
-        first = torch.arange(g)[:, None] * cells
-        return StackedFeature(own, outside.flatten(0, 1), tested, outside_tested.flatten(0, 1), weights.flatten(2), first)
+        return StackedFeature(own, outside.flatten(0, 1), tested, outside_tested.flatten(0, 1), weights.flatten(2))
 
 
 def _few_digits(leaves: Leaves) -> Tensor:
@@ -101,43 +99,75 @@ class PersonalLeaves:
 
     def __init__(self, stack: LeafStack, personal: PersonalMoves) -> None:
         self.stack, self.personal, moves = stack, personal, personal.moves
-        x = personal.feasible.x
-        self.outside_fixed = torch.zeros(len(stack), len(x), stack.width, dtype=torch.uint8)
-        self.features = list[tuple[int, StackedFeature, Tensor]]()  # place among the moves, leaves, (G, n, m_f) cells
-        movable = {c.feature: i for i, c in enumerate(moves.cells)}
-        for feature, table in stack.features.items():
+        x, n, g = personal.feasible.x, len(personal), len(stack)
+        self.features = list[tuple[int, int, StackedFeature, int]]()  # its moves, from and to; leaves; first row
+        # (G, n, moves) the row of `table` for the cell that a move leads to; of moves that no model sees, an empty one
+        self.row = torch.zeros(g, n, len(moves), dtype=torch.int64)
+        self.outside = torch.zeros(g, n, stack.width, dtype=torch.uint8)  # of the people's own rows
+        parts, movable, first = [torch.zeros(1, stack.width, dtype=torch.uint8)], _spans(moves), 1
+        for feature, leaves in stack.features.items():
+            begin = (torch.arange(g) * leaves.count)[:, None, None]
             if feature in movable:
-                i = movable[feature]
-                a, b = moves.spans[i]
+                a, b = movable[feature]
                 if moves.is_level[a]:
-                    cell = torch.arange(b - a).expand(len(stack), len(x), b - a)
+                    cell = torch.arange(b - a).expand(g, n, b - a)
                 else:
-                    cell = table.own_cells(personal.value[:, a:b], moves.to_missing[a:b].expand(len(x), -1))
-                self.features.append((i, table, cell))
-            else:
-                for g, c in enumerate(table.cells):
-                    if c is not None:
-                        own = table.outside[g * table.count : (g + 1) * table.count]
-                        self.outside_fixed[g] += own[c.of(x)]
+                    cell = leaves.own_cells(personal.value[:, a:b], moves.to_missing[a:b].expand(n, -1))
+                self.features.append((a, b, leaves, first))
+                self.row[:, :, a:b] = cell + begin + first
+                parts.append(leaves.outside)
+                first += len(leaves.outside)
+                continue
+            for i, c in enumerate(leaves.cells):
+                if c is not None:
+                    self.outside[i] += leaves.outside[i * leaves.count + c.of(x)]
+        self.table = torch.cat(parts)
+        everyone = torch.arange(n)[:, None]
+        for own in personal.own.T[:, :, None]:
+            self.outside += self.table[self.row[:, everyone, own].squeeze(2)]
 
-    def raw(self, person: Tensor, taken: Tensor) -> Tensor:
-        """(G, s, m, k) what each model gives after each single move of candidates that people (s,) have taken (s,
-        features)."""
-        stack, moves, s = self.stack, self.personal.moves, len(person)
-        g, local = len(stack), taken - moves.starts
-        own = [cell[:, person, local[:, i]] for i, _, cell in self.features]  # (G, s) each
-        v = self.outside_fixed[:, person]
-        for (_, table, _), cell in zip(self.features, own, strict=True):
-            v += table.outside.index_select(0, (cell + table.first).view(-1)).view(g, s, -1)
-        base = torch.bmm((v == 0).to(stack.dtype), stack.value)  # (G, s, k)
-        out = base[:, :, None].repeat(1, 1, len(moves), 1)
-        for (i, table, cells), cell in zip(self.features, own, strict=True):
-            t = table.tested.shape[1]
-            outside = table.outside_tested.index_select(0, (cell + table.first).view(-1)).view(g, s, t)
-            free = v.gather(2, table.tested[:, None].expand(-1, s, -1)) == outside
-            along = torch.bmm(free.to(stack.dtype), table.weights).view(g, s, -1, stack.k)
-            a, b = moves.spans[i]
-            there = torch.cat([cells[:, person], cell[:, :, None]], 2)[..., None].expand(-1, -1, -1, stack.k)
-            there = along.gather(2, there)
+    def raw(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
+        """(G, s, m, k) what each model gives after each single move that is tried (s, m) of candidates that people (s,)
+        have taken (s, features)."""
+        stack, s, g = self.stack, len(person), len(self.stack)
+        v = self._outside(person, taken)
+        base = torch.bmm(_numbers(v == 0, stack.dtype), stack.value)  # (G, s, k)
+        out = base[:, :, None].repeat(1, 1, tried.shape[1], 1)
+        model = torch.arange(g)[:, None]
+        for i, (a, b, leaves, first) in enumerate(self.features):
+            if not bool(tried[:, a:b].any()):
+                continue
+            here = self.row[:, person, taken[:, self._place(a)]] - first  # (G, s)
+            outside = leaves.outside_tested.index_select(0, here.view(-1)).view(g, s, -1)
+            free = v.gather(2, leaves.tested[:, None].expand(-1, s, -1)) == outside
+            along = torch.bmm(_numbers(free, stack.dtype), leaves.weights).view(g, s, -1, stack.k)
+            cell = torch.cat([self.row[:, person, a:b] - first, here[:, :, None]], 2)
+            cell -= (model * leaves.count)[..., None]
+            there = along.gather(2, cell[..., None].expand(-1, -1, -1, stack.k))
             out[:, :, a:b] = there[:, :, :-1] + (base[:, :, None] - there[:, :, -1:])
         return (out.double() + stack.start[:, :, None]) / stack.share
+
+    def _outside(self, person: Tensor, taken: Tensor) -> Tensor:
+        """(G, s, leaves) in how many features candidates are outside each box: as the people's own rows are, but for
+        the features that they have changed."""
+        own = self.personal.own[person]
+        changed, feature = (taken != own).sort(dim=1, descending=True, stable=True)
+        v = self.outside[:, person]
+        for f in feature[:, : int(changed.sum(1).max())].T[:, :, None]:
+            after, before = (self.row[:, person, moves.gather(1, f).squeeze(1)].view(-1) for moves in (taken, own))
+            v += self.table.index_select(0, after).view(v.shape)
+            v -= self.table.index_select(0, before).view(v.shape)
+        return v
+
+    def _place(self, first_move: int) -> int:
+        return int(self.personal.moves.feature[first_move])
+
+
+def _numbers(flags: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 and 1; from bytes that is several times as fast as from booleans."""
+    return flags.view(torch.uint8).to(dtype)
+
+
+def _spans(moves: CellMoves) -> dict[int, tuple[int, int]]:
+    """The moves of each feature of the schema, from and to."""
+    return {c.feature: span for c, span in zip(moves.cells, moves.spans, strict=True)}

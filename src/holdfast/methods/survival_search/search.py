@@ -17,30 +17,26 @@ accepts. It is reported as fragile, with the share of the bank that accepts it.
 """
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from holdfast._core.params import Trait
 from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
-from holdfast.distances import Distance, Norm, distance_of, l0, l1, penalty_of
+from holdfast.distances import Distance, Norm
 from holdfast.errors import require
 from holdfast.explainer import Explainer
 from holdfast.methods.min_cost import MinCost
-from holdfast.methods.survival_search.bank_changes import SCREEN, BankChanges, BankLeafChanges, union_cells
+from holdfast.methods.survival_search.bank_search import AskedSearch, BankSearch, GradientSearch, LeafSearch
 from holdfast.methods.survival_search.guide import Guide, TreeGuide, guide_of
-from holdfast.methods.survival_search.leaf_stack import LeafStack
-from holdfast.methods.survival_search.problem import SurvivalProblem
-from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
-from holdfast.methods.tree_search.search import TreeSearch, moves_of
-from holdfast.methods.tree_search.single_changes import SingleChanges
+from holdfast.methods.survival_search.problem import SurvivalProblem, lower_bound
+from holdfast.methods.tree_search.search import TreeSearch
 from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem
 from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.recipe import Recipe
 from holdfast.target import BoundTarget
-
-EXACT = 8  # models up to which leaves are summed in double precision
 
 
 @dataclass(eq=False, repr=False)
@@ -85,6 +81,137 @@ class SurvivalSearch(Explainer):
     c: float | tuple[float, ...] = 3.0
     norm: Norm | Distance | Literal[0, "l0"] = 1
     models: int = 40
-    beam: int = 8
+    beam: int = 6
     depth: int = 6
     max_nodes: int = 2000
+
+    @Trait(False)  # a bool on the class and on instances, as in the base class
+    def needs_data(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Only to make a bank, where none was given."""
+        return self.bank is None
+
+    @Trait(1)
+    def n_counterfactuals(self) -> int:
+        """One for each c."""
+        return len(self.levels)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """All values of c."""
+        return tuple(self.c) if isinstance(self.c, list | tuple) else (cast(float, self.c),)
+
+    @property
+    def guide(self) -> ModelBank | None:
+        """The bank that was given or made."""
+        return self.bank if self.bank is not None else getattr(self, "bank_", None)
+
+    @property
+    def guided_by(self) -> frozenset[str]:
+        """The models of the bank: they have helped to find the answers and may not certify them."""
+        return frozenset[str]() if self.guide is None else self.guide.members()
+
+    @property
+    def signatures(self) -> tuple[tuple[float, ...], ...]:
+        if self.guide is None:
+            return ()
+        return tuple(tuple(float(v) for v in row) for row in self.guide.signatures())
+
+    def check(self, model: Model) -> None:
+        bank = self.guide
+        require(isinstance(bank, ModelBank), f"bank must be a ModelBank, got {type(bank).__name__}")
+        assert bank is not None
+        require(len(bank) >= 2, f"the guide needs at least 2 models to see how they differ, and has {len(bank)}")
+        bank.check_fits(model)
+        some = len(self.levels) > 0 and all(isinstance(c, int | float) and c >= 0 for c in self.levels)
+        require(some, f"c must be 0 or more, or several such numbers, got {self.c!r}")
+        if model.has_grad and self._guide().has_grad:
+            self._min_cost().check(model)
+        else:
+            self._tree_search().check(model)
+
+    def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
+        """Retrain the model where there is no bank; remember the data for models that are asked place by place."""
+        table = model.schema.decode(X) if isinstance(X, Tensor) else X
+        if self.bank is None:
+            outcomes: Outcomes = model.predict(table) if y is None else y
+            self.bank_ = ModelBank.retrain(
+                Recipe.of(model), table, outcomes, model.schema, families={"retrain": self.models},
+                classes=model.classes or None,
+            )  # fmt: skip
+        if not model.has_grad:
+            self.near_ = self._tree_search().fit(model, X)
+
+    def search(self, problem: SearchProblem) -> Found:
+        n, guided = len(problem), self._guided(problem.model)
+        rows = problem.x[:, None].repeat(1, len(self.levels), 1)
+        fallback = Fallback(guided.plain, problem)
+        start: Tensor | None = None
+        # What holds at a higher c holds at a lower one too, so each search starts from the one before it.
+        for place in sorted(range(len(self.levels)), key=lambda i: -self.levels[i]):
+            c = torch.full((n,), float(self.levels[place]), dtype=torch.float64)
+            survival = SurvivalProblem.of(problem, guided.guide, c)
+            z = guided.search(survival, start)
+            holds = survival.met(z)
+            start = torch.where(holds[:, None], z, problem.x)
+            rows[:, place] = fallback.where(~holds, z)
+        return Found(rows.squeeze(1) if len(self.levels) == 1 else rows, fallback.infeasible)
+
+    def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor:
+        guide, each = self._guide(), torch.tensor(self.levels, dtype=torch.float64)
+        out = torch.full((len(x),), torch.nan, dtype=torch.float64)
+        for some in chunks(torch.arange(len(x)), rows_per_chunk(guide.count * x.shape[1])):
+            margins = guide.margins(x[some], goal[some])
+            holds = lower_bound(margins, each[some % len(each)]) > 0
+            out[some] = torch.where(holds, torch.nan, (margins > 0).double().mean(0))
+        return out
+
+    # ---- how the bank is asked
+
+    def _min_cost(self) -> MinCost:
+        return MinCost(norm=cast(Any, self.norm))
+
+    def _tree_search(self) -> TreeSearch:
+        return TreeSearch(norm=cast(Any, self.norm), beam=self.beam, depth=self.depth, max_nodes=self.max_nodes)
+
+    def _guide(self) -> Guide:
+        """The models of the bank, made ready once."""
+        bank = self.guide
+        assert bank is not None
+        known: tuple[ModelBank, Guide] | None = vars(self).get("_ready")
+        if known is None or known[0] is not bank:
+            known = vars(self)["_ready"] = bank, guide_of(bank)
+        return known[1]
+
+    def _guided(self, model: Model) -> BankSearch:
+        """The search that fits the model and the bank, made ready once."""
+        guide = self._guide()
+        if model.has_grad and guide.has_grad:
+            return GradientSearch(guide, self._min_cost())
+        known: tuple[Guide, Model, BankSearch] | None = vars(self).get("_trees")
+        if known is None or known[0] is not guide or known[1] is not model:
+            plain = vars(self).get("near_") or self._tree_search()
+            leaves = isinstance(guide, TreeGuide) and guide.has_leaves(model)
+            made = LeafSearch(guide, plain, model) if leaves else AskedSearch(guide, plain, model)
+            known = vars(self)["_trees"] = guide, model, made
+        return known[2]
+
+
+class Fallback:
+    """Rows that the model itself accepts, for people to whom the bank lets nothing through."""
+
+    def __init__(self, plain: Explainer, problem: SearchProblem) -> None:
+        self.plain, self.problem, n = plain, problem, len(problem)
+        self.known, self.infeasible = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
+        self.rows = problem.x.clone()
+
+    def where(self, chosen: Tensor, z: Tensor) -> Tensor:
+        """Rows z, and in their place those chosen (n,) that the model does not accept, what it does accept."""
+        if not bool(chosen.any()):
+            return z
+        chosen = chosen & ~self.problem.met(z)
+        new = (chosen & ~self.known).nonzero().squeeze(1)
+        if len(new):
+            full = whole_blocks(new)
+            found, proved = self.plain.found(self.problem[full])
+            self.rows[new], self.infeasible[new], self.known[new] = found[: len(new)], proved[: len(new)], True
+        return torch.where(chosen[:, None], self.rows, z)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import distance_of, l0, l1
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -113,10 +113,15 @@ class TreeSearch(Explainer):
         """The moves, and the leaves if the model has any."""
         trees = model.thresholds
         if trees and trees.leaves:
-            moves = _moves(model, trees.cells)
+            moves = moves_of(model, trees.cells)
             return moves, LeafTable(trees.leaves, moves, trees.outputs)
+        return self.places(model), None
+
+    def places(self, model: Model) -> CellMoves:
+        """Moves to `thresholds` places per column, at quantiles."""
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
-        return _moves(model, _quantile_cells(model, trees.cells if trees else None, data, self.thresholds)), None
+        known = model.thresholds.cells if model.thresholds else None
+        return moves_of(model, _quantile_cells(model, known, data, self.thresholds))
 
     def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -285,25 +290,32 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
     return won
 
 
-def pull_back(problem: SearchProblem, z: Tensor) -> Tensor:
+def pull_back(problem: SearchProblem, z: Tensor, halvings: int = HALVINGS) -> Tensor:
     """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
     encoding = problem.feasible.encoding
+    z = z.clone()
     for column in map(int, encoding.numbers[~encoding.missing[encoding.numbers]]):
-        x, far = problem.x[:, column], z[:, column].clone()
-        near = torch.where(problem.feasible.outside[:, column], far, x)
-        if bool((near == far).all()):
+        changed = ((z[:, column] != problem.x[:, column]) & ~problem.feasible.outside[:, column]).nonzero().squeeze(1)
+        if not len(changed):
             continue
-        for i in range(HALVINGS):
-            middle = near if i == 0 else (near + far) / 2
-            tried = z.clone()
-            tried[:, column] = middle
-            tried = problem.feasible.project(tried)
-            cost, cost_now = (l1.value(rows - problem.x, encoding.weight) for rows in (tried, z))
-            ok = problem.met(tried) & (cost <= cost_now)
-            z = torch.where(ok[:, None], tried, z)
-            far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
-            if problem.budget.over():
-                return z
+        full = whole_blocks(changed)
+        z[changed] = _pull_back_one(problem[full], z[full], column, halvings)[: len(changed)]
+        if problem.budget.over():
+            return z
+    return z
+
+
+def _pull_back_one(problem: SearchProblem, z: Tensor, column: int, halvings: int) -> Tensor:
+    near, far, encoding = problem.x[:, column], z[:, column].clone(), problem.feasible.encoding
+    for i in range(halvings):
+        middle = near if i == 0 else (near + far) / 2
+        tried = z.clone()
+        tried[:, column] = middle
+        tried = problem.feasible.project(tried)
+        cost, cost_now = (l1.value(rows - problem.x, encoding.weight) for rows in (tried, z))
+        ok = problem.met(tried) & (cost <= cost_now)
+        z = torch.where(ok[:, None], tried, z)
+        far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
     return z
 
 
@@ -353,7 +365,7 @@ def _code(move: Tensor) -> Tensor:
     return (z ^ (z >> 29)) * -4658895280553007687
 
 
-def _moves(model: Model, cells: list[Cells]) -> CellMoves:
+def moves_of(model: Model, cells: list[Cells]) -> CellMoves:
     """To the cells of all features that may change."""
     encoding, features = model.schema.encoding(model.dtype), model.schema.features
     # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.

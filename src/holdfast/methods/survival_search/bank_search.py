@@ -1,0 +1,107 @@
+"""The search for one value of c: by gradients, along the thresholds of trees, or by asking."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.distances import distance_of, l0, l1
+from holdfast.explainer import Explainer
+from holdfast.methods.min_cost import MinCost
+from holdfast.methods.survival_search.bank_changes import SCREEN, BankChanges, BankLeafChanges, union_cells
+from holdfast.methods.survival_search.guide import Guide, TreeGuide
+from holdfast.methods.survival_search.leaf_stack import LeafStack
+from holdfast.methods.survival_search.problem import SurvivalProblem
+from holdfast.methods.tree_search.moves import PersonalMoves, repaired
+from holdfast.methods.tree_search.search import BestMoves, TreeSearch, exchange, grow, moves_of, pull_back
+from holdfast.methods.tree_search.single_changes import SingleChanges
+from holdfast.models.base import Model
+
+EXACT = 8  # models up to which leaves are summed in double precision
+HALVINGS = 6  # of a change of a feature that has more thresholds than are tried
+
+
+class BankSearch(ABC):
+    """A search with S_c in place of the gap of the model, and the same search without."""
+
+    guide: Guide
+    plain: Explainer
+
+    @abstractmethod
+    def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
+        """(n, d) rows with S_c > 0 where some were found; `start` has rows that may be such already."""
+
+
+class GradientSearch(BankSearch):
+    """`MinCost`, of models with gradients."""
+
+    def __init__(self, guide: Guide, plain: MinCost) -> None:
+        self.guide, self.plain = guide, plain
+
+    def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
+        return self.plain.search_from(problem, start)
+
+
+class ChangeSearch(BankSearch):
+    """`TreeSearch`, of models without."""
+
+    def __init__(self, guide: Guide, plain: TreeSearch) -> None:
+        self.guide, self.plain = guide, plain
+
+    @abstractmethod
+    def changes(self, problem: SurvivalProblem) -> SingleChanges:
+        """What single changes do."""
+
+    def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
+        out = problem.feasible.project(problem.x)
+        for rows in chunks(torch.arange(len(problem)), rows_per_chunk(self.plain.beam * 1024, at_least=16)):
+            changes = self.changes(problem[rows])
+            if len(changes.personal.moves):
+                out[rows] = self._answer(changes, None if start is None else start[rows])
+            if problem.budget.over():
+                break
+        return out
+
+    def _answer(self, changes: SingleChanges, start: Tensor | None) -> Tensor:
+        problem, personal = changes.problem, changes.personal
+        best = BestMoves(personal, fewest=distance_of(self.plain.norm, (l0, l1)) == l0)
+        everyone = torch.arange(len(problem))
+        if start is not None:
+            taken = personal.moves.within(start)
+            z = personal.rows(everyone, taken)
+            best.offer(everyone, taken, problem.feasible.contains(z) & problem.met(z))
+        grow(changes, best, self.plain.beam, self.plain.depth)
+        exchange(changes, best, best.found)
+        z = repaired(problem.feasible, personal.rows(everyone, best.taken))
+        ok = problem.met(z).nonzero().squeeze(1)
+        if len(ok) and not changes.exact:
+            z[ok] = pull_back(problem[ok], z[ok], HALVINGS)
+        return z
+
+
+class LeafSearch(ChangeSearch):
+    """Along the thresholds of all models together."""
+
+    def __init__(self, guide: TreeGuide, plain: TreeSearch, model: Model) -> None:
+        super().__init__(guide, plain)
+        models = [model, *guide.models]
+        cells, self.exact = union_cells(models)
+        self.moves = moves_of(model, cells)
+        dtype = torch.float64 if len(models) <= EXACT else torch.float32
+        self.stack = LeafStack([m.thresholds for m in models if m.thresholds is not None], dtype)
+
+    def changes(self, problem: SurvivalProblem) -> SingleChanges:
+        personal = PersonalMoves.of(self.moves, problem.feasible)
+        return BankLeafChanges(problem, personal, self.stack, exact=self.exact)
+
+
+class AskedSearch(ChangeSearch):
+    """By asking the models about places of the data's range."""
+
+    def __init__(self, guide: Guide, plain: TreeSearch, model: Model) -> None:
+        super().__init__(guide, plain)
+        self.moves, self.screen = plain.places(model), guide.some(SCREEN)
+
+    def changes(self, problem: SurvivalProblem) -> SingleChanges:
+        return BankChanges(problem, PersonalMoves.of(self.moves, problem.feasible), self.screen)
