@@ -674,8 +674,6 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
     with pytest.raises(ModelError, match="cannot write down a Odd layer"):
         bank(Recipe(module=Odd(), epochs=1), families={"seed": 1}).save(tmp_path / "b")
-    with pytest.raises(ModelError, match="a bank of estimators cannot be saved"):
-        bank(LogisticRegression(), families={"seed": 1}).save(tmp_path / "b")
     assert not list(tmp_path.iterdir())
 
 
@@ -904,5 +902,3 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
         for dtype in (torch.float32, torch.float64):
             assert torch.allclose(group.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
     assert set(both.predict(table).flatten()) <= {"good", "bad"}
-    with pytest.raises(ModelError, match="cannot be saved"):
-        both.save("nowhere")

@@ -54,14 +54,15 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
         content = json.loads(metadata["holdfast"])
         if classes is not None:
             content |= {"classes": names_of(classes, content.get("classes"))}
-        return _from_parts(path, content, tensors, schema)
+        return from_parts(path, content, tensors, schema)
     except HoldfastError:
         raise
     except Exception as error:  # the text in the file may say anything
         raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error}); {_SAFETENSORS_FIX}") from error
 
 
-def _from_parts(path: Path, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
+def from_parts(path: Path | str, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
+    """A network that `TorchModel.contents` took apart; a file of this name said so."""
     for key in ("architecture", "classes", "outputs", "schema"):
         refuse(key not in content, f"{str(path)!r} lacks {key!r}; {_SAFETENSORS_FIX}")
     if content["outputs"] not in OUTPUTS:

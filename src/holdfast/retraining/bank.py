@@ -5,7 +5,6 @@ processes. Model i of a family is the same, up to rounding, whatever else is in 
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +22,11 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.errors import FileError, ModelError, SchemaError, did_you_mean, listed, require
+from holdfast.errors import ModelError, SchemaError, did_you_mean, listed, require
 from holdfast.models.base import Model, ModelLike
-from holdfast.models.formats import safetensors
 from holdfast.models.scores import to_scores
 from holdfast.models.torch_model import TorchModel
-from holdfast.nn.architecture import build, describe, flat_layers
-from holdfast.nn.stack import ModelStack, Stack, stack_of
+from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
@@ -401,50 +398,30 @@ class ModelBank:
     # ---- files
 
     def save(self, path: str | Path) -> None:
-        """All models, the recipe and the schema in one safetensors file that runs no code."""
-        if any(group.networks is None for group in self.groups):
-            raise ModelError("a bank of estimators cannot be saved; keep its recipe and make it again from the seed")
-        tensors, groups = dict[str, Tensor](), list[dict[str, Any]]()
-        for i, group in enumerate(self.groups):
-            assert group.networks is not None
-            module, state = group.networks.module(0), group.networks.state()
-            entry = {"family": group.family, "architecture": describe(module), "models": len(group)}
-            groups.append(entry | {"origins": list(group.origins)})
-            flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
-            names = zip(flat, module.state_dict(), strict=True)
-            tensors |= {f"{i}/{new}": state[old].contiguous() for new, old in names}
-        content = {"groups": groups, "schema": self.schema.to_dict(), "classes": list(self.classes)}
-        content |= {"recipe": self.recipe.to_dict() if self.recipe else None, "seed": self.seed}
-        safetensors.write(path, tensors, {"holdfast_bank": content})
+        """All models, the recipe and the schema in one safetensors file that runs no code: networks of listed layers,
+        and estimators of scikit-learn, XGBoost and LightGBM, in pipelines too. What cannot be saved is refused before
+        anything is written."""
+        from holdfast.retraining.store import save_bank
+
+        save_bank(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> "ModelBank":
-        """Read a bank written by `save`."""
-        if not Path(path).is_file():
-            raise FileError(f"no bank at {str(path)!r}")
-        try:
-            metadata, tensors = safetensors.read(path)
-            content = json.loads(metadata["holdfast_bank"])
-            groups = [_group(entry, i, tensors) for i, entry in enumerate(content["groups"])]
-            schema, how = Schema.from_dict(content["schema"]), content["recipe"]
-            recipe = None if how is None else Recipe.from_dict(how)
-            classes = tuple(content["classes"])
-            return cls(tuple(groups), schema, classes, recipe, int(content["seed"])).checked()
-        except Exception as error:  # the file may say anything
-            what = f"{type(error).__name__}: {error}"
-            raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+        """Read a bank written by `save`, under the checks of `Model.load`."""
+        from holdfast.retraining.store import load_bank
+
+        return load_bank(path)
 
 
 def _alone(model: Model, family: str) -> ModelGroup:
     """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
-    origins = (model.fingerprint(),)
     plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
     networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
     if networks is None:
-        return ModelGroup(family, estimators=(model,), origins=origins)
+        return ModelGroup(family, estimators=(model,))  # a fingerprint is no origin: it is of a few rows
     tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
     networks.load({name: value.detach()[None] for name, value in tensors.items()})
-    return ModelGroup(family, networks, origins=origins)
+    return ModelGroup(family, networks, origins=(model.fingerprint(),))
 
 
 def signature(scores: Tensor) -> Tensor:
@@ -465,23 +442,6 @@ def sample_of(origin: str) -> str:
 def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
     with model.eval_mode():
         return model.score_frame(frame, x.to(model.dtype))
-
-
-def _group(entry: dict[str, Any], i: int, tensors: dict[str, Tensor]) -> ModelGroup:
-    """Group i of a file."""
-    with torch.device("meta"):  # the sizes are only a claim of the file
-        module = build(entry["architecture"])
-    own = {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == str(i)}
-    expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
-    for name, shape in expected.items():
-        if name not in own or tuple(own[name].shape) != shape:
-            raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
-    dtypes = {v.dtype for name, v in own.items() if name in expected and v.is_floating_point()}
-    if len(dtypes) != 1:
-        raise ModelError(f"family {entry['family']!r} mixes kinds of floating-point numbers")
-    models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
-    models.load(own)
-    return ModelGroup(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
 
 
 def _wanted(name: str, models: Any) -> range:

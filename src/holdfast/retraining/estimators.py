@@ -181,9 +181,12 @@ def written_settings(estimator: Any) -> dict[str, Any]:
     for name, value in estimator.get_params(deep=False).items():
         if value is defaults[name] or (isinstance(value, str | float | int) and value == defaults[name]):
             continue
-        many = isinstance(value, list | tuple)
-        values = [plain(v) for v in (cast(list[Any], value) if many else [value])]
-        if not all(isinstance(v, bool | int | float | str) for v in values):
-            raise SettingError(f"cannot write down {name}={value!r} of a {kind.__name__}")
-        out[name] = values if many else values[0]
+        require(is_plain(value), f"cannot write down {name}={value!r} of a {kind.__name__}")
+        out[name] = [plain(v) for v in cast(list[Any], value)] if isinstance(value, list | tuple) else plain(value)
     return out
+
+
+def is_plain(value: Any) -> bool:
+    """Is it a value, or a list of values, that a file of words can hold?"""
+    values = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
+    return all(isinstance(plain(v), bool | int | float | str) for v in values)

@@ -8,9 +8,11 @@ import contextlib
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 
 from holdfast.errors import FileError, listed, optional
 from holdfast.models.formats.limits import parse_json, refuse
@@ -41,6 +43,7 @@ NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile"
 # What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
 PARAMETERS = ("num_class", "sigmoid", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power")
 FILE = "the LightGBM file"
+BARE = r"Column_\d+"  # the names of columns that have none
 ROOTS = "sqrt"  # the trees estimate the square root
 
 
@@ -214,15 +217,46 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
+def checked(data: bytes, schema: "Schema | None") -> bytes:
+    """Text for LightGBM's own reader, written anew from what was checked; of a model that takes the table, its columns
+    must be those of the schema."""
+    return _checked(parse(data), schema)
+
+
+def _checked(model: dict[str, Any], schema: "Schema | None") -> bytes:
+    if schema is not None:
+        columns_of(model["names"], schema, BARE)
+    return written(model).encode()
+
+
 def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
     """LightGBM's own booster, read from text that was checked, and tried in a child process."""
     model = parse(data)
-    columns_of(model["names"], schema, r"Column_\d+")
-    text = written(model)
+    text = _checked(model, schema)
     optional("lightgbm", "trees")
     if not trust:
-        try_in_child("lightgbm", text.encode())
-    return LoadedModel(_loaded(text), None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
+        try_in_child("lightgbm", text)
+    return LoadedModel(made(text), None if model["objective"][0] in NUMBERS else range(max(model["classes"], 2)))
+
+
+def made(text: bytes) -> Any:
+    """The booster in text that was checked."""
+    return _loaded(text.decode())
+
+
+def estimator(text: bytes, classes: Sequence[Any]) -> Any:
+    """LightGBM's own classifier of these classes, or its regressor if there are none, with the booster in text that was
+    checked. All that it knows of itself it learns from a few rows; then it gets the booster."""
+    booster, library = made(text), optional("lightgbm", "trees")
+    objective = text.decode().partition("\nobjective=")[2].split()[0]
+    kind = library.LGBMClassifier if classes else library.LGBMRegressor
+    labels: Sequence[Any] = list(classes) or [1.0, 2.0]
+    rows: Any = np.zeros((len(labels), booster.num_feature()))
+    if not all(re.fullmatch(BARE, name) for name in booster.feature_name()):
+        rows = pd.DataFrame(rows, columns=booster.feature_name())
+    out = kind(n_estimators=1, objective=objective, min_child_samples=1, n_jobs=1, verbose=-1).fit(rows, labels)
+    out._Booster = booster
+    return out
 
 
 def _loaded(text: str) -> Any:
@@ -234,7 +268,7 @@ def _loaded(text: str) -> Any:
 
 def try_out(text: bytes) -> None:
     """Load the model that `load` wrote, and predict two rows of zeros."""
-    booster = _loaded(text.decode())
+    booster = made(text)
     with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
         booster.predict(np.zeros((2, booster.num_feature())), num_threads=1)
 

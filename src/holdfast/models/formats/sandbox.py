@@ -6,15 +6,19 @@ limits on time and memory where the system has them. See SECURITY.md for what th
 """
 
 import contextlib
+import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from holdfast.errors import FileError, HoldfastError, UnsafeFileError, untyped
 
 CPU_SECONDS, TIMEOUT = 60, 900  # of computing, and by the clock, on a machine that has other things to do
+AT_ONCE = 20  # models of a bank that are given the time of one
 MEMORY = 4 << 30  # bytes, and 16 times the size of the file
 ACCEPTED, REFUSED, UNSAFE = 0, 3, 4  # exit codes of the child
 
@@ -30,6 +34,14 @@ READERS: dict[Format, tuple[str, str]] = {
 def try_in_child(kind: Format, data: bytes) -> None:
     """An error if a child process cannot load the model in `data` and predict with it."""
     run_child(f"from holdfast.models.formats.sandbox import main; main({kind!r})", data)
+
+
+def try_all_in_child(models: Sequence[tuple[Format, bytes]]) -> None:
+    """An error if a child process cannot load all of these models and predict with them."""
+    head = json.dumps([(kind, len(data)) for kind, data in models]).encode()
+    content = b"".join([struct.pack("<Q", len(head)), head, *(data for _, data in models)])
+    if models:
+        run_child("from holdfast.models.formats.sandbox import main_of_many; main_of_many()", content)
 
 
 def run_child(program: str, data: bytes, timeout: float = TIMEOUT) -> None:
@@ -57,24 +69,42 @@ def run_child(program: str, data: bytes, timeout: float = TIMEOUT) -> None:
 
 def main(kind: Format) -> None:
     """What the child does."""
-    module, library = READERS[kind]
-    reader, data = untyped(module), sys.stdin.buffer.read()
-    untyped(library)  # what is imported under the limits counts against them
-    _limit(len(data))
+    _try_out([(kind, sys.stdin.buffer.read())])
+
+
+def main_of_many() -> None:
+    """What the child does with many models."""
+    content, models = sys.stdin.buffer.read(), list[tuple[Format, bytes]]()
+    (at,) = struct.unpack("<Q", content[:8])
+    head, at = json.loads(content[8 : 8 + at]), 8 + at
+    for kind, size in head:
+        models.append((kind, content[at : at + size]))
+        at += size
+    _try_out(models)
+
+
+def _try_out(models: Sequence[tuple[Format, bytes]]) -> None:
+    readers = dict[Format, Any]()
+    for kind, _ in models:
+        module, library = READERS[kind]
+        readers[kind] = untyped(module)
+        untyped(library)  # what is imported under the limits counts against them
+    _limit(sum(len(data) for _, data in models), CPU_SECONDS * -(-len(models) // AT_ONCE))
     try:
-        reader.try_out(data)
+        for kind, data in models:
+            readers[kind].try_out(data)
     except HoldfastError as error:
         sys.stdout.write(str(error))  # the parent reads it
         sys.exit(UNSAFE if isinstance(error, UnsafeFileError) else REFUSED)
 
 
-def _limit(size: int) -> None:
+def _limit(size: int, seconds: int) -> None:
     try:
         import resource
     except ImportError:  # Windows has no limits of this kind
         return
     limits: dict[Any, int] = {
-        resource.RLIMIT_CPU: CPU_SECONDS, resource.RLIMIT_AS: MEMORY + 16 * size, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: MEMORY + 16 * size, resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
     }  # fmt: skip
     for name, value in limits.items():

@@ -247,19 +247,31 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
     return dict(zip(keys, (v.tolist() for v in (values, nodes, starts, sizes)), strict=True))
 
 
-def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
-    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
+def checked(data: bytes, schema: "Schema | None") -> bytes:
+    """JSON for XGBoost's own reader, written anew from what was checked; of a model that takes the table, its columns
+    must be those of the schema."""
     model = parse(data)
     learner = model["learner"]
     names = learner["feature_names"] or [f"f{i}" for i in range(int(learner["learner_model_param"]["num_feature"]))]
-    order = columns_of(names, schema, r"f\d+")
-    if learner["feature_names"]:
-        learner["feature_names"] = order
+    if schema is not None and learner["feature_names"]:
+        learner["feature_names"] = columns_of(names, schema, r"f\d+")
+    elif schema is not None:
+        columns_of(names, schema, r"f\d+")
+    return json.dumps(model).encode()
+
+
+def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
+    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
+    text = checked(data, schema)
     optional("xgboost", "trees")
-    text = json.dumps(model).encode()
     if not trust:
         try_in_child("xgboost", text)
-    return LoadedModel(_loaded(text, learner["objective"]["name"]))
+    return LoadedModel(made(text))
+
+
+def made(text: bytes) -> Any:
+    """The estimator in JSON that was checked."""
+    return _loaded(text, json.loads(text)["learner"]["objective"]["name"])
 
 
 def _loaded(text: bytes, objective: str) -> Any:
@@ -274,7 +286,7 @@ def _loaded(text: bytes, objective: str) -> Any:
 
 def try_out(text: bytes) -> None:
     """Load the model that `load` wrote, and predict two rows of zeros."""
-    estimator = _loaded(text, json.loads(text)["learner"]["objective"]["name"])
+    estimator = made(text)
     with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
         estimator.predict(np.zeros((2, estimator.n_features_in_)), validate_features=False)
 

@@ -132,11 +132,17 @@ def _types(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"{words[0]}.{words[1]}", cast(str, words[2])
 
 
+def checked(data: bytes, schema: Any = None) -> bytes:
+    """The file without searches, all of whose types are on the list."""
+    data = without_searches(data)
+    check_file(data)
+    return data
+
+
 def load(data: bytes, schema: Any = None, *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
     """The estimator in the bytes of a skops file."""
     if not trust:
-        data = without_searches(data)
-        check_file(data)
+        data = checked(data)
         optional("skops.io", "files")
         try_in_child("skops", data)
     return LoadedModel(made(data, trust=trust))

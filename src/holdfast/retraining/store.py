@@ -1,0 +1,307 @@
+"""Banks as files: one safetensors file that runs no code, whatever the models are.
+
+Networks are stacked tensors. Any other model is bytes in the format of its library, as a tensor of uint8: XGBoost's
+UBJSON, LightGBM's text, skops for scikit-learn; of a pipeline that ends in a booster, the steps before it by skops and
+the booster in its own format. They are read under the checks of single files, see `holdfast.models.formats`, and tried
+in one child process first.
+"""
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, optional, require, untyped
+from holdfast.models.base import Model
+from holdfast.models.black_box import BlackBox
+from holdfast.models.compiled.column_names import unwrapped
+from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, is_xgboost
+from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.formats import lightgbm, safetensors, sandbox, xgboost
+from holdfast.models.formats.sandbox import Format
+from holdfast.models.formats.skops import reader as skops
+from holdfast.models.io import from_parts
+from holdfast.models.torch_model import TorchModel
+from holdfast.nn.architecture import build, describe, flat_layers
+from holdfast.nn.stack import stack_of
+from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.estimators import InOrder, is_plain
+from holdfast.retraining.outcomes import plain
+from holdfast.retraining.recipe import Recipe
+from holdfast.schema.schema import Schema
+
+MARK = "holdfast_bank"
+READERS: dict[str, Any] = {"skops": skops, "xgboost": xgboost, "lightgbm": lightgbm}
+BOOSTERS = ("XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor", "LGBMClassifier", "LGBMRegressor")
+Parts = dict[Format, bytes]
+
+
+# ---- writing
+
+
+def save_bank(bank: ModelBank, path: str | Path) -> None:
+    """All models, the recipe and the schema in one file; an error before it is written if one of them cannot be."""
+    tensors, groups = dict[str, Tensor](), list[dict[str, Any]]()
+    for i, group in enumerate(bank.groups):
+        entry, own = _network_entry(group) if group.networks is not None else _entry(group, bank.schema)
+        groups.append({"family": group.family, "models": len(group), "origins": list(group.origins)} | entry)
+        tensors |= {f"{i}/{name}": value for name, value in own.items()}
+    recipe, own = _recipe_entry(bank.recipe)
+    tensors |= {f"recipe/{name}": value for name, value in own.items()}
+    content = {"groups": groups, "schema": bank.schema.to_dict(), "classes": list(bank.classes)}
+    safetensors.write(path, tensors, {MARK: content | {"recipe": recipe, "seed": bank.seed}})
+
+
+def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    assert group.networks is not None
+    module, state = group.networks.module(0), group.networks.state()
+    flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
+    names = zip(flat, module.state_dict(), strict=True)
+    return {"architecture": describe(module)}, {new: state[old].contiguous() for new, old in names}
+
+
+def _entry(group: ModelGroup, schema: Schema) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a file holds of models that are no stack of networks: each in words, and in tensors."""
+    how, tensors = list[dict[str, Any]](), dict[str, Tensor]()
+    for j, model in enumerate(group.estimators):
+        words, own = _written(model, schema, check=not j)
+        how.append(words)
+        tensors |= {f"{j}/{name}": value for name, value in own.items()}
+    return {"how": how}, tensors
+
+
+def _written(model: Model, schema: Schema, *, check: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if isinstance(model, TorchModel):
+        tensors, content = model.contents()
+        return {"torch": content["holdfast"]}, tensors
+    kind = model.name if isinstance(model, BlackBox) else type(model).__name__
+    try:
+        require(isinstance(model, BlackBox), "it is neither a network nor an estimator", ModelError)
+        words, parts = _estimator_parts(cast(BlackBox, model))
+        for name, data in parts.items() if check else ():
+            READERS[name].checked(data, schema if words["table"] else None)
+    except (HoldfastError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
+        fix = "keep the recipe and the seed, and make the bank again"
+        raise ModelError(f"a bank of models like this one ({kind}) cannot be saved: {error}; {fix}") from None
+    return words | {"parts": list(parts)}, _as_tensors(parts)
+
+
+def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
+    """An estimator in words and bytes."""
+    inner, words = model.wrapped, dict[str, Any]()
+    if isinstance(inner, InOrder):
+        inner, words["in_order"] = inner.estimator, True
+    inner = unwrapped(inner)
+    words |= {"inputs": model.inputs, "outputs": model.outputs, "bare": isinstance(inner, Boosted | BoostedNumbers)}
+    steps = inner.steps if kind_of(inner) == "sklearn.Pipeline" else [("", inner)]
+    last, parts = unwrapped(steps[-1][1]), Parts()
+    words["table"] = model.inputs == "frame" and last is inner
+    words["learnt"] = [plain(c) for c in getattr(last, "classes_", ())]
+    booster = last.booster if words["bare"] else _booster(last)
+    if booster is None:
+        refuse_function = callable(inner) and not hasattr(inner, "predict")
+        require(not refuse_function, "a function cannot be written down", ModelError)
+        return words, {"skops": optional("skops.io", "files").dumps(inner)}
+    if last is not inner:
+        parts["skops"] = _steps_before(inner)
+    if is_xgboost(booster):
+        parts["xgboost"] = bytes(booster.save_raw("ubj"))
+    else:
+        parts["lightgbm"] = booster.model_to_string().encode()
+    return words, parts
+
+
+def _booster(estimator: Any) -> Any:
+    """The booster inside an estimator of XGBoost or LightGBM; None of any other."""
+    if type(estimator).__name__ not in BOOSTERS:
+        return None
+    return estimator.get_booster() if kind_of(estimator).startswith("xgboost.") else estimator.booster_
+
+
+def _steps_before(pipeline: Any) -> bytes:
+    """The steps of a pipeline before the last one, in whose place there is a stand-in that scikit-learn knows."""
+    stand_in = untyped("sklearn.dummy").DummyClassifier().fit(np.zeros((2, 1)), [0, 1])
+    steps = [*pipeline.steps[:-1], (pipeline.steps[-1][0], stand_in)]
+    return optional("skops.io", "files").dumps(untyped("sklearn.pipeline").Pipeline(steps))
+
+
+def _as_tensors(parts: Parts) -> dict[str, Tensor]:
+    return {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in parts.items()}
+
+
+def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+    """A recipe in words and, of an estimator that words cannot describe, in bytes."""
+    if recipe is None:
+        return None, {}
+    try:
+        return recipe.to_dict(), {}
+    except SettingError as error:
+        why = error
+    try:
+        estimator = untyped("sklearn.base").clone(recipe.estimator)
+        last = estimator.steps[-1][1] if kind_of(estimator) == "sklearn.Pipeline" else estimator
+        words: dict[str, Any] = {"inputs": recipe.inputs}
+        if type(last).__name__ not in BOOSTERS:
+            parts: Parts = {"skops": optional("skops.io", "files").dumps(estimator)}
+        else:
+            words |= {"booster": type(last).__name__, "settings": _settings(last)}
+            parts = Parts() if last is estimator else {"skops": _steps_before(estimator)}
+        for data in parts.values():
+            skops.made(skops.checked(data))
+        return {"written": words | {"parts": list(parts)}}, _as_tensors(parts)
+    except Exception:
+        what = f"the file holds the models, but not the recipe, by which more could be made: {why}"
+        warnings.warn(what, stacklevel=4)
+        return None, {}
+
+
+def _settings(estimator: Any) -> dict[str, Any]:
+    """The settings that are not left as they are, all of them plain values."""
+    given, usual = (e.get_params(deep=False) for e in (estimator, type(estimator)()))
+    out = {name: v for name, v in given.items() if v is not usual.get(name) and not (v != v or v == usual.get(name))}
+    odd = [name for name, value in out.items() if not is_plain(value)]
+    require(not odd, f"cannot write down {odd[:1]}")
+    return {name: plain(value) for name, value in out.items()}
+
+
+# ---- reading
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A model of a file, all of it checked but nothing made yet."""
+
+    words: dict[str, Any]
+    parts: Parts
+
+    def made(self, schema: Schema, classes: Sequence[Any]) -> Model:
+        words = self.words
+        last: Any = None
+        if "xgboost" in self.parts:
+            last = xgboost.made(self.parts["xgboost"])
+            last = last.get_booster() if words["bare"] else last
+        elif "lightgbm" in self.parts:
+            text, learnt = self.parts["lightgbm"], list(words["learnt"])
+            last = lightgbm.made(text) if words["bare"] else lightgbm.estimator(text, learnt)
+        inner = last
+        if "skops" in self.parts:
+            inner = skops.made(self.parts["skops"])
+            if last is not None:
+                inner.steps[-1] = (inner.steps[-1][0], last)
+        if words.get("in_order"):
+            return Model.of(InOrder(inner, tuple(classes)), schema, inputs=words["inputs"])
+        named = list(classes) or None
+        return Model.of(inner, schema, classes=named, outputs=words["outputs"], inputs=words["inputs"])
+
+
+def load_bank(path: str | Path, *, trust: bool = False) -> ModelBank:
+    """Read a bank; `trust` leaves out the child process, for files that this machine has just written itself."""
+    if not Path(path).is_file():
+        raise FileError(f"no bank at {str(path)!r}")
+    try:
+        metadata, tensors = safetensors.read(path)
+        content = json.loads(metadata[MARK])
+        schema, classes = Schema.from_dict(content["schema"]), tuple(content["classes"])
+        own = [_own(tensors, str(i)) for i in range(len(content["groups"]))]
+        found = [_found_in(entry, mine, schema) for entry, mine in zip(content["groups"], own, strict=True)]
+        recipe, tried = _read_recipe(content["recipe"], _own(tensors, "recipe"))
+        if not trust:
+            files = [model for group in found for model in group if isinstance(model, _Found)]
+            tried += [part for model in files for part in model.parts.items()]
+            sandbox.try_all_in_child(tried)
+        groups = [
+            _stack(entry, mine) if "how" not in entry else _group(entry, models, schema, classes)
+            for entry, mine, models in zip(content["groups"], own, found, strict=True)
+        ]
+        return ModelBank(tuple(groups), schema, classes, recipe(), int(content["seed"])).checked()
+    except Exception as error:  # the file may say anything
+        what = f"{type(error).__name__}: {error}"
+        raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+
+
+def _own(tensors: Mapping[str, Tensor], first: str) -> dict[str, Tensor]:
+    """The tensors under a name."""
+    return {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == first}
+
+
+def _found_in(entry: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) -> "list[_Found | Model]":
+    """The models of a group that is no stack of networks."""
+    return [_found(words, _own(tensors, str(j)), schema) for j, words in enumerate(entry.get("how", ()))]
+
+
+def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) -> "_Found | Model":
+    if "torch" in words:
+        return from_parts("the bank", words["torch"], tensors, schema)
+    for name, value in tensors.items():
+        good = name in READERS and value.dtype == torch.uint8 and value.ndim == 1
+        require(good, f"it has a model in an unknown format {name!r}", FileError)
+    data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
+    require(set(data) == set(words["parts"]), "a part of a model is lacking", FileError)
+    table = schema if words["table"] else None
+    for name, value in data.items():
+        data[name] = READERS[name].checked(value, table)
+    return _Found(words, data)
+
+
+def _group(
+    entry: dict[str, Any], found: Sequence["_Found | Model"], schema: Schema, classes: Sequence[Any]
+) -> ModelGroup:
+    if len(found) != entry["models"]:
+        raise ModelError(f"family {entry['family']!r} has {len(found)} models, and says {entry['models']}")
+    models = [model if isinstance(model, Model) else model.made(schema, classes) for model in found]
+    for model in models:
+        if tuple(model.classes) != tuple(classes):
+            raise ModelError(f"a model of family {entry['family']!r} has the classes {list(model.classes)}")
+    origins = tuple(str(origin) for origin in entry["origins"])
+    return ModelGroup(str(entry["family"]), estimators=tuple(models), origins=origins)
+
+
+def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:
+    """A group of networks."""
+    with torch.device("meta"):  # the sizes are only a claim of the file
+        module = build(entry["architecture"])
+    expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
+    for name, shape in expected.items():
+        if name not in own or tuple(own[name].shape) != shape:
+            raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
+    dtypes = {v.dtype for name, v in own.items() if name in expected and v.is_floating_point()}
+    if len(dtypes) != 1:
+        raise ModelError(f"family {entry['family']!r} mixes kinds of floating-point numbers")
+    models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
+    models.load(own)
+    return ModelGroup(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
+
+
+def _read_recipe(
+    content: dict[str, Any] | None, tensors: dict[str, Tensor]
+) -> tuple[Callable[[], Recipe | None], list[tuple[Format, bytes]]]:
+    """What makes the recipe, and what is to be tried before."""
+    if content is None:
+        return (lambda: None), []
+    if "written" not in content:
+        return (lambda: Recipe.from_dict(content)), []
+    words = content["written"]
+    require(set(tensors) == set(words["parts"]), "a part of the recipe is lacking", FileError)
+    data = skops.checked(tensors["skops"].numpy().tobytes()) if "skops" in tensors else None
+
+    def made() -> Recipe:
+        estimator = None if data is None else skops.made(data)
+        if "booster" in words:
+            name, settings = words["booster"], words["settings"]
+            require(
+                name in BOOSTERS and all(map(is_plain, settings.values())), "its recipe is an unknown one", FileError
+            )
+            library = optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees")
+            last = getattr(library, name)(**settings)
+            if estimator is not None:
+                estimator.steps[-1] = (estimator.steps[-1][0], last)
+            estimator = last if estimator is None else estimator
+        return Recipe(estimator=cast(Any, estimator), inputs=words["inputs"])
+
+    return made, [] if data is None else [("skops", data)]
