@@ -191,3 +191,33 @@ def test_what_the_model_says_in_words() -> None:
     assert wide.describe(torch.tensor([[212000.4], [-0.2]])) == ["the estimate 212,000", "the estimate 0"]
     narrow = IntervalTarget(torch.zeros(1, dtype=torch.int64), 1.0, 0.0, False, 1, 0.0, 0.1, 0.05)
     assert narrow.describe(torch.tensor([[0.123456]])) == ["the estimate 0.1235"]
+
+
+def test_a_goal_asked_of_another_model_goes_by_its_own_threshold() -> None:
+    scores = torch.tensor([[0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    goal = BoundTarget(torch.tensor([1, 1]), 1.0, math.log(0.7 / 0.3), True, 2)
+    assert goal.met(scores).tolist() == [True, False]  # e / (1 + e) is 0.73
+
+    class Threshold:
+        offset, defers_to_predict, labels_only = (0.0, 0.5), False, False
+
+    # Its scores are put right by the offset, its probability is what they were before: 0.62.
+    assert goal.asked_of(Threshold()).met(scores).tolist() == [False, False]
+    by_class = goal.by_class()
+    assert (by_class.margin, by_class.soft) == (0.0, False)
+    assert by_class.met(scores).tolist() == [True, False]
+    Threshold.labels_only = True
+    with pytest.raises(TargetError, match="gives no scores cannot be asked for a probability or a margin"):
+        goal.asked_of(Threshold())
+    assert by_class.asked_of(Threshold()).met(scores).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("trees", [10, 100, 300])
+def test_a_share_of_trees_that_is_just_what_was_asked_is_not_more(trees: int) -> None:
+    share = torch.arange(1, trees, dtype=torch.float64) / trees
+    scores = torch.stack([(1 - share).log(), share.log()], 1)
+    for k in range(1, trees):
+        goal = BoundTarget(
+            torch.ones(trees - 1, dtype=torch.int64), 1.0, math.log(k / trees / (1 - k / trees)), True, 2
+        )
+        assert goal.met(scores).tolist() == [j > k for j in range(1, trees)]

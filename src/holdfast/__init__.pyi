@@ -101,3 +101,10 @@ from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
 from holdfast.evaluation.tradeoff import tradeoff as tradeoff
 
 __version__: str
+
+# isort: split
+
+# Plans that hold, in one call
+from holdfast.frontier import Frontier as Frontier
+from holdfast.plans import Plans as Plans
+from holdfast.recourse import Recourse as Recourse

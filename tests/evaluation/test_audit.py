@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import xgboost
 from scipy.stats import binom, binomtest
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import holdfast as hf
@@ -234,6 +236,16 @@ def test_failed_rows_and_rows_without_need_by_hand() -> None:
     assert still.summary().loc["all", "base validity"] == 1.0
 
 
+def test_fragile_answers_are_audited_too() -> None:
+    """The model accepts them; how many retrained models do is what is to be seen."""
+    some = audit_of(np.array(TABLE), codes=[Status.FRAGILE, Status.FOUND, Status.IMPOSSIBLE, Status.FRAGILE])
+    assert some.survival().isna().tolist() == [False, False, True, False]
+    assert some.survival().iloc[[0, 1, 3]].tolist() == [1.0, 2 / 3, 1.0]
+    assert some.certified(at_least=0.3, confidence=0.9).tolist() == [True, False, False, True]
+    assert some.table()["status"].tolist() == ["fragile", "found", "impossible", "fragile"]
+    assert repr(some).startswith("Audit of 3 answers for 4 rows")
+
+
 def test_no_answer_at_all() -> None:
     some = audit_of(np.array(TABLE), codes=[Status.NOT_FOUND] * 3 + [Status.ALREADY_MET])
     assert some.survival().isna().all()
@@ -378,8 +390,8 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
     cfs = hf.MinEpsilonPGD(radius=0.2, radii=4, steps=10).explain(model, x, "yes")
-    kinds = [int((cfs.status_codes == s).sum()) for s in Status]
-    assert min(kinds) > 0
+    kinds = {s: int((cfs.status_codes == s).sum()) for s in (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)}
+    assert min(kinds.values()) > 0
     some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
     assert (some.survival().notna() == cfs.found).all()
     assert cfs.cost("l2")[cfs.status_codes == Status.NOT_FOUND].isna().all()
@@ -438,6 +450,37 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     for wrong in ((bank, cfs), (cfs, None), (cfs, cfs), (model, bank)):
         with pytest.raises(SettingError, match="audit takes answers and a ModelBank, or models, got"):
             audit(*wrong)
+
+
+def test_models_that_exist_need_no_bank() -> None:
+    """The next release, wrapped or bare, or several: which answers hold on which of them."""
+    fits = [LogisticRegression(C=c).fit(TABLE_X, TABLE_Y) for c in (1.0, 0.001, 100.0)]
+    schema = hf.Schema.infer(TABLE_X)
+    model, new = (hf.Model.of(fit, schema) for fit in fits[:2])
+    X = TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(8)
+    cfs = hf.MinCost().explain(model, X, hf.Target("yes", probability=0.8))
+    by_hand = [fit.predict_proba(cfs.after)[:, 1] > 0.8 for fit in fits]
+    assert by_hand[0].all()
+    for judge in (new, fits[1]):
+        one = audit(cfs, judge)
+        assert one.families == ["release"]
+        assert one.held.tolist() == [by_hand[1].tolist()]
+        assert one.table()["release"].tolist() == by_hand[1].tolist()
+        assert "needs at least 59 models, and there are 1" in repr(one)
+    both = audit(cfs, [new, fits[2]])
+    assert both.held.tolist() == [by_hand[1].tolist(), by_hand[2].tolist()]
+    assert both.table()[["release 1", "release 2"]].to_numpy().T.tolist() == both.held.tolist()
+    assert both.table()["certified"].isna().all()
+    assert audit(cfs, model).survival().tolist() == [1.0] * 8  # the model itself takes nothing back
+    with pytest.warns(UserWarning, match="1 models of the bank are copies"):
+        assert len(audit(cfs, [new, fits[1]]).held) == 1
+    net = Recipe(hidden=(4,), epochs=5).fit(TABLE_X, TABLE_Y, schema)
+    assert (audit(cfs, net, rule="class").held[0] == (net.predict(cfs.after) == "yes")).all()
+    # Other names of the classes are those of the answers.
+    coded = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(TABLE_X, (TABLE_Y == "yes").astype(int))
+    assert (audit(cfs, coded).held[0] == (coded.predict_proba(cfs.after)[:, 1] > 0.8)).all()
+    with pytest.raises(SettingError, match="at least one model"):
+        audit(cfs, [])
 
 
 TABLE_X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["x0", "x1", "x2"])

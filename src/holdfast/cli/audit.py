@@ -75,7 +75,7 @@ def audit(
         save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
     if not quiet:
         typer.echo(found.describe(at_least=at_least, confidence=confidence), err=True)
-    if strict and not all(table["certified"][found.answered]):  # None, too few models, is no certificate
+    if strict and not all(table["certified"][cfs.answered]):  # None, too few models, is no certificate
         raise typer.Exit(UNANSWERED)
 
 

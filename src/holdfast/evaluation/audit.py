@@ -71,9 +71,9 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     >>> found.table().columns.tolist()
     ['status', 'survival', 'low', 'high', 'models', 'certified', 'seed', 'bootstrap']
     """
-    given = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
-    good = isinstance(cfs, Counterfactuals) and not (bank is None or isinstance(bank, Counterfactuals))
-    require(good, f"audit takes answers and a ModelBank, or models, {given}")
+    what = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
+    good = isinstance(cfs, Counterfactuals) and not isinstance(cast(Any, bank), Counterfactuals | None)
+    require(good, f"audit takes answers and a ModelBank, or models, {what}")
     judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
@@ -120,11 +120,6 @@ def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
     return cfs.goal.by_class()
 
 
-def answered(cfs: Counterfactuals) -> Array:
-    """(n,) which rows have an answer that is audited."""
-    return cfs.answered
-
-
 def by_row(cfs: Counterfactuals, answers: Array) -> Array:
     """(.., n) flags of answers -> (.., rows): is it so for any answer of the row?"""
     if not len(cfs):
@@ -162,11 +157,6 @@ class Audit:
     rule: Rule = "target"
 
     @property
-    def answered(self) -> Array:
-        """(n,) which rows have an answer that was audited."""
-        return answered(self.cfs)
-
-    @property
     def asked(self) -> str:
         """What a model must give an answer to accept it: 'approved with probability 0.8', or the class alone."""
         return self.cfs.run.target if self.rule == "target" else f"the class alone, of: {self.cfs.run.target}"
@@ -185,13 +175,13 @@ class Audit:
     def survival(self, family: str | None = None) -> "pd.Series[float]":
         """The share of models that accept each answer; missing where there is no answer."""
         share = self.held[self._models(family)].mean(0)
-        return pd.Series(np.where(self.answered, share, np.nan), self.cfs.after.index, name="survival")
+        return pd.Series(np.where(self.cfs.answered, share, np.nan), self.cfs.after.index, name="survival")
 
     def interval(self, family: str | None = None, *, confidence: float = 0.95) -> pd.DataFrame:
         """Exact two-sided interval of each answer's survival."""
         kept = self.held[self._models(family)]
         low, high = exact_interval(kept.sum(0), len(kept), confidence)
-        low[~self.answered], high[~self.answered] = np.nan, np.nan
+        low[~self.cfs.answered], high[~self.cfs.answered] = np.nan, np.nan
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
     def certified(
@@ -208,7 +198,7 @@ class Audit:
         require(not too_few, too_few)
         kept = self.held[self._models(family)]
         bound = lower_bound(kept.sum(0), len(kept), confidence)
-        return pd.Series((bound >= at_least) & self.answered, self.cfs.after.index, name="certified")
+        return pd.Series((bound >= at_least) & self.cfs.answered, self.cfs.after.index, name="certified")
 
     def too_few(self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None) -> str:
         """Why no answer can be certified at this level, and how many models it takes; '' if there are enough."""
@@ -225,7 +215,7 @@ class Audit:
         if too_few:
             return f"No certificates: {too_few}."
         certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
-        what = f"{certified} of {int(self.answered.sum())} answers are certified"
+        what = f"{certified} of {int(self.cfs.answered.sum())} answers are certified"
         return f"{what}: {certificates.level(at_least, confidence)}. {certificates.COVERS}"
 
     def by_model(self) -> pd.DataFrame:
@@ -233,8 +223,9 @@ class Audit:
         count, places = pd.Series(self.family), pd.Series(self.family).groupby(self.family).cumcount() + 1
         alone = ~count.duplicated(keep=False)
         names = [name if one else f"{name} {i}" for name, one, i in zip(count, alone, places, strict=True)]
-        verdicts = np.where(self.answered[:, None], self.held.T, None).astype(object)
-        return pd.DataFrame(verdicts, self.cfs.after.index, names)
+        verdicts = self.held.T.astype(object)
+        verdicts[~self.cfs.answered] = None
+        return pd.DataFrame(verdicts, self.cfs.after.index, pd.Index(names))
 
     def table(self, *, at_least: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
         """One line per row: its status, survival over all models with its interval, whether it is certified (None where
@@ -242,9 +233,9 @@ class Audit:
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
         bounds = self.interval(confidence=confidence)
         out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
-        level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        too_few = bool(self.too_few(**level))
-        out["models"], out["certified"] = len(self.held), None if too_few else self.certified(**level)
+        too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
+        out["models"] = len(self.held)
+        out["certified"] = None if too_few else self.certified(at_least=at_least, confidence=confidence)
         if too_few and len(self.held) <= FEW:
             return out.assign(**{str(name): values for name, values in self.by_model().items()})
         for name in self.families if len(self.families) > 1 else ():
@@ -261,13 +252,13 @@ class Audit:
         end to end: all rows that needed an answer times models under which they have one that holds.
         """
         cfs, unmet = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
-        needed, found = by_row(cfs, unmet), by_row(cfs, self.answered)
+        needed, found = by_row(cfs, unmet), by_row(cfs, self.cfs.answered)
         proposed = by_row(cfs, unmet & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
             held = self.held[self._models(None if name == "all" else name)]
-            per_model = _per_model(held[:, self.answered])
-            holding = by_row(cfs, self.answered & held)[:, needed]
+            per_model = _per_model(held[:, self.cfs.answered])
+            holding = by_row(cfs, self.cfs.answered & held)[:, needed]
             lines[name] = {
                 "coverage": _share(proposed[needed]), "base validity": _share(found[proposed]),
                 "survival": float(per_model.mean()), "spread": float(per_model.std()),
@@ -277,13 +268,13 @@ class Audit:
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""
-        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.answered]) for name in self.families}
+        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.cfs.answered]) for name in self.families}
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """Everything but the pictures, with no value rounded."""
         level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        answers, too_few = self.table(**level), self.too_few(**level)
+        answers, too_few = self.table(**level), bool(self.too_few(at_least=at_least, confidence=confidence))
         count = None if too_few else int(answers["certified"].sum())
         answers.insert(0, "row", [str(name) for name in answers.index])
         content = {
@@ -343,7 +334,7 @@ class Audit:
     def describe(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """A few lines: answers, models by family, what they must give, survival, and how many answers are certified."""
         kinds = ", ".join(f"{name}: {int((self.family == name).sum())}" for name in self.families)
-        answers, rows = int(self.answered.sum()), len(np.unique(self.cfs.source))
+        answers, rows = int(self.cfs.answered.sum()), len(np.unique(self.cfs.source))
         lines = [
             f"Audit of {answers} answers for {rows} rows on {len(self.held)} models ({kinds})",
             f"What a model must give: {self.asked} (rule: {self.rule})",
@@ -364,8 +355,8 @@ class Audit:
 def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
     """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
     require(audits, "r_squared needs at least one audit")
-    cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.answered] for a in audits.values()])
-    lost = np.concatenate([1 - a.survival().to_numpy()[a.answered] for a in audits.values()])
+    cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.answered] for a in audits.values()])
+    lost = np.concatenate([1 - a.survival().to_numpy()[a.cfs.answered] for a in audits.values()])
     if len(cost) < 2 or cost.std() == 0 or lost.std() == 0:
         return 0.0  # a flat cloud is explained by its mean alone
     return float(np.corrcoef(cost, lost)[0, 1] ** 2)

@@ -24,7 +24,7 @@ import pandas as pd
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import HoldfastError, SettingError, listed, require
-from holdfast.evaluation.audit import answered, by_row, verdicts
+from holdfast.evaluation.audit import by_row, verdicts
 from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
@@ -76,7 +76,7 @@ def cross_validity(
             unmet = cfs.status_codes != Status.ALREADY_MET
             require(unmet.any(), f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
             some = replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes)) if attempts else cfs
-            has_answer = answered(some)
+            has_answer = some.answered
             holding = by_row(some, verdicts(some, bank, bar) & has_answer)[:, by_row(some, unmet)]  # (M, rows)
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
             cost.append(float(some.cost("l1").to_numpy()[has_answer].mean()) if has_answer.any() else float("nan"))

@@ -433,14 +433,13 @@ class ModelBank:
 
 def _alone(model: Model, family: str) -> ModelGroup:
     """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
-    origins = (model.fingerprint(),)
     plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
     networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
     if networks is None:
-        return ModelGroup(family, estimators=(model,), origins=origins)
+        return ModelGroup(family, estimators=(model,))  # a fingerprint is no origin: it is of a few rows
     tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
     networks.load({name: value.detach()[None] for name, value in tensors.items()})
-    return ModelGroup(family, networks, origins=origins)
+    return ModelGroup(family, networks, origins=(model.fingerprint(),))
 
 
 def signature(scores: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float =
     """What answers cost against the share of retrained models that accept them; certified ones stand out."""
     alt = optional("altair", "plot")
     cfs = audit.cfs
-    shown = np.flatnonzero(audit.answered)
+    shown = np.flatnonzero(cfs.answered)
     shown = shown[evenly(len(shown), MOST_DOTS)]
     kinds = {
         f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure": GREEN,
@@ -69,7 +69,7 @@ def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
     lines = [
         {"method": name, "family": family, "mean": mean, "low": max(0.0, mean - sd), "high": min(1.0, mean + sd)}
         for name, audit in audits.items()
-        if audit.answered.any()
+        if audit.cfs.answered.any()
         for family, (mean, sd) in audit.invalidation().items()
     ]
     return invalidation_bars(pd.DataFrame(lines), width=width)

@@ -1,0 +1,298 @@
+"""From a fitted model to plans that hold, in one call.
+
+    recourse = hf.Recourse(pipeline, X_train, y_train, fixed=["sex"], up=["age"], hold=0.95)
+    plans = recourse.plans(X_denied, target="approved")
+
+What happens: the schema is read off the table; the model is retrained many times on like data; some of these models
+guide the search for the cheapest plan (`SurvivalSearch`), others set how sure it has to be (`calibrate`), and others
+again, which had no part in it, say which plans hold (`audit`). Every part can be given ready-made instead.
+"""
+
+import json
+import math
+import time as clock
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from holdfast._core.files import whole_folder
+from holdfast._core.progress import Progress
+from holdfast._core.version import version
+from holdfast.errors import FileError, require
+from holdfast.evaluation.audit import audit, models_needed
+from holdfast.evaluation.calibration import Calibration, calibrate, replace_c
+from holdfast.explainer import Explainer
+from holdfast.frontier import Frontier
+from holdfast.methods.survival_search.search import SurvivalSearch
+from holdfast.models.base import Model
+from holdfast.plans import Plans
+from holdfast.problem import Outcomes
+from holdfast.retraining.bank import BankSplit, ModelBank
+from holdfast.retraining.recipe import Recipe
+from holdfast.schema.infer import Settings
+from holdfast.schema.schema import Schema
+from holdfast.target import Label, Target, TargetLike
+
+ROWS = 100  # people of the training data by whom c is calibrated
+GUIDES, NETWORKS = 40, 80  # models that guide the search; networks are cheap to make and to ask
+JUDGES = 100  # models of a calibration or an audit at least; more where the level needs them
+LEVELS = (0.8, 0.9, 0.95, 0.99)  # of a frontier
+STEPS = tuple(i / 2 for i in range(9))  # c of a frontier
+SETTINGS, PARTS = "recourse.json", ("model", *BankSplit._fields)
+SPARE = 1.7  # times as many as a certificate needs if all of them agree: some may not
+
+
+class Recourse:
+    """Plans that hold when the model is retrained, for any model.
+
+    Args:
+        model: a fitted estimator, pipeline, booster or torch module, a `Model`, or a `Recipe`, which is fitted here.
+        X, y: the rows and outcomes that the model was trained on.
+        schema: what rows are; left out, read off the table with the settings below.
+        recipe: how the model is made again; left out, from the settings of the model itself.
+        bank: retrained models, ready-made: a `BankSplit`, or a `ModelBank` to be split.
+        method: a method to search with, ready-made; a `SurvivalSearch` keeps its c.
+        hold: the share of retrained models that is to accept a plan.
+        confidence: of the certificates.
+        models: how many models guide, calibrate and audit, such as {"guide": 80}.
+        classes: names of the classes, as for `Model.of`.
+        time: how old rows are: a column of X or one value per row. Then models of earlier data guide the search too.
+        window: on how many of the newest periods the model was trained, see `ModelBank.retrain`.
+        cache: a folder that keeps the retrained models; None keeps none.
+        seed: of all random numbers.
+        workers: processes for retraining estimators.
+        progress: show bars, and say what is done, on stderr.
+        settings: `fixed`, `up`, `down`, `bounds` and whatever else `Schema.infer` takes.
+
+    >>> import holdfast as hf
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = hf.datasets.overlapping(n=300)
+    >>> clerk = LogisticRegression().fit(data.X, data.y)
+    >>> recourse = hf.Recourse(clerk, data.X, data.y, hold=0.9)
+    >>> plans = recourse.plans(data.X[clerk.predict(data.X) == "no"].head(5), "yes")
+    >>> plans.table()["status"].tolist()
+    ['found', 'found', 'found', 'found', 'found']
+    """
+
+    def __init__(
+        self, model: Any, X: pd.DataFrame | None = None, y: Outcomes | None = None, *, schema: Schema | None = None,
+        recipe: Recipe | None = None, bank: BankSplit | ModelBank | None = None, method: Explainer | None = None,
+        hold: float = 0.95, confidence: float = 0.95, models: Mapping[str, int] | None = None,
+        classes: Sequence[Label] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
+        cache: str | Path | None = None, seed: int = 0, workers: int = 1, progress: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:  # fmt: skip
+        models_needed(hold, confidence)  # an error where they are no shares
+        self.X, self.y, self.time, self.window = X, y, time, window
+        self.hold, self.confidence, self.seed = hold, confidence, seed
+        self.cache, self.workers, self.progress = cache, workers, progress
+        self.model = self._model(model, schema, classes, settings)
+        self.recipe = recipe if recipe is not None else model if isinstance(model, Recipe) else None
+        self.counts = self._counts(models or {})
+        self.calibrations: dict[str, Calibration] = {}
+        self.notes: list[str] = []
+        self._split = bank.split(**self.counts) if isinstance(bank, ModelBank) else bank
+        self._method = method
+
+    # ---- what it is made of
+
+    @property
+    def schema(self) -> Schema:
+        """What rows are, and what people can change."""
+        return self.model.schema
+
+    def _model(self, given: Any, schema: Schema | None, classes: Sequence[Label] | None, settings: Settings) -> Model:
+        if isinstance(given, Model):
+            return given.with_schema(_changed(given.schema, settings)) if settings else given
+        if schema is None:
+            hint = "pass X, the rows that it was trained on, or schema="
+            require(self.X is not None, f"a {type(given).__name__} does not say what its columns are; {hint}")
+            assert self.X is not None
+            known = getattr(given, "feature_names_in_", None)
+            extra = [self.time] if isinstance(self.time, str) and (known is None or self.time not in known) else []
+            schema = Schema.infer(self.X.drop(columns=extra), **settings)
+        elif settings:
+            schema = _changed(schema, settings)
+        if isinstance(given, Recipe):
+            X, y = self._data("to fit the recipe")
+            return given.fit(X, y, schema, classes=classes, seed=self.seed)
+        return Model.of(given, schema, classes=classes)
+
+    def _data(self, why: str) -> tuple[pd.DataFrame, Outcomes]:
+        there = self.X is not None and self.y is not None
+        require(there, f"Recourse needs X and y, the rows that the model was trained on, {why}")
+        assert self.X is not None and self.y is not None
+        return self.X, self.y
+
+    def _counts(self, models: Mapping[str, int]) -> dict[str, int]:
+        judges = max(JUDGES, math.ceil(SPARE * models_needed(self.hold, self.confidence)))
+        usual = {"guide": NETWORKS if self.model.has_grad else GUIDES, "calibration": judges, "audit": judges}
+        unknown = [name for name in models if name not in usual]
+        require(not unknown, f"models has no part {unknown[0] if unknown else ''!r}; there are {list(usual)}")
+        return usual | dict(models)
+
+    @property
+    def bank(self) -> BankSplit:
+        """The retrained models: those that guide, those that calibrate, those that audit. Made when first needed."""
+        if self._split is None:
+            X, y = self._data("to retrain it")
+            total, guide = sum(self.counts.values()), self.counts["guide"]
+            history = guide // 2 if self.time is not None else 0
+            families = {"retrain": total - history} | ({"history": history} if history else {})
+            recipe: Any = self.recipe if self.recipe is not None else self.model
+            self._say(f"retraining {total} models ({', '.join(f'{n} {name}' for name, n in self.counts.items())})")
+            start = clock.perf_counter()
+            bank = ModelBank.retrain(
+                recipe, X, y, self.schema, families=families, classes=self.model.classes or None, seed=self.seed,
+                time=self.time, window=self.window, workers=self.workers, progress=self.progress, **self._cached(),
+            )  # fmt: skip
+            parts: dict[str, Any] = dict(self.counts)
+            if history:
+                judges = {"calibration": {"retrain": parts["calibration"]}, "audit": {"retrain": parts["audit"]}}
+                parts = {"guide": {"retrain": guide - history, "history": history}, **judges}
+            self._split = bank.split(**parts)
+            self.notes.append(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
+        return self._split
+
+    def _cached(self) -> dict[str, Any]:
+        return {} if self.cache is None else {"cache": self.cache}
+
+    def _say(self, text: str) -> None:
+        with Progress("lines" if self.progress else False, "holdfast") as bar:
+            bar.say(text)
+
+    def method(self, target: TargetLike = None) -> Explainer:
+        """The search for a target, calibrated where it is not ready-made."""
+        if self._method is not None:
+            return self._method
+        search = SurvivalSearch(self.bank.guide)
+        if not self.model.has_grad and self.X is not None:
+            search.fit(self.model, self.X)
+        calibration = self.calibration(target)
+        return replace_c(search, calibration.c)
+
+    def calibration(self, target: TargetLike = None) -> Calibration:
+        """How sure the search has to be for this target. Made once for each, from people of the training data."""
+        wanted = Target.of(target)
+        key = str(wanted)
+        if key not in self.calibrations:
+            X, _ = self._data(f"to calibrate the search for the target {key!r}")
+            table = self.schema.as_table(X)
+            people = _refused(self.model, table, wanted, self.seed)
+            self._say(f"calibrating on {len(people)} people of the training data")
+            start, search = clock.perf_counter(), SurvivalSearch(self.bank.guide)
+            if not self.model.has_grad:
+                search.fit(self.model, table)
+            level = {"at_least": self.hold, "confidence": self.confidence}
+            self.calibrations[key] = calibrate(
+                search, self.model, people, wanted, self.bank.calibration, seed=self.seed, **level
+            )
+            self.notes.append(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
+        return self.calibrations[key]
+
+    # ---- what it gives
+
+    def plans(self, X: pd.DataFrame, target: TargetLike = None) -> Plans:
+        """The cheapest plan that holds for every person.
+
+        Args:
+            X: the people, as rows of the table.
+            target: the wanted class, a `Target`, or None for any class but the present one.
+        """
+        method = self.method(target)
+        cfs = method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
+        calibration = None if self._method is not None else self.calibration(target)
+        return Plans(audit(cfs, self.bank.audit), self.hold, self.confidence, calibration)
+
+    def frontier(
+        self, X: pd.DataFrame, target: TargetLike = None, *, levels: Sequence[float] = LEVELS
+    ) -> Frontier:
+        """What more certainty costs every person.
+
+        Args:
+            X, target: as for `plans`.
+            levels: shares of retrained models that are to accept a plan.
+        """
+        good = len(levels) > 0 and all(0 < level <= 1 for level in levels)
+        require(good, f"levels must be shares between 0 and 1, got {levels!r}")
+        search = self.method(target)
+        require(isinstance(search, SurvivalSearch), f"a frontier needs a SurvivalSearch, not {search!r}")
+        assert isinstance(search, SurvivalSearch)
+        several = replace_c(search, STEPS)
+        cfs = several.explain(self.model, X, target, seed=self.seed, progress=self.progress)
+        return Frontier(audit(cfs, self.bank.calibration), audit(cfs, self.bank.audit), tuple(sorted(levels)))
+
+    def describe(self) -> str:
+        """What it is made of, and what was done so far, with the time it took."""
+        lines = [f"{self.model!r}", f"plans hold on {self.hold:.0%} of retrained models ({self.confidence:.0%} confidence)"]
+        return "\n".join([*lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return f"Recourse({self.model.name}, hold={self.hold:g}, confidence={self.confidence:g})"
+
+    # ---- files
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model, the retrained models and the calibrations to a folder, from which `load` starts at once. It
+        runs no code when it is loaded, and holds none of the people; a folder that exists is replaced."""
+        folder = Path(folder)
+        parts, split = {"model": ModelBank.of(self.model, family="in use")}, self.bank
+        parts |= {name: part for name, part in split._asdict().items() if len(part)}
+        content = {
+            "holdfast": version(), "hold": self.hold, "confidence": self.confidence, "seed": self.seed,
+            "parts": list(parts), "calibrations": {name: made.to_dict() for name, made in self.calibrations.items()},
+        }  # fmt: skip
+        with whole_folder(folder) as temporary:
+            for name, part in parts.items():
+                part.save(temporary / f"{name}.bank")
+            (temporary / SETTINGS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path, X: pd.DataFrame | None = None, y: Outcomes | None = None) -> "Recourse":
+        """Read a folder written by `save`; with X and y it can be calibrated for other targets too."""
+        folder = Path(folder)
+        try:
+            content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+            known = {name: made for name, made in content["calibrations"].items()}
+            calibrations = {str(name): Calibration.from_dict(made) for name, made in known.items()}
+            names, level = list(content["parts"]), {name: float(content[name]) for name in ("hold", "confidence")}
+            seed = int(content["seed"])
+        except FileNotFoundError:
+            raise FileError(f"no Recourse at {str(folder)!r}: {SETTINGS} is missing") from None
+        except Exception as error:  # the file may say anything
+            raise FileError(f"{str(folder / SETTINGS)!r} is damaged ({type(error).__name__}: {error})") from None
+        banks = {name: ModelBank.load(folder / f"{name}.bank") for name in names if name in PARTS}
+        missing = [name for name in ("model", "guide", "audit") if name not in banks]
+        require(not missing, f"{str(folder)!r} has no part {missing[0] if missing else ''!r}", FileError)
+        none = replace(banks["guide"], groups=())
+        split = BankSplit(banks["guide"], banks.get("calibration", none), banks["audit"])
+        out = cls(banks["model"].model(0), X, y, bank=split, seed=seed, **level)
+        out.calibrations.update(calibrations)
+        return out
+
+
+def _changed(schema: Schema, settings: Settings) -> Schema:
+    """A schema with other features fixed, or free in one direction only."""
+    fields: dict[str, Any] = {}
+    for word, names in settings.items():
+        fix = "give a schema made by Schema.infer(X, ...) for the others"
+        require(word in ("fixed", "up", "down"), f"with a schema of its own only fixed, up and down can be set; {fix}")
+        for name in cast(Iterable[str], names):
+            fields[name] = {"change": word}
+    return schema.change(**fields)
+
+
+def _refused(model: Model, table: pd.DataFrame, target: Target, seed: int) -> pd.DataFrame:
+    """Some people who do not have the wanted outcome, drawn from the seed."""
+    with model.eval_mode():
+        scores = model.score_frame(table)
+    refused = np.flatnonzero(~target.bind(model, scores).met(scores).numpy())
+    require(len(refused) > 0, f"everybody in the training data has the wanted outcome ({target}) already")
+    drawn = np.random.default_rng(seed).permutation(refused)[:ROWS]
+    return table.iloc[np.sort(drawn)]
