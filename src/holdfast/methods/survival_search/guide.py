@@ -72,8 +72,8 @@ class JoinedGuide(Guide):
         sizes = [p.count for p in self.parts]
 
         def pull(weights: Tensor) -> Tensor:
-            some = zip(pulls, weights.split(sizes), strict=True)
-            return torch.stack([one(w).to(z.dtype) for one, w in some]).sum(0)
+            each: tuple[Tensor, ...] = torch.split(weights, sizes)
+            return torch.stack([one(w).to(z.dtype) for one, w in zip(pulls, each, strict=True)]).sum(0)
 
         return torch.cat(margins), pull
 
@@ -131,7 +131,8 @@ class TreeGuide(Guide):
 
     def __init__(self, models: Sequence[Model]) -> None:
         trees = [m.thresholds for m in models if m.thresholds is not None]
-        self.bank, self.models, self.count, self.outputs = TreeBank(trees), models, len(models), trees[0].outputs
+        self.bank, self.models, self.count = TreeBank(trees), models, len(models)
+        self.outputs: Outputs = trees[0].outputs
         self.squash = self.outputs == "probabilities"
 
     def has_leaves(self, model: Model) -> bool:
