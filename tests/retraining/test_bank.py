@@ -27,6 +27,7 @@ from holdfast.retraining.base_run import BaseRun, periods_of
 from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.recipe import Recipe
+from holdfast.retraining.store import digest_of
 from support.tables import mixed_schema, mixed_table
 
 N = 61
@@ -634,6 +635,7 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
     def written(change: Any, given: dict[str, Tensor] = kept) -> Path:
         text = copy.deepcopy(content)
         change(text)
+        text["digest"] = digest_of(given)
         save_file(given, bad, metadata={"holdfast_bank": json.dumps(text)})
         return bad
 

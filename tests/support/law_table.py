@@ -60,6 +60,8 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "prototype": lambda: hf.Prototype(k=3, steps=20, bisections=3),
     "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, restarts=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
+    "survival-search": lambda: hf.SurvivalSearch(c=1.0, models=4, beam=2, depth=3),
+    "survival-search several": lambda: hf.SurvivalSearch(c=(0.5, 2.0), norm="l1", models=4, beam=2, depth=2),
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
     "cf-model": lambda: hf.CFModel(
@@ -202,7 +204,25 @@ def people(model: hf.Model, rows: int, *, refused: bool = True) -> pd.DataFrame:
     return pool.iloc[np.arange(rows) % max(len(pool), 1)] if len(pool) < rows else pool.iloc[:rows]
 
 
+class _Relative:
+    """A model that gives other probabilities than the one it is derived from, and little else."""
+
+    def __init__(self, model: hf.Model, i: int) -> None:
+        self.model, self.i = model, i
+
+    def __call__(self, frame: pd.DataFrame) -> np.ndarray:
+        shift = np.cos(np.arange(len(self.model.classes)) + self.i) / 4
+        return torch.softmax(self.model.score_frame(frame).double() + torch.tensor(shift), 1).numpy()
+
+
+def _relatives(model: hf.Model) -> hf.ModelBank:
+    """Relatives of a model that cannot be made again."""
+    return hf.ModelBank.of([hf.Model.of(_Relative(model, i), model.schema, classes=model.classes) for i in range(3)])
+
+
 def fitted(explainer: hf.Explainer, model: hf.Model) -> hf.Explainer:
+    if isinstance(explainer, hf.SurvivalSearch) and model.name in ("_Pipeline", "function", "Interpreter"):
+        explainer.bank = _relatives(model)
     calibrates = getattr(explainer, "conformal", 0) > 0
     return explainer.fit(model, TABLE) if explainer.needs_data or calibrates else explainer
 

@@ -215,6 +215,34 @@ def wrap_estimator(
     convert: bool = True, missing: bool | None = None,
 ) -> BlackBox:  # fmt: skip
     """An estimator or a function with what is to be known of it, compiled if it can be and is to be; see `Model.of`."""
+    known, source = _known(model, schema, classes, outputs, inputs, missing)
+    original, rule = known["original"], known["rule"]
+    conversion, compiled = Conversion(False, "not asked for"), None
+    if convert:
+        conversion, compiled = _compile(original, known["classes"], known["output_scale"])
+    # Models that can be compiled predict by the largest score, unless there is a threshold.
+    if rule and (compiled is None or any(source.offset)) and _contradicts_itself(original, rule):
+        why = "its predict does not go by the largest of its scores, so searches ask both"
+        conversion = Conversion(False, why if compiled else f"{conversion}; {why}")
+        return BlackBox(**known, conversion=conversion, defers_to_predict=True)
+    known |= {"conversion": conversion, "offset": source.offset}
+    return CompiledModel(**known, scorer=compiled[0], program=compiled[1]) if compiled else BlackBox(**known)
+
+
+def judge_of(
+    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs
+) -> BlackBox:
+    """An estimator that no search asks, so that it need not be compiled; it is known to predict by its largest score,
+    as others that were fitted in the same way do."""
+    known, source = _known(model, schema, classes, outputs, inputs, None)
+    return BlackBox(**known, conversion=Conversion(False, "not asked for"), offset=source.offset)
+
+
+def _known(
+    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs,
+    missing: bool | None,
+) -> tuple[dict[str, Any], decisions.ScoreSource]:  # fmt: skip
+    """What is to be known of an estimator or a function, and where its scores come from."""
     model = boosted(model, outputs) if is_booster(model) else model
     source = decisions.score_source(model, classes, outputs)
     original = WrappedModel(model, schema, inputs, source, handed(model, schema.names))
@@ -228,16 +256,7 @@ def wrap_estimator(
         "schema": original.schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
         "rule": rule, "rejects_missing": rejected, "labels_only": source.labels_only,
     }  # fmt: skip
-    conversion, compiled = Conversion(False, "not asked for"), None
-    if convert:
-        conversion, compiled = _compile(original, names, scale)
-    # Models that can be compiled predict by the largest score, unless there is a threshold.
-    if rule and (compiled is None or any(source.offset)) and _contradicts_itself(original, rule):
-        why = "its predict does not go by the largest of its scores, so searches ask both"
-        conversion = Conversion(False, why if compiled else f"{conversion}; {why}")
-        return BlackBox(**known, conversion=conversion, defers_to_predict=True)
-    known |= {"conversion": conversion, "offset": source.offset}
-    return CompiledModel(**known, scorer=compiled[0], program=compiled[1]) if compiled else BlackBox(**known)
+    return known, source
 
 
 def _compile(

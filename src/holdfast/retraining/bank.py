@@ -5,6 +5,7 @@ processes. Model i of a family is the same, up to rounding, whatever else is in 
 """
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
+from holdfast.retraining.fitted import FittedEstimators
+from holdfast.retraining.loop import Variation
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
@@ -46,7 +49,7 @@ class ModelGroup:
 
     family: str
     networks: ModelStack | None = None
-    estimators: tuple[Model, ...] = ()
+    estimators: Sequence[Model] = ()
     # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
     origins: tuple[str, ...] = ()
 
@@ -60,7 +63,7 @@ class ModelGroup:
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
         if self.networks is None:
-            return torch.stack([_scores(model, frame, x) for model in self.estimators])
+            return torch.stack([_scores(model, frame, x) for model in self.judges()])
         x = x.to(self.dtype)
         models, n = self.networks, len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
@@ -73,14 +76,14 @@ class ModelGroup:
     def met(self, goal: BoundTarget, scores: Tensor) -> Tensor:
         """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k)."""
         if self.networks is None:
-            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.estimators, scores, strict=True)])
+            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.judges(), scores, strict=True)])
         plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
         return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
 
     def origin(self, i: int) -> str:
         """A short hash of what model i was made from; where that is not known, of the model itself."""
         if self.origins or self.networks is None:
-            return self.origins[i] if self.origins else self.estimators[i].fingerprint()
+            return self.origins[i] if self.origins else self.judges()[i].fingerprint()
         parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
         return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
@@ -88,9 +91,17 @@ class ModelGroup:
         """Some of the models, on request as another family."""
         chosen = list(range(len(self))[models]) if isinstance(models, slice) else [int(i) for i in models]
         networks = None if self.networks is None else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
-        estimators = tuple(self.estimators[i] for i in chosen) if self.estimators else ()
+        estimators: Sequence[Model] = ()
+        if isinstance(self.estimators, FittedEstimators):
+            estimators = FittedEstimators(self.estimators.fitted[i] for i in chosen)
+        elif self.estimators:
+            estimators = tuple(self.estimators[i] for i in chosen)
         origins = tuple(self.origins[i] for i in chosen) if self.origins else ()
         return ModelGroup(family or self.family, networks, estimators, origins)
+
+    def judges(self) -> Sequence[Model]:
+        """The models that are no stack of networks, to judge rows of a table by."""
+        return self.estimators.judges() if isinstance(self.estimators, FittedEstimators) else self.estimators
 
     def kind(self) -> str:
         """What the models are, in a few words."""
@@ -130,7 +141,7 @@ class ModelBank:
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
         families: Mapping[str, int | range] | None = None, classes: ClassNames | None = None, seed: int = 0,
         pool: Sequence[int] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
-        workers: int = 1, progress: bool = False,
+        workers: int | None = None, progress: bool = False, cache: str | Path | None = None,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
 
@@ -147,15 +158,19 @@ class ModelBank:
             window: the model in use, and every family but `history`, learns from so many of the newest periods; left
                 out: from all rows. `history` is made as `retrain` is, from windows of as many periods that end one,
                 two and three periods earlier, in turn; if the window is left out, from all rows up to there.
-            workers: processes for estimators.
+            workers: how many estimators are fitted at once, each by one thread; left out: as many as there are cores.
+                Networks are trained together, in one.
             progress: show a bar on stderr.
+            cache: a folder of models that were made before, which are read instead of made again, and where new ones
+                are kept as they are made: what was stopped goes on from there. Models that cannot be saved are made
+                each time. Its files are taken for your own; see SECURITY.md.
         """
         if families is None:
             families = {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
         some = isinstance(families, Mapping) and len(families) > 0
         require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
-        require(workers >= 1, f"workers must be at least 1, got {workers}")
+        require(workers is None or workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
         whole = BaseRun.of(recipe, X, y, schema, classes, seed, pool, time, window)
         run, network = whole.in_use(), whole.recipe.estimator is None
@@ -163,19 +178,22 @@ class ModelBank:
         here = f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
         unfit = [name for name in wanted if name not in known]
         require(not unfit, f"family {listed(unfit[:1])} needs {other}; {here}")
-        groups = list[ModelGroup]()
+        from holdfast.retraining.cache import cached  # which reads and writes banks
+
+        groups, at_once = list[ModelGroup](), workers or os.cpu_count() or 1
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             for name, models in wanted.items():
                 made_from = whole if name == "history" else run
-                for variation in family(name)(made_from, models):
-                    origins = made_from.origins(variation)
+
+                def make(some: Variation, name: str = name, made_from: BaseRun = made_from) -> ModelGroup:
+                    origins = made_from.origins(some)
                     if network:
-                        groups.append(ModelGroup(name, made_from.train(variation, bar), origins=origins))
-                    else:
-                        fitted = made_from.fit_estimators(variation, workers)
-                        groups.append(ModelGroup(name, estimators=fitted, origins=origins))
-                        bar.step(len(fitted))
+                        return ModelGroup(name, made_from.train(some, bar), origins=origins)
+                    return ModelGroup(name, None, made_from.fit_estimators(some, at_once, bar), origins)
+
+                for variation in family(name)(made_from, models):
+                    groups.append(make(variation) if cache is None else cached(cache, made_from, variation, make, bar))
         return cls(tuple(groups), schema, run.classes, run.recipe, seed)
 
     @classmethod
@@ -358,7 +376,7 @@ class ModelBank:
             if group.networks is not None:
                 for value in group.networks.state().values():
                     digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
-            for model in group.estimators:
+            for model in group.judges():
                 digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 

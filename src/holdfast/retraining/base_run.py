@@ -19,7 +19,8 @@ from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import EstimatorFit, described, fit_all
+from holdfast.retraining.estimators import EstimatorFit, described, fit_all, one_thread
+from holdfast.retraining.fitted import FittedEstimators
 from holdfast.retraining.loop import Variation, derived, fit_stack
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
@@ -152,9 +153,9 @@ class BaseRun:
         whole.load({**tensors, **dict(zip(last, heads.state().values(), strict=True))})
         return whole
 
-    def fit_estimators(self, variation: Variation, workers: int) -> tuple[Model, ...]:
+    def fit_estimators(self, variation: Variation, workers: int, bar: Progress) -> FittedEstimators:
         """Clones of the estimator; the variation says which rows, labels and seed a clone gets."""
-        fits, names = list[EstimatorFit](), np.array(self.classes)
+        fits, names, each = list[EstimatorFit](), np.array(self.classes), one_thread(self.recipe.estimator)
         for i in range(len(variation)):
             rows, y = np.arange(len(self.X)), self.y
             if variation.kept is not None:
@@ -167,11 +168,10 @@ class BaseRun:
             if variation.labels is not None:
                 labels = variation.labels[i].numpy()
                 y = pd.Series(names[labels] if self.classes else labels, index=y.index)
-            X, y, seed = self.X.iloc[rows], y.iloc[rows], variation.weights[i]
-            how = self.recipe.estimator, self.recipe.inputs
-            settings = variation.settings[i] if variation.settings else dict[str, Any]()
-            fits.append(EstimatorFit(*how, X, y, self.schema, self.classes, seed, settings))
-        return fit_all(fits, workers)
+            settings = each | dict(variation.settings[i] if variation.settings else {})
+            table = self.recipe.estimator, self.recipe.inputs, self.X, y, self.schema, self.classes
+            fits.append(EstimatorFit(*table, variation.weights[i], rows, settings))
+        return FittedEstimators(fit_all(fits, workers, bar))
 
     def _recipe(self, variation: Variation) -> Recipe:
         return self.recipe if variation.width == 1 else self.recipe.widened(variation.width)

@@ -2,18 +2,21 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
+from holdfast._core.progress import Progress
 from holdfast.errors import ModelError, SettingError, did_you_mean, require, untyped
-from holdfast.models.base import Inputs, Model
+from holdfast.models.base import Inputs
 from holdfast.models.compiled.decision_rule import core, name_of
 from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.retraining.fitted import FittedEstimator
 from holdfast.retraining.outcomes import class_numbers, plain
 from holdfast.schema.schema import Schema
 
@@ -28,25 +31,35 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True)
 class EstimatorFit:
-    """One estimator to clone and fit: all a worker process needs."""
+    """One estimator to clone and fit.
+
+    Args:
+        X, y, rows: the table and its outcomes, and the positions of the rows to learn from, in this order.
+        classes: their names in the order of the scores; none of a regressor.
+        settings: in place of the estimator's own.
+    """
 
     estimator: Any
     inputs: Inputs
     X: pd.DataFrame
     y: "pd.Series[Any]"
     schema: Schema
-    classes: Sequence[Any]  # none of a regressor
+    classes: Sequence[Any]
     seed: int
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # in place of the estimator's own
+    rows: npt.NDArray[np.int64] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def __call__(self) -> Model:
+    def __call__(self) -> FittedEstimator:
         """The clone, seeded wherever it has a `random_state`, and fitted."""
-        rows: Any = self.X if self.inputs == "frame" else self.schema.encode(self.X, torch.float64).numpy()
+        table, outcome = self.X, self.y
+        if self.rows is not None:
+            table, outcome = table.iloc[self.rows], outcome.iloc[self.rows]
+        given: Any = table if self.inputs == "frame" else self.schema.encode(table, torch.float64).numpy()
         if not self.classes:
-            return Model.of(self._fitted(rows, self.y.to_numpy()), self.schema, inputs=self.inputs)
+            return self._of(self._fitted(given, outcome.to_numpy()))
         names, numbers = list(self.classes), list(range(len(self.classes)))
-        by_name = (self.y.to_numpy(), names)
-        by_number = (class_numbers(self.y, names).numpy(), numbers)
+        by_name = (outcome.to_numpy(), names)
+        by_number = (class_numbers(outcome, names).numpy(), numbers)
         # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order of the names.
         unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
         numbered = unsorted or kind_of(core(self.estimator)).startswith("xgboost.")
@@ -54,7 +67,7 @@ class EstimatorFit:
         failed = list[ModelError]()
         for y, learns in ways:
             try:
-                return self._named(self._fitted(rows, y), learns)
+                return self._named(self._fitted(given, y), learns)
             except ModelError as error:
                 failed.append(error)
         raise failed[0]
@@ -72,29 +85,43 @@ class EstimatorFit:
             what = f"the estimator ({name_of(clone)}) could not be fitted: {error}"
             raise ModelError(what + (hint if self.inputs == "frame" else "")) from error
 
-    def _named(self, clone: Any, learns: list[Any]) -> Model:
-        """The model of a fitted classifier that was to learn these classes, under the names of the recipe's."""
-        names = list(self.classes)
-        if not hasattr(clone, "classes_"):
-            raise ModelError(
-                f"the estimator ({name_of(clone)}) learns no classes; it is neither classifier nor regressor"
-            )
+    def _named(self, clone: Any, learns: list[Any]) -> FittedEstimator:
+        """A fitted classifier that was to learn these classes, under the names of the recipe's."""
+        names, what = list(self.classes), f"the estimator ({name_of(clone)})"
+        known = hasattr(clone, "classes_")
+        require(known, f"{what} learns no classes; it is neither classifier nor regressor", ModelError)
         learnt = [plain(c) for c in clone.classes_]
         called = [names[learns.index(c)] if c in learns else c for c in learnt]
         require(set(learnt) == set(learns), f"the estimator learnt the classes {called}, expected {names}")
         if learnt == learns:
-            return Model.of(clone, self.schema, classes=names, inputs=self.inputs)
+            return self._of(clone)
         if not hasattr(clone, "predict_proba"):
             raise SettingError(f"the estimator has the classes in the order {called}, expected {names}")
-        return Model.of(InOrder(clone, tuple(names)), self.schema, inputs=self.inputs)
+        return self._of(InOrder(clone, tuple(names)))
+
+    def _of(self, fitted: Any) -> FittedEstimator:
+        return FittedEstimator(fitted, self.schema, tuple(self.classes), self.inputs)
 
 
-def fit_all(fits: Sequence[EstimatorFit], workers: int) -> tuple[Model, ...]:
-    """The fitted estimators, in a pool of processes if there is more than one worker."""
-    if workers > 1:
-        with ProcessPoolExecutor(min(workers, len(fits))) as processes:
-            return tuple(processes.map(EstimatorFit.__call__, fits))
-    return tuple(fit() for fit in fits)
+def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[FittedEstimator]:
+    """The fitted estimators, each by one thread and as many at once as there are workers: threads, as the libraries
+    that take long leave Python's lock to others, and a process would have to import all of them first."""
+    out = list[FittedEstimator]()
+    if min(workers, len(fits)) == 1:
+        for fit in fits:
+            out.append(fit())
+            bar.step(1)
+        return out
+    one: Any = untyped("threadpoolctl").threadpool_limits
+    pool = ThreadPoolExecutor(min(workers, len(fits)), initializer=lambda: one(1, user_api="openmp"))
+    try:
+        with one(1, user_api="blas"):
+            for fitted in pool.map(EstimatorFit.__call__, fits):
+                out.append(fitted)
+                bar.step(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return out
 
 
 @dataclass(frozen=True)
@@ -110,6 +137,20 @@ class InOrder:
 
     def predict(self, rows: Any) -> Any:
         return self.estimator.predict(rows)
+
+
+def one_thread(estimator: Any) -> dict[str, Any]:
+    """Settings by which an estimator and all inside it use one thread: others are fitted at the same time, and sums of
+    several threads differ in the last bits from those of one."""
+    params: dict[str, Any] = estimator.get_params()
+    out = dict[str, Any]()
+    for key, value in params.items():
+        prefix, _, name = key.rpartition("__")
+        library = kind_of(params[prefix] if prefix else estimator).partition(".")[0]
+        many = value != 1 and (value is not None or library in ("xgboost", "lightgbm"))  # None is one for scikit-learn
+        if name == "n_jobs" and many:
+            out[key] = 1
+    return out
 
 
 # What XGBoost takes for settings that are None.

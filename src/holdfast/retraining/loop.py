@@ -55,9 +55,14 @@ class Variation:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def __getitem__(self, models: slice) -> "Variation":
+    def __getitem__(self, models: slice | list[int]) -> "Variation":
+        chosen = list(range(len(self))[models]) if isinstance(models, slice) else models
+
+        def some(values: Any) -> Any:
+            return values[chosen] if isinstance(values, Tensor) else tuple(values[i] for i in chosen)
+
         each = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("width", "last_layer")}
-        return replace(self, **{name: None if v is None else v[models] for name, v in each.items()})
+        return replace(self, **{name: None if v is None else some(v) for name, v in each.items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,7 +156,7 @@ class Recipe(RobustLoop):
         column = outcomes(X, y)
         names = self.names(X, column, classes)
         if self.estimator is not None:
-            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed)()
+            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed)().model
         self.check(schema, names)
         with Progress(progress, "training") as bar:
             bar.total(1)

@@ -6,12 +6,14 @@ the booster in its own format. They are read under the checks of single files, s
 in one child process first.
 """
 
+import hashlib
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZIP_DEFLATED
 
 import numpy as np
 import torch
@@ -32,6 +34,7 @@ from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import stack_of
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.estimators import InOrder, is_plain
+from holdfast.retraining.fitted import FittedEstimator, FittedEstimators
 from holdfast.retraining.outcomes import plain
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.schema import Schema
@@ -55,7 +58,16 @@ def save_bank(bank: ModelBank, path: str | Path) -> None:
     recipe, own = _recipe_entry(bank.recipe)
     tensors |= {f"recipe/{name}": value for name, value in own.items()}
     content = {"groups": groups, "schema": bank.schema.to_dict(), "classes": list(bank.classes)}
-    safetensors.write(path, tensors, {MARK: content | {"recipe": recipe, "seed": bank.seed}})
+    content |= {"recipe": recipe, "seed": bank.seed, "digest": digest_of(tensors)}
+    safetensors.write(path, tensors, {MARK: content})
+
+
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """By which damage is known that no reader would see."""
+    digest = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        digest.update(name.encode() + value.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -69,7 +81,7 @@ def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]
 def _entry(group: ModelGroup, schema: Schema) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file holds of models that are no stack of networks: each in words, and in tensors."""
     how, tensors = list[dict[str, Any]](), dict[str, Tensor]()
-    for j, model in enumerate(group.estimators):
+    for j, model in enumerate(group.judges()):
         words, own = _written(model, schema, check=not j)
         how.append(words)
         tensors |= {f"{j}/{name}": value for name, value in own.items()}
@@ -107,7 +119,8 @@ def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
     if booster is None:
         refuse_function = callable(inner) and not hasattr(inner, "predict")
         require(not refuse_function, "a function cannot be written down", ModelError)
-        return words, {"skops": optional("skops.io", "files").dumps(inner)}
+        data = optional("skops.io", "files").dumps(inner, compression=ZIP_DEFLATED)
+        return words, {"skops": skops.without_searches(data)}
     if last is not inner:
         parts["skops"] = _steps_before(inner)
     if is_xgboost(booster):
@@ -128,7 +141,7 @@ def _steps_before(pipeline: Any) -> bytes:
     """The steps of a pipeline before the last one, in whose place there is a stand-in that scikit-learn knows."""
     stand_in = untyped("sklearn.dummy").DummyClassifier().fit(np.zeros((2, 1)), [0, 1])
     steps = [*pipeline.steps[:-1], (pipeline.steps[-1][0], stand_in)]
-    return optional("skops.io", "files").dumps(untyped("sklearn.pipeline").Pipeline(steps))
+    return optional("skops.io", "files").dumps(untyped("sklearn.pipeline").Pipeline(steps), compression=ZIP_DEFLATED)
 
 
 def _as_tensors(parts: Parts) -> dict[str, Tensor]:
@@ -148,7 +161,7 @@ def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[st
         last = estimator.steps[-1][1] if kind_of(estimator) == "sklearn.Pipeline" else estimator
         words: dict[str, Any] = {"inputs": recipe.inputs}
         if type(last).__name__ not in BOOSTERS:
-            parts: Parts = {"skops": optional("skops.io", "files").dumps(estimator)}
+            parts: Parts = {"skops": optional("skops.io", "files").dumps(estimator, compression=ZIP_DEFLATED)}
         else:
             words |= {"booster": type(last).__name__, "settings": _settings(last)}
             parts = Parts() if last is estimator else {"skops": _steps_before(estimator)}
@@ -175,51 +188,63 @@ def _settings(estimator: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Found:
-    """A model of a file, all of it checked but nothing made yet."""
+    """A model of a file, of which nothing is made yet."""
 
     words: dict[str, Any]
     parts: Parts
+    is_checked: bool = False
 
-    def made(self, schema: Schema, classes: Sequence[Any]) -> Model:
+    def checked(self, schema: Schema) -> "_Found":
+        table = schema if self.words["table"] else None
+        parts = self.parts.copy()
+        for name, data in self.parts.items():
+            parts[name] = READERS[name].checked(data, table)
+        return _Found(self.words, parts, True)
+
+    def made(self, schema: Schema, classes: tuple[Any, ...]) -> FittedEstimator:
         words = self.words
         last: Any = None
         if "xgboost" in self.parts:
-            last = xgboost.made(self.parts["xgboost"])
+            last = xgboost.made(self.parts["xgboost"], regression=not classes)
             last = last.get_booster() if words["bare"] else last
         elif "lightgbm" in self.parts:
             text, learnt = self.parts["lightgbm"], list(words["learnt"])
             last = lightgbm.made(text) if words["bare"] else lightgbm.estimator(text, learnt)
         inner = last
         if "skops" in self.parts:
-            inner = skops.made(self.parts["skops"])
+            data = self.parts["skops"]
+            own = optional("skops.io", "files").loads
+            inner = skops.made(data) if self.is_checked else own(data, trusted=skops.TRUSTED)
             if last is not None:
                 inner.steps[-1] = (inner.steps[-1][0], last)
         if words.get("in_order"):
-            return Model.of(InOrder(inner, tuple(classes)), schema, inputs=words["inputs"])
-        named = list(classes) or None
-        return Model.of(inner, schema, classes=named, outputs=words["outputs"], inputs=words["inputs"])
+            inner = InOrder(inner, classes)
+        return FittedEstimator(inner, schema, classes, words["inputs"], words["outputs"])
 
 
-def load_bank(path: str | Path, *, trust: bool = False) -> ModelBank:
-    """Read a bank; `trust` leaves out the child process, for files that this machine has just written itself."""
+def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = None) -> ModelBank:
+    """Read a bank; on request under another schema with the same encoding. `trust` is for files of one's own: whatever
+    they are, only types on the list are made, and nothing else is checked before models are used."""
     if not Path(path).is_file():
         raise FileError(f"no bank at {str(path)!r}")
     try:
         metadata, tensors = safetensors.read(path)
         content = json.loads(metadata[MARK])
-        schema, classes = Schema.from_dict(content["schema"]), tuple(content["classes"])
+        require(content["digest"] == digest_of(tensors), "its tensors are not as they were", FileError)
+        schema, classes = schema or Schema.from_dict(content["schema"]), tuple(content["classes"])
         own = [_own(tensors, str(i)) for i in range(len(content["groups"]))]
         found = [_found_in(entry, mine, schema) for entry, mine in zip(content["groups"], own, strict=True)]
         recipe, tried = _read_recipe(content["recipe"], _own(tensors, "recipe"))
         if not trust:
-            files = [model for group in found for model in group if isinstance(model, _Found)]
-            tried += [part for model in files for part in model.parts.items()]
-            sandbox.try_all_in_child(tried)
+            found = [[m.checked(schema) if isinstance(m, _Found) else m for m in group] for group in found]
+            models = [model for group in found for model in group if isinstance(model, _Found)]
+            sandbox.try_all_in_child(tried + [part for model in models for part in model.parts.items()])
         groups = [
             _stack(entry, mine) if "how" not in entry else _group(entry, models, schema, classes)
             for entry, mine, models in zip(content["groups"], own, found, strict=True)
         ]
-        return ModelBank(tuple(groups), schema, classes, recipe(), int(content["seed"])).checked()
+        bank = ModelBank(tuple(groups), schema, classes, recipe(), int(content["seed"]))
+        return bank if trust else _checked(bank)
     except Exception as error:  # the file may say anything
         what = f"{type(error).__name__}: {error}"
         raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
@@ -243,23 +268,28 @@ def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) ->
         require(good, f"it has a model in an unknown format {name!r}", FileError)
     data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
     require(set(data) == set(words["parts"]), "a part of a model is lacking", FileError)
-    table = schema if words["table"] else None
-    for name, value in data.items():
-        data[name] = READERS[name].checked(value, table)
     return _Found(words, data)
 
 
 def _group(
-    entry: dict[str, Any], found: Sequence["_Found | Model"], schema: Schema, classes: Sequence[Any]
+    entry: dict[str, Any], found: Sequence["_Found | Model"], schema: Schema, classes: tuple[Any, ...]
 ) -> ModelGroup:
     if len(found) != entry["models"]:
         raise ModelError(f"family {entry['family']!r} has {len(found)} models, and says {entry['models']}")
-    models = [model if isinstance(model, Model) else model.made(schema, classes) for model in found]
-    for model in models:
-        if tuple(model.classes) != tuple(classes):
-            raise ModelError(f"a model of family {entry['family']!r} has the classes {list(model.classes)}")
     origins = tuple(str(origin) for origin in entry["origins"])
-    return ModelGroup(str(entry["family"]), estimators=tuple(models), origins=origins)
+    fitted = [model.made(schema, classes) for model in found if isinstance(model, _Found)]
+    modules = tuple(model for model in found if isinstance(model, Model))
+    require(not (fitted and modules), f"family {entry['family']!r} mixes kinds of models", ModelError)
+    return ModelGroup(str(entry["family"]), None, modules or FittedEstimators(fitted), origins)
+
+
+def _checked(bank: ModelBank) -> ModelBank:
+    """The bank itself, every model of which takes its rows and has its classes."""
+    for group in bank.checked().groups:
+        for model in group.judges():
+            if tuple(model.classes) != bank.classes:
+                raise ModelError(f"a model of family {group.family!r} has the classes {list(model.classes)}")
+    return bank
 
 
 def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:

@@ -79,6 +79,18 @@ def test_what_a_child_process_does_wrong_is_a_refusal() -> None:
     sandbox.run_child("import sys; assert sys.stdin.buffer.read() == b'abc'", b"abc")
 
 
+def test_many_models_are_tried_in_one_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.try_all_in_child([])
+    with pytest.raises(FileError, match="XGBoost cannot read the file"):
+        sandbox.try_all_in_child([("xgboost", b'{"learner": {"objective": {"name": "binary:logistic"}}}')])
+    limits_of = dict[str, int]()
+    monkeypatch.setattr(sandbox, "_limit", lambda size, seconds: limits_of.update(size=size, seconds=seconds))
+    monkeypatch.setitem(sandbox.READERS, "skops", ("json", "json"))
+    monkeypatch.setattr("json.try_out", lambda data: None, raising=False)
+    sandbox._try_out([("skops", b"12")] * (sandbox.AT_ONCE + 1))
+    assert limits_of == {"size": 2 * (sandbox.AT_ONCE + 1), "seconds": 2 * sandbox.CPU_SECONDS}
+
+
 def test_the_threat_model_is_true() -> None:
     text = (Path(__file__).parents[3] / "SECURITY.md").read_text("utf-8")
     seconds, memory = f"{sandbox.CPU_SECONDS} s of processor time, {sandbox.TIMEOUT} s", f"{sandbox.MEMORY >> 30} GiB"

@@ -116,7 +116,8 @@ class BankChanges(SingleChanges):
         state, move = row * (hit.shape[1] // m) + at // m, at % m
         taken = tried.taken[state].scatter(1, self.personal.moves.feature[move][:, None], move[:, None])
         who = tried.person[state]
-        ok = self.bank[who].gap(self.personal.rows(who, taken)) > 0
         hit = torch.zeros_like(hit)
-        hit[row[ok], at[ok]] = True
+        if len(who):
+            ok = self.bank[who].gap(self.personal.rows(who, taken)) > 0
+            hit[row[ok], at[ok]] = True
         return tried._replace(hit=hit.view(tried.hit.shape))

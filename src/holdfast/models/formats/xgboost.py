@@ -266,19 +266,19 @@ def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | No
     optional("xgboost", "trees")
     if not trust:
         try_in_child("xgboost", text)
-    return LoadedModel(made(text))
+    return LoadedModel(made(text, regression=_is_regression(text)))
 
 
-def made(text: bytes) -> Any:
-    """The estimator in JSON that was checked."""
-    return _loaded(text, json.loads(text)["learner"]["objective"]["name"])
+def _is_regression(text: bytes) -> bool:
+    return json.loads(text)["learner"]["objective"]["name"] in NUMBERS
 
 
-def _loaded(text: bytes, objective: str) -> Any:
+def made(data: bytes, *, regression: bool) -> Any:
+    """The estimator in JSON that was checked, or in a file of one's own."""
     xgboost = optional("xgboost", "trees")
-    estimator = xgboost.XGBRegressor(n_jobs=1) if objective in NUMBERS else xgboost.XGBClassifier(n_jobs=1)
+    estimator = xgboost.XGBRegressor(n_jobs=1) if regression else xgboost.XGBClassifier(n_jobs=1)
     try:
-        estimator.load_model(bytearray(text))
+        estimator.load_model(bytearray(data))
     except Exception as error:
         raise FileError(f"XGBoost cannot read the file: {str(error).splitlines()[0]}") from None
     return estimator
@@ -286,7 +286,7 @@ def _loaded(text: bytes, objective: str) -> Any:
 
 def try_out(text: bytes) -> None:
     """Load the model that `load` wrote, and predict two rows of zeros."""
-    estimator = made(text)
+    estimator = made(text, regression=_is_regression(text))
     with contextlib.suppress(Exception):  # it may need columns of categories; only a crash counts
         estimator.predict(np.zeros((2, estimator.n_features_in_)), validate_features=False)
 

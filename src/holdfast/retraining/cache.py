@@ -1,0 +1,119 @@
+"""A folder of models that were made before: retraining again reads them, and goes on where it was stopped.
+
+Every file is a bank of some models (`retraining.store`), in a folder for what they learnt from and the versions of the
+libraries that made them. A model is known by its origin, whatever it was asked for together with. A file is written
+under another name first, so it is there wholly or not at all; one that is damaged is made again.
+"""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from holdfast._core.progress import Progress
+from holdfast.errors import FileError, ModelError
+from holdfast.models.compiled.decision_rule import core
+from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.formats import safetensors
+from holdfast.nn.stack import stack_of
+from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.fitted import FittedEstimators
+from holdfast.retraining.loop import Variation
+from holdfast.retraining.store import MARK, load_bank, save_bank
+
+FORMAT = 1  # of these files, and of how models are made from a recipe: another one is not read
+PART = 25  # models of a file
+Place = tuple[ModelGroup, int]  # where a model is: which one of a group
+
+
+def cached(
+    folder: str | Path, run: BaseRun, variation: Variation, make: Callable[[Variation], ModelGroup], bar: Progress
+) -> ModelGroup:
+    """The models of a variation: those that the folder has, and the others, which are made and kept there."""
+    place, origins = Path(folder) / _key(run), run.origins(variation)
+    found, keep = _read(place, set(origins), run), True
+    bar.step(sum(origin in found for origin in origins))
+    first = {origin: i for i, origin in reversed(list(enumerate(origins)))}  # of copies one will do
+    missing = sorted(i for origin, i in first.items() if origin not in found)
+    for at in range(0, len(missing), PART):
+        group = make(variation[missing[at : at + PART]])
+        found |= {origin: (group, j) for j, origin in enumerate(group.origins)}
+        keep = keep and _keep(place, group, run)
+    return _gathered([found[origin] for origin in origins], origins)
+
+
+def _key(run: BaseRun) -> str:
+    """A short hash of what models learn from and who makes them; the rest is in their origins."""
+    libraries = {"torch"} if run.recipe.estimator is None else {"scikit-learn", _library(run.recipe.estimator)}
+    versions = [(name, _version(name)) for name in sorted(libraries)]
+    digest = hashlib.sha256(f"{FORMAT} {versions} {run.schema.encoding_key} {run.classes}".encode())
+    for part in (run.X, run.y.to_frame("outcome")):
+        digest.update(f"{list(part.columns)} {[str(dtype) for dtype in part.dtypes]}".encode())
+        digest.update(pd.util.hash_pandas_object(part, index=False).to_numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _library(estimator: Any) -> str:
+    name = kind_of(core(estimator)).partition(".")[0]
+    return "scikit-learn" if name == "sklearn" else name
+
+
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:  # a class of the user's own
+        return ""
+
+
+def _read(place: Path, wanted: set[str], run: BaseRun) -> dict[str, Place]:
+    """Where the wanted models are, of those that the folder has, by their origins."""
+    found = dict[str, Place]()
+    for path in sorted(place.glob("*.safetensors")):
+        try:
+            content = json.loads(safetensors.metadata_of(path)[MARK])
+            held = {str(origin) for group in content["groups"] for origin in group["origins"]}
+            if not held & wanted - set(found):
+                continue
+            for group in load_bank(path, trust=True, schema=run.schema).groups:
+                found |= {origin: (group, j) for j, origin in enumerate(group.origins) if origin in wanted}
+        except (FileError, KeyError, TypeError, ValueError) as error:
+            warnings.warn(f"{str(path)!r} in the cache is damaged, so its models are made again: {error}", stacklevel=5)
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _keep(place: Path, group: ModelGroup, run: BaseRun) -> bool:
+    """Write some models; False if they cannot be written."""
+    name = hashlib.sha256(" ".join(group.origins).encode()).hexdigest()[:16]
+    path, new = place / f"{name}.safetensors", place / f".{name}.{os.getpid()}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        save_bank(ModelBank((group,), run.schema, run.classes, None, run.seed), new)
+        os.replace(new, path)
+    except ModelError as error:
+        warnings.warn(f"the cache cannot keep these models: {error}", stacklevel=5)
+        return False
+    except OSError as error:
+        raise FileError(f"cannot write to the cache {str(place)!r}: {error}") from None
+    return True
+
+
+def _gathered(places: Sequence[Place], origins: tuple[str, ...]) -> ModelGroup:
+    """One group of models from several; of one architecture, in this order."""
+    first = places[-1][0]  # rather one that was made just now than one that was read
+    if first.networks is None:
+        fitted = [group.estimators.fitted[j] for group, j in places if isinstance(group.estimators, FittedEstimators)]
+        return ModelGroup(first.family, estimators=FittedEstimators(fitted), origins=origins)
+    whole = stack_of(first.networks.module(0), len(places))
+    states = {id(group): list(group.networks.state().values()) for group, _ in places if group.networks is not None}
+    for k, value in enumerate(whole.state().values()):
+        value.copy_(torch.stack([states[id(group)][k][j] for group, j in places]))
+    return ModelGroup(first.family, whole, origins=origins)

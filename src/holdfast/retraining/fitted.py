@@ -1,0 +1,57 @@
+"""Fitted estimators of a bank: compiled when a search asks for one, which takes longer than to judge rows by it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+from holdfast.models.base import Model
+from holdfast.models.black_box import CompiledModel, judge_of
+from holdfast.models.scores import Inputs, Outputs
+from holdfast.schema.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class FittedEstimator:
+    """An estimator, and all that makes a model of it."""
+
+    estimator: Any
+    schema: Schema
+    classes: tuple[Any, ...]  # none of a regressor
+    inputs: Inputs
+    outputs: Outputs | None = None
+
+    @cached_property
+    def model(self) -> Model:
+        names, outputs = self.classes or None, self.outputs
+        return Model.of(self.estimator, self.schema, classes=names, outputs=outputs, inputs=self.inputs)
+
+    @cached_property
+    def judge(self) -> Model:
+        """The model, if it is there already; or what judges rows of a table as it would."""
+        if "model" in self.__dict__:
+            return self.model
+        return judge_of(self.estimator, self.schema, self.classes or None, self.outputs, self.inputs)
+
+
+class FittedEstimators(Sequence[Model]):
+    """Models of estimators that were fitted in the same way."""
+
+    def __init__(self, fitted: Iterable[FittedEstimator]) -> None:
+        self.fitted = tuple(fitted)
+
+    def __len__(self) -> int:
+        return len(self.fitted)
+
+    @overload
+    def __getitem__(self, i: int) -> Model: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Model]: ...
+    def __getitem__(self, i: int | slice) -> Model | Sequence[Model]:
+        return FittedEstimators(self.fitted[i]) if isinstance(i, slice) else self.fitted[i].model
+
+    def judges(self) -> list[Model]:
+        """Models that judge rows of a table and nothing else, where the first one can be compiled: all go by their
+        largest score then, and need not be."""
+        simple = len(self) > 0 and isinstance(self[0], CompiledModel) and not self[0].defers_to_predict
+        return [fitted.judge if simple else fitted.model for fitted in self.fitted]
