@@ -19,6 +19,9 @@ COLOURS = {  # what a room is for
 KIND = {
     "cli": "people",
     "render": "people",
+    "recourse": "answers",
+    "plans": "answers",
+    "frontier": "answers",
     "evaluation": "answers",
     "images": "answers",
     "methods": "answers",

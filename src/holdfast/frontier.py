@@ -40,7 +40,7 @@ class Frontier:
     def chosen(self) -> npt.NDArray[np.int64]:
         """(people, levels) the position of each plan among all of them; -1 where none is accepted so often."""
         cfs = self.chosen_by.cfs
-        people, first = np.unique(cfs.source, return_index=True)
+        people = np.unique(cfs.source)
         cost = np.where(cfs.answered, cfs.cost("weighted").to_numpy(), np.inf)
         survival = self.chosen_by.survival().fillna(-1.0).to_numpy()
         out = np.full((len(people), len(self.levels)), NONE)
@@ -63,8 +63,8 @@ class Frontier:
         return pd.DataFrame(cost[self.chosen], self.index, list(self.levels))
 
     def table(self) -> pd.DataFrame:
-        """One line per person and level: the plan, its cost, and its survival by models that did not choose it, with its
-        exact interval."""
+        """One line per person and level: the plan, its cost, and its survival by models that did not choose it, with
+        its exact interval."""
         cfs, parts = self.judged_by.cfs, list[pd.DataFrame]()
         seen = self.judged_by.table()
         lines = pd.DataFrame({
@@ -89,8 +89,9 @@ class Frontier:
     def describe(self) -> str:
         """What each level costs in the median, of the people who can reach it."""
         costs = self.costs()
+        reached, middle = costs.notna().sum(), costs.median()
         lines = [
-            f"{level:.0%}: median cost {costs[level].median():.3g}, reached by {int(costs[level].notna().sum())} of {len(costs)}"
+            f"{100 * level:g}%: median cost {middle[level]:.3g}, reached by {reached[level]} of {len(costs)}"
             for level in self.levels
         ]
         return "\n".join(["What certainty costs", *lines])

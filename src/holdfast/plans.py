@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +92,20 @@ class Plans:
         """What became of the people, what is certified, and what that covers: two or three sentences."""
         counts = self.cfs.status["status"].value_counts()
         status = ", ".join(f"{count} {name}" for name, count in counts.items())
-        return f"{len(self)} people: {status or 'none'}. {self.audit.words(at_least=self.hold, confidence=self.confidence)}"
+        certified = self.audit.words(at_least=self.hold, confidence=self.confidence)
+        return f"{len(self)} people: {status or 'none'}. {certified}"
 
-    def describe(self) -> str:
-        """The table and what it says, for a terminal."""
-        lines = [self.table().to_string(float_format=lambda v: f"{v:.3g}", max_colwidth=60), self.words()]
+    def describe(self, *, most: int = 20, width: int = 100) -> str:
+        """What changes for the first people, and what became of all of them, for a terminal.
+
+        Args:
+            most: how many people to list.
+            width: of the terminal, in letters.
+        """
+        from holdfast.render.plans import plans_text
+
+        lines = [plans_text(self, most, width)] if len(self) else []
+        lines.append(self.words())
         if self.calibration is not None:
             lines.append(f"Calibrated: {self.calibration.describe()}.")
         return "\n".join(lines)
@@ -106,8 +114,9 @@ class Plans:
         return f"<Plans {self.words()}>"
 
     def _repr_html_(self) -> str:
-        shown = self.table().head(50).to_html(float_format=lambda v: f"{v:.3g}", border=0)
-        return f"{shown}<p>{escape(self.words())}</p>"
+        from holdfast.render.plans import plans_table
+
+        return plans_table(self)
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page: plans, costs, survival and certificates; needs the `plot` extra."""
@@ -164,7 +173,9 @@ class Plans:
         """Read a .parquet file written by `save`."""
         held = Audit.load(path)
         metadata: Any = untyped("pyarrow.parquet").read_schema(path).metadata
-        require(MARK in metadata, f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save", FileError)
+        require(
+            MARK in metadata, f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save", FileError
+        )
         try:
             content = json.loads(metadata[MARK])
             made = content["calibration"]

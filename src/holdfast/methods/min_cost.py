@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.rows import whole_blocks
 from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -109,8 +110,13 @@ class MinCost(Explainer):
         if start is not None:
             best.judge(start)
         linearised(problem, best, self.linearise)
-        if start is None or not bool(best.found.all()):
+        if start is None:
             self._elastic_net(problem, best)
+        elif len(rows := (~best.found).nonzero().squeeze(1)):
+            full = whole_blocks(rows)
+            alone = BestSoFar(problem[full], distance)
+            self._elastic_net(alone.problem, alone)
+            best.put(rows, alone)
         afar = BestSoFar(problem, distance)
         if start is None and self.linearise and not problem.budget.over():
             from_afar(problem, afar, -(-self.linearise // 5))

@@ -52,10 +52,10 @@ class Line:
 
 def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
     """Only what changes, as an HTML fragment: a column per feature that changes in one of the `most` first rows."""
-    lines, order = _lines(cfs, np.arange(min(len(cfs), most))), headings(cfs.schema.features)
+    lines, order = table_lines(cfs, np.arange(min(len(cfs), most))), headings(cfs.schema.features)
     used = {name for line in lines for name in line.cells}
     return render(
-        "changes.html", lines=lines, columns=[name for name in order if name in used], several=_several(cfs),
+        "changes.html", lines=lines, columns=[name for name in order if name in used], several=several_each(cfs),
         outcome="estimate" if cfs.is_regression else "confidence", summary=cfs.summary(), total=len(cfs),
     )  # fmt: skip
 
@@ -65,18 +65,19 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
     found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.failed)
-    answered = _lines(cfs, found[:MOST_ROWS], words=True)
+    accepted = np.flatnonzero(cfs.answered)  # fragile ones too: their sentence says so
+    answered = table_lines(cfs, accepted[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
     return write_page(
-        Path(path), "report.html", headline=headline(cfs), figures=figures(cfs), several=_several(cfs),
+        Path(path), "report.html", headline=headline(cfs), figures=figures(cfs), several=several_each(cfs),
         outcome="estimate" if cfs.is_regression else "confidence",
         scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
         dots=min(len(found), MOST_DOTS), bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS, most_bars=MOST_BARS,
-        found=len(found), answered=answered,
+        found=len(found), answers=len(accepted), answered=answered,
         features=[name for name in headings(cfs.schema.features) if name in used],
-        open=len(open_), unanswered=_lines(cfs, open_[:MOST_ROWS]),
-        met=_some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)), provenance=provenance(cfs.run),
+        open=len(open_), unanswered=table_lines(cfs, open_[:MOST_ROWS]),
+        met=some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)), provenance=provenance(cfs.run),
     )  # fmt: skip
 
 
@@ -110,8 +111,8 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     else:
         outcome = "Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted outcome"
     return [
-        ("Rows", f"{rows:,}", f"{n:,} answers sought" if _several(cfs) else "asked about"),
-        *by_status(cfs, "answers" if _several(cfs) else "rows"),
+        ("Rows", f"{rows:,}", f"{n:,} answers sought" if several_each(cfs) else "asked about"),
+        *by_status(cfs, "answers" if several_each(cfs) else "rows"),
         ("Median cost", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of encoded changes"),
         ("Median changes", middle(cfs.cost("l0"), found, "median", "g"), "features per answer"),
         outcome,
@@ -143,7 +144,7 @@ def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str,
     return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
-def _lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
+def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
     """The rows of these numbers as strings; with `words` also their cost and sentence."""
     names, answers, cells = row_names(cfs.after.index[rows]), _answers(cfs), _cells(cfs, rows)
     confidence: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
@@ -165,7 +166,7 @@ def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
     heads = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
     ways = {1: "raised", -1: "lowered", 0: "switched"}
     changes: list[tuple[int, float, Cell]] = []
-    for m in moves(cfs, wanted & cfs.found):
+    for m in moves(cfs, wanted & cfs.answered):
         values = zip(m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
         head = heads[m.feature.name]
         changes += [(i, -size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
@@ -175,20 +176,21 @@ def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
     return out
 
 
-def _several(cfs: "Counterfactuals") -> bool:
+def several_each(cfs: "Counterfactuals") -> bool:
+    """Are there rows with more than one answer?"""
     return len(np.unique(cfs.source)) < len(cfs)
 
 
 def _answers(cfs: "Counterfactuals") -> list[str]:
     """'2 of 3' per row, or '' where every question has one answer."""
-    if not _several(cfs):
+    if not several_each(cfs):
         return [""] * len(cfs)
     groups = pd.Series(cfs.source).groupby(cfs.source)
     place, count = groups.cumcount() + 1, groups.transform("size")
     return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
 
 
-def _some_names(cfs: "Counterfactuals", rows: Ints) -> str:
+def some_names(cfs: "Counterfactuals", rows: Ints) -> str:
     """'row 3', 'rows 3 and 17', 'rows 3, 5, 7 and 9 more'."""
     first = rows[np.unique(cfs.source[rows], return_index=True)[1]]  # one of each row's answers is enough
     names = row_names(cfs.after.index[np.sort(first)[:MOST_NAMES]])

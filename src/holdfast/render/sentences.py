@@ -87,7 +87,7 @@ def headings(features: Sequence[Feature]) -> list[str]:
 
 def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
     """One sentence per row; the largest encoded change comes first."""
-    parts = moves(cfs, cfs.found)
+    parts = moves(cfs, cfs.answered)
     lines: list[list[str]] = [[] for _ in range(len(cfs))]
     if parts:
         rows: Ints = np.concatenate([m.rows for m in parts])

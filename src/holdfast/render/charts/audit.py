@@ -20,6 +20,7 @@ from holdfast.render.charts.theme import (
     WIDTH,
     coloured,
     evenly,
+    fitted,
     regions,
     row_names,
     themed,
@@ -35,7 +36,9 @@ GRID = 120  # cells a side of the map of two models
 APART = "the models disagree"
 
 
-def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float = 0.95, width: int = WIDTH) -> Any:
+def survival_cost(
+    audit: "Audit", *, at_least: float = 0.95, confidence: float = 0.95, norm: str = "l2", width: int = WIDTH
+) -> Any:
     """What answers cost against the share of retrained models that accept them; certified ones stand out."""
     alt = optional("altair", "plot")
     cfs = audit.cfs
@@ -51,17 +54,28 @@ def survival_cost(audit: "Audit", *, at_least: float = 0.95, confidence: float =
     else:
         sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
         verdict = np.where(sure, *kinds)
-    dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "cost": cfs.cost("l2").to_numpy()[shown]})
+    dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "cost": cfs.cost(norm).to_numpy()[shown]})
     dots = dots.assign(survival=audit.survival().to_numpy()[shown], verdict=verdict)
+    held = audit.held.sum(0)[shown].tolist()
+    dots["words"] = [
+        f"Row {row}: cost {cost:.2f}, accepted by {k} of {len(audit.held)} models."
+        for row, cost, k in zip(dots["row"], dots["cost"], held, strict=True)
+    ]
     colour = coloured("verdict", list(kinds), list(kinds.values()), labelLimit=WIDTH)
-    title = alt.TitleParams(f"Accepted: {audit.asked}", anchor="start", fontSize=12, fontWeight="normal", color=INK)
-    x = alt.X("cost:Q", title="Cost (l2, encoded)", axis=alt.Axis(tickCount=6))
-    y = alt.Y("survival:Q", title="Retrained models that accept the answer", scale=alt.Scale(domain=[0, 1]))
-    y = y.axis(format="%")
+    title = {"anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal", "color": INK}
+    title = alt.TitleParams(f"Accepted: {audit.asked}", **title)
+    x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
+    lowest = float(np.min([at_least, *dots["survival"]]))
+    scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
+    y = alt.Y("survival:Q", title="Retrained models that accept the answer", scale=scale).axis(format="%", tickCount=6)
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
-    line = alt.Chart(pd.DataFrame({"level": [at_least]})).mark_rule(strokeDash=[4, 4], color=INK).encode(y="level:Q")
-    chart = marks.encode(x=x, y=y, color=colour, tooltip=["row:N", "cost:Q", "survival:Q"]) + line
-    return themed(chart.properties(width=width, height=340, title=title))
+    level = alt.Chart(pd.DataFrame({"level": [at_least]}))
+    line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(y=alt.Y("level:Q", scale=scale))
+    tips = ["row:N", alt.Tooltip("cost:Q", format=".2f"), alt.Tooltip("survival:Q", format=".1%")]
+    chart = marks.encode(x=x, y=y, color=colour, tooltip=tips, description=alt.Description("words:N")) + line
+    about = "Scatter plot: the cost of each answer against the share of retrained models that accept it."
+    size = {"width": width, "height": 340, "autosize": fitted("fit")}
+    return themed(chart.properties(title=title, description=about, **size))
 
 
 def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:

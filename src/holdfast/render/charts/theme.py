@@ -85,7 +85,7 @@ def regions(names: list[str], spans: Sequence[Span], cells: int, kind: Callable[
     return pd.DataFrame(edges | {"kind": kinds[column, start]})
 
 
-def _fit(how: str) -> dict[str, str]:
+def fitted(how: str) -> dict[str, str]:
     """The picture is as large as asked for, and the plot gets what its labels leave."""
     return {"type": how, "contains": "padding"}
 
@@ -136,7 +136,7 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
         text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
         layers.append(text.encode(x=alt.value("width"), text="words:N"))
     about = f"Scatter plot: the cost of each answer against {about}."
-    return themed(alt.layer(*layers).properties(width=width, height=height, autosize=_fit("fit"), description=about))
+    return themed(alt.layer(*layers).properties(width=width, height=height, autosize=fitted("fit"), description=about))
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:
@@ -174,7 +174,7 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
     ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
     ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
     about = "Bar chart: in which share of the answers each feature changes, and which way."
-    size = {"width": width, "height": {"step": 26}, "autosize": _fit("fit-x")}
+    size = {"width": width, "height": {"step": 26}, "autosize": fitted("fit-x")}
     return themed(alt.layer(drawn, ends).properties(description=about, **size))
 
 

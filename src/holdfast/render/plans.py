@@ -1,0 +1,211 @@
+"""Plans for people: a page in one file, a table for notebooks, and one for terminals.
+
+All of them show only what changes, what it costs, how many retrained models accept it, and whether that is certified;
+people without a plan that holds stay in, with the reason.
+"""
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from holdfast.errors import optional
+from holdfast.render import certificates
+from holdfast.render.charts.audit import survival_cost
+from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
+from holdfast.render.html import (
+    MOST_ROWS,
+    Cell,
+    Line,
+    inline_svg,
+    middle,
+    provenance,
+    render,
+    several_each,
+    shortened,
+    some_names,
+    table_lines,
+    write_page,
+)
+from holdfast.render.sentences import Ints, headings, moves, sentences
+from holdfast.target import Status
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals
+    from holdfast.plans import Plans
+
+CERTIFIED = {True: "certified", False: "not certified", None: ""}  # None: too few models for any certificate
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """One person."""
+
+    line: Line
+    cost: str
+    accepted: str  # '99 of 101', or nothing where there is no plan
+    interval: str  # '94.6 to 99.8%'
+    share: float
+    low: float
+    high: float
+    certified: bool | None
+    sentence: str
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is certified, in words."""
+        return CERTIFIED[self.certified] if self.accepted else ""
+
+    @property
+    def cells(self) -> list[Cell]:
+        """What changes, largest first."""
+        return list(self.line.cells.values())
+
+
+def write_plans(plans: "Plans", path: Path) -> Path:
+    """Write plans, costs, survival and certificates to one self-contained HTML file; needs the `plot` extra."""
+    for module in ("altair", "vl_convert"):  # before any work
+        optional(module, "plot")
+    cfs, codes = plans.cfs, plans.cfs.status_codes
+    found, fragile, open_ = (np.flatnonzero(m) for m in (cfs.found, codes == Status.FRAGILE, cfs.failed))
+    holding, shaky, without = (plan_lines(plans, rows[:MOST_ROWS]) for rows in (found, fragile, open_))
+    used = {cell.feature for person in holding for cell in person.cells}
+    answered = int(cfs.answered.sum())
+    dots = survival_cost(plans.audit, at_least=plans.hold, confidence=plans.confidence, norm="weighted")
+    return write_page(
+        path, "plans.html", headline=headline(plans), figures=figures(plans), several=several_each(cfs),
+        scatter=inline_svg(to_svg(dots)) if answered else None, answered=answered, dots=min(answered, MOST_DOTS),
+        bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
+        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS, most_bars=MOST_BARS,
+        holding=holding, found=len(found), features=[n for n in headings(cfs.schema.features) if n in used],
+        shaky=shaky, fragile=len(fragile), without=without, open=len(open_), hold=plans.hold,
+        start=bar_start(plans), met=some_names(cfs, np.flatnonzero(codes == Status.ALREADY_MET)),
+        checked=checked(plans), provenance=provenance(cfs.run),
+    )  # fmt: skip
+
+
+def plans_table(plans: "Plans", most: int = 50) -> str:
+    """The first plans as an HTML fragment, for notebooks."""
+    shown = plan_lines(plans, np.arange(min(len(plans), most)))
+    return render("plans-table.html", people=shown, words=plans.words(), total=len(plans))
+
+
+def plans_text(plans: "Plans", most: int, width: int) -> str:
+    """The first plans for a terminal: one line per change, and no wider than asked for."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("person", overflow="fold")
+    table.add_column("what changes", overflow="fold", ratio=1)
+    table.add_column("cost", justify="right", no_wrap=True)
+    table.add_column("accepted by")
+    table.add_column("certified")
+    marks = {True: "yes", False: "no", None: "-"}
+    for person in plan_lines(plans, np.arange(min(len(plans), most))):
+        line = person.line
+        changes = [f"{c.feature}: {c.before} → {c.after}{c.unit}" for c in person.cells]
+        status = f"{line.status}{': ' * bool(line.reason)}{line.reason}"
+        what = [*changes, *([status] if line.status != Status.FOUND.words else [])]
+        accepted = f"{person.accepted} ({person.interval})" if person.accepted else ""
+        mark = marks[person.certified] if person.accepted else ""
+        name = f"{line.name} ({line.answer})" if line.answer else line.name
+        # As Text: a level "[red]" is no markup.
+        table.add_row(*map(Text, (name, "\n".join(what) or "nothing", person.cost, accepted, mark)))
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, force_terminal=False).print(table)
+    lines = [line.rstrip() for line in out.getvalue().rstrip().split("\n")]
+    more = [f"The first {most} of {len(plans):,}."] if len(plans) > most else []
+    return "\n".join([*lines, *more])
+
+
+# ---- what the pages say
+
+
+def headline(plans: "Plans") -> str:
+    """One line: how many people have a plan that holds, and what is certified."""
+    people, found = _people(plans.cfs, np.ones(len(plans), bool)), _people(plans.cfs, plans.found)
+    if not people:
+        return "No people were asked about."
+    met = _people(plans.cfs, plans.cfs.status_codes == Status.ALREADY_MET)
+    wanted = shortened(plans.cfs.run.target, 60)
+    text = f"{found:,} of {people:,} {'people have' if people != 1 else 'person has'} a plan that holds ({wanted})"
+    text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
+    if too_few(plans):
+        return f"{text}; there are too few retrained models for certificates."
+    certified = int((plans.certified.to_numpy() & plans.found).sum())
+    level = certificates.level(plans.hold, plans.confidence)
+    return f"{text}; {certified:,} of the plans {'is' if certified == 1 else 'are'} certified: {level}."
+
+
+def figures(plans: "Plans") -> list[tuple[str, str, str]]:
+    """(name, number, small print) at a glance."""
+    cfs, codes, n = plans.cfs, plans.cfs.status_codes, len(plans)
+    count = {s: int((codes == s).sum()) for s in Status}
+    share = {s: f"{count[s] / n:.0%}" if n else "" for s in Status}
+    proved = f"{count[Status.IMPOSSIBLE]:,} proved impossible" if count[Status.IMPOSSIBLE] else "nothing within reach"
+    met, needed = count[Status.ALREADY_MET], len(plans.audit.held)
+    certified = "n/a" if too_few(plans) else f"{int(plans.certified.sum()):,}"
+    level = f"{100 * plans.hold:g}% of models, {100 * plans.confidence:g}% sure"
+    return [
+        ("People", f"{_people(cfs, np.ones(n, bool)):,}", f"{met:,} have it already" if met else "asked about"),
+        ("Plans that hold", f"{count[Status.FOUND]:,}", f"{share[Status.FOUND]} by the guiding models" if n else ""),
+        ("Certified", certified, level),
+        ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
+        ("No plan", f"{count[Status.NOT_FOUND] + count[Status.IMPOSSIBLE]:,}", proved),
+        ("Median cost", middle(cfs.cost("weighted"), cfs.found, "median", ".2f"), "sum of weighted changes"),
+        ("Mean survival", middle(plans.survival, cfs.found, "mean", ".1%"), "share of models that accept"),
+        ("Retrained models", f"{needed:,}", "that had no part in the search"),
+    ]  # fmt: skip
+
+
+def checked(plans: "Plans") -> list[str]:
+    """How the plans were found and put to the test, in sentences."""
+    cfs, models = plans.cfs, len(plans.audit.held)
+    guides = len(cfs.run.guided_by)
+    out = [f"The search was guided by {guides:,} retrained models."] if guides else []
+    if plans.calibration is not None:
+        out.append(f"How sure it had to be was set on others: {plans.calibration.describe()}.")
+    judged = f"Every plan was then put before {models:,} further models, which had no part in finding it"
+    out.append(f"{judged}; a model accepts a plan if it gives {plans.audit.asked}.")
+    return [*out, plans.audit.words(at_least=plans.hold, confidence=plans.confidence)]
+
+
+def too_few(plans: "Plans") -> bool:
+    """Are there too few models for any certificate?"""
+    return bool(plans.audit.too_few(at_least=plans.hold, confidence=plans.confidence))
+
+
+def bar_start(plans: "Plans") -> float:
+    """Where the bars of survival start: a round share below all of those of plans that hold."""
+    low = plans.audit.interval(confidence=plans.confidence)["low"].to_numpy()[plans.found]
+    return float(np.floor(10 * min([plans.hold, *low.tolist()]) - 1e-9) / 10)
+
+
+def plan_lines(plans: "Plans", rows: Ints) -> list[PlanLine]:
+    """The people of these row numbers as strings."""
+    cfs, audit = plans.cfs, plans.audit
+    cost, held, models = cfs.cost("weighted").to_numpy(), audit.held.sum(0), len(audit.held)
+    bounds = audit.interval(confidence=plans.confidence).to_numpy()
+    certified = [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
+    answered, words, out = cfs.answered.tolist(), sentences(cfs).tolist(), list[PlanLine]()
+    for i, line in zip(rows.tolist(), table_lines(cfs, rows), strict=True):
+        low, high = bounds[i].tolist()
+        there = bool(answered[i])
+        out.append(
+            PlanLine(
+                line, f"{cost[i]:.2f}" if there else "", f"{held[i]:,} of {models:,}" if there else "",
+                f"{100 * low:.3g} to {100 * high:.3g}%" if there else "", float(held[i]) / models, low, high,
+                certified[i], words[i],
+            )
+        )  # fmt: skip
+    return out
+
+
+def _people(cfs: "Counterfactuals", chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> int:
+    """How many people the chosen answers are for."""
+    return len(np.unique(cfs.source[chosen]))

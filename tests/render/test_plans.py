@@ -1,0 +1,207 @@
+"""The page, the notebook table and the terminal table of plans: what they say, and that nothing gets in or out."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import holdfast as hf
+from holdfast.render import plans as page
+from holdfast.render.certificates import COVERS
+from holdfast.render.charts.audit import survival_cost
+from holdfast.render.html import changes_table
+from holdfast.schema.feature import Feature
+from holdfast.schema.schema import Schema
+from holdfast.target import Status
+from support.answers import RUN, made
+from support.pages import EVIL, Reader
+from support.plans import six_plans
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "deep" / "plans.html"
+    assert six_plans().report(path) == path
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_headline_and_the_figures_are_counts(text: str) -> None:
+    told = (
+        "2 of 6 people have a plan that holds (good), 1 has it already; 1 of the plans is certified: at least 95% of "
+        "retrained models accept, with 95% confidence."
+    )
+    assert told in text
+    figures = {name: (value, small) for name, value, small in page.figures(six_plans())}
+    assert figures == {
+        "People": ("6", "1 have it already"),
+        "Plans that hold": ("2", "33% by the guiding models"),
+        "Certified": ("1", "95% of models, 95% sure"),
+        "Fragile": ("1", "too few models accept"),
+        "No plan": ("2", "1 proved impossible"),
+        "Median cost": ("4.00", "sum of weighted changes"),  # of 2 and 6
+        "Mean survival": ("97.5%", "share of models that accept"),
+        "Retrained models": ("100", "that had no part in the search"),
+    }
+
+
+def test_the_table_has_only_what_changes_and_how_surely_it_holds(text: str) -> None:
+    rows = Reader(text).rows
+    assert rows[:3] == [
+        ["Person", "What to change", "Cost", "Accepted by", "Certificate"],
+        ["Ann", "money €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "✓ certified"],
+        ["Ben", "money €100 → €300home rent → own", "6.00", "95 of 100 (88.7 to 98.4%)", "not certified"],
+    ]
+
+
+def test_bars_are_drawn_to_the_scale_that_the_note_names(text: str) -> None:
+    assert page.bar_start(six_plans()) == 0.8
+    assert "Bars run from 80% to 100%" in text
+    (ann, ben), hold = (
+        re.findall(r'<b style="left: ([\d.]+)%">', text),
+        re.findall(r'<u style="left: ([\d.]+)%">', text),
+    )
+    assert (float(ann), float(ben)) == (100, 75)  # (95 - 80) of 20 points
+    assert [float(h) for h in hold] == [75, 75]
+
+
+def test_people_without_a_plan_that_holds_are_there_with_the_reason(text: str) -> None:
+    rows = Reader(text).rows
+    sentence = "Raise money from €100 to €400, but only 61% of the retrained models that guided the search accept it."
+    assert ["Cyd", sentence, "6.00", "60 of 100"] in rows
+    assert ["Dee", "not found", "Out of reach"] in rows
+    assert ["Eve", "impossible", "No leaf"] in rows
+    assert "with nothing to change, in row Fay." in text
+
+
+def test_the_page_says_how_it_was_checked_and_what_a_certificate_covers(text: str) -> None:
+    assert "The search was guided by 3 retrained models." in text
+    calibrated = "c = 2.5: 92% of the people with a robust answer are certified (50 people, 100 calibration models)"
+    assert f"How sure it had to be was set on others: {calibrated}." in text
+    assert (
+        "put before 100 further models, which had no part in finding it; a model accepts a plan if it gives good"
+        in text
+    )
+    assert COVERS in text
+    assert "How sure it had to be" not in " ".join(page.checked(six_plans(calibration=None)))
+
+
+def test_the_scatter_has_a_dot_per_plan_fragile_ones_too(text: str) -> None:
+    assert text.count("<svg") == 2
+    for words in ("Ann: cost 2.00, accepted by 100 of 100", "Cyd: cost 6.00, accepted by 60 of 100"):
+        assert f"<title>Row {words} models.</title>" in text
+    low, high = survival_cost(six_plans().audit).to_dict()["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert (low, high) == (0.5, 1)
+
+
+def test_the_page_needs_no_network(text: str) -> None:
+    assert not re.search(r"https?://|//\w+\.\w+/|url\(|@import", re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))
+    assert not [a for _, a in Reader(text).tags if {"src", "href", "srcset", "data", "action"} & set(a)]
+    assert "default-src 'none'" in text
+
+
+def test_the_page_has_headings_and_table_headers(text: str) -> None:
+    reader = Reader(text)
+    assert (reader.count("h1"), reader.count("h2"), reader.count("main")) == (1, 7, 1)
+    assert all("scope" in attrs for tag, attrs in reader.tags if tag == "th")
+    ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {attrs.get("aria-labelledby") for tag, attrs in reader.tags if tag == "section"} <= set(ids)
+
+
+def test_too_few_models_are_named_in_place_of_certificates(tmp_path: Path) -> None:
+    few = six_plans(models=50)
+    assert page.headline(few).endswith("1 has it already; there are too few retrained models for certificates.")
+    shown = few.report(tmp_path / "few.html").read_text(encoding="utf-8")
+    assert "needs at least 59 models, and there are 50" in shown
+    assert Reader(shown).rows[1][-1] == "too few models"
+    assert ("Certified", "n/a", "95% of models, 95% sure") in page.figures(few)
+    assert "100%)   -" in few.describe()
+
+
+def nobody() -> hf.Plans:
+    return six_plans()[[]]
+
+
+def test_nobody_and_nothing_found(tmp_path: Path) -> None:
+    shown = nobody().report(tmp_path / "nobody.html").read_text(encoding="utf-8")
+    assert "No people were asked about." in shown
+    assert nobody().describe().startswith("0 people: none.")
+    none = six_plans()[[3, 4]].report(tmp_path / "none.html").read_text(encoding="utf-8")
+    assert "0 of 2 people have a plan that holds (good)" in none
+    for page_text in (shown, none):
+        assert "<svg" not in page_text
+        assert not re.search(r"\bnan\b", page_text.lower())
+
+
+def test_everything_is_escaped(tmp_path: Path) -> None:
+    schema = Schema((Feature(EVIL, seen=(0, 10), unit=EVIL), Feature("level", "category", levels=("a", EVIL))))
+    before = pd.DataFrame({EVIL: [1.0] * 3, "level": ["a"] * 3}, index=[EVIL, "b", "c"])
+    after = before.assign(**{EVIL: [2.0, 2.0, 1.0], "level": [EVIL, EVIL, "a"]})
+    codes = [Status.FOUND, Status.FRAGILE, Status.NOT_FOUND]
+    run = replace(RUN, target=EVIL, settings=EVIL, method=EVIL)
+    cfs = made(schema, before, after, codes=codes, reasons=["", EVIL, EVIL], run=run)
+    plans = hf.Plans(hf.Audit(cfs, np.ones((60, 3), bool), np.array([EVIL] * 60), EVIL))
+    for shown, scripts in (
+        (plans.report(tmp_path / "p.html").read_text(encoding="utf-8"), 1),
+        (plans._repr_html_(), 0),
+    ):
+        reader = Reader(shown)
+        assert reader.count("script") == scripts
+        assert reader.count("img") == 0
+        assert not [a for _, attrs in reader.tags for a in attrs if a.startswith("on")]
+        assert "alert" in shown
+
+
+def test_the_notebook_table() -> None:
+    shown = six_plans()._repr_html_()
+    rows = Reader(shown).rows
+    assert rows[0] == ["person", "status", "what changes", "cost", "accepted by", "certificate"]
+    assert rows[1] == ["Ann", "found", "money: €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "✓ certified"]
+    assert rows[3][:2] == ["Cyd", "fragile"]
+    assert rows[3][5] == "not certified"
+    assert rows[5] == ["Eve", "impossible", "no leaf", "", "", ""]
+    assert COVERS in shown
+    style = re.search(r"<style>(.*?)</style>", shown, re.DOTALL)
+    selectors = [s.strip() for rule in re.findall(r"([^{}]+){", style[1]) for s in rule.split(",")]
+    assert all(s.startswith(".holdfast-plans") for s in selectors)
+    assert "The first 2 of 6." in page.plans_table(six_plans(), most=2)
+
+
+def test_the_terminal_gets_one_line_per_change_no_wider_than_it_is() -> None:
+    lines = page.plans_text(six_plans(), 5, 100).splitlines()
+    assert lines[-1] == "The first 5 of 6."
+    cells = [re.split(r" {2,}", line.strip()) for line in lines]
+    assert cells[0] == ["person", "what changes", "cost", "accepted by", "certified"]
+    assert cells[2] == ["Ann", "money: €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "yes"]
+    assert cells[3] == ["Ben", "money: €100 → €300", "6.00", "95 of 100 (88.7 to 98.4%)", "no"]
+    assert cells[4] == ["home: rent → own"]
+    assert ["Eve", "impossible: no leaf"] in cells
+    assert max(map(len, page.plans_text(six_plans(), 5, 60).splitlines())) <= 60
+    assert "[red]" in page.plans_text(named("[red]"), 5, 60)  # no markup
+
+
+def named(level: str) -> hf.Plans:
+    schema = Schema((Feature("level", "category", levels=("a", level)),))
+    before = pd.DataFrame({"level": ["a"]})
+    cfs = made(schema, before, before.assign(level=[level]))
+    return hf.Plans(hf.Audit(cfs, np.ones((60, 1), bool), np.array(["seed"] * 60), "b"))
+
+
+def test_several_plans_of_a_person_are_told_apart(tmp_path: Path) -> None:
+    six = six_plans()
+    cfs = replace(six.cfs, source=np.array([0, 0, 1, 2, 3, 4]))
+    plans = hf.Plans(replace(six.audit, cfs=cfs))
+    shown = plans.report(tmp_path / "several.html").read_text(encoding="utf-8")
+    assert "1 of 5 people have a plan that holds" in shown
+    assert [row[0] for row in Reader(shown).rows[1:3]] == ["Annplan 1 of 2", "Benplan 2 of 2"]
+    assert "Ann (1 of 2)" in plans.describe()
+
+
+def test_other_tables_say_that_an_answer_is_fragile(tmp_path: Path) -> None:
+    cfs = six_plans().cfs
+    assert cfs.sentences()["Cyd"].startswith("Raise money from €100 to €400, but only 61%")
+    assert Reader(changes_table(cfs)).rows[3][:2] == ["Cyd", "fragile"]
+    assert "€100 to €400, but only 61%" in cfs.report(tmp_path / "plain.html").read_text(encoding="utf-8")
