@@ -110,6 +110,17 @@ class SearchProblem:
         """(n,) do reachable rows `z` get the wanted outcome, with a little to spare?"""
         return self.goal.met(self.model(z), SLACK)
 
+    def judged(self, z: Tensor) -> Tensor:
+        """(n,) the same by the model itself, asked about rows of the table: what `predict` says decides a tie."""
+        return self.goal.met(self.model.score_frame(self.model.schema.decode(z), z))
+
+    def met_exactly(self, z: Tensor) -> Tensor:
+        """(n,) do rows `z` get the wanted outcome, if need be with nothing to spare?"""
+        scores = self.model(z)
+        met = self.goal.met(scores, SLACK)
+        close = (~met & self.goal.met(scores, -SLACK)).nonzero().squeeze(1)
+        return met.index_copy(0, close, self[close].judged(z[close])) if len(close) else met
+
     def gap(self, z: Tensor) -> Tensor:
         """(n,) by how much rows `z` exceed the goal, with a little to spare: met where it is above 0."""
         return self.goal.gap(self.model(z)) - self.level

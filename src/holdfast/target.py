@@ -39,7 +39,9 @@ TargetLike = Union["Target", Label, Labels, None]  # what may be asked for: `Tar
 TINY = 1e-30  # the least unit: one over it is a number in single precision too
 DIGITS, MOST_DECIMALS = 3, 12  # of estimates, for people
 HUGE = 1e15  # from here on a number is written as Python writes it
-LEVEL = 1e-12  # log-odds this near are the same: a share of trees is an exact number, its logarithm is not
+# Log-odds this near are the same: a share of trees is an exact number, its logarithm is not, and of two that are level
+# the predicted one is put ahead by less.
+LEVEL = 1e-8
 
 
 class Status(IntEnum):

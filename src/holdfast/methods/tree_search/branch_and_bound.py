@@ -193,7 +193,7 @@ def _holds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = changes.problem[person]
     z = repaired(part.feasible, changes.personal.rows(person, taken))
-    return part.met(z) & part.feasible.contains(z)
+    return part.met_exactly(z) & part.feasible.contains(z)
 
 
 def _split(

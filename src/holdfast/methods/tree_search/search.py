@@ -141,7 +141,14 @@ class TreeSearch(Explainer):
             best.offer(open_rows, taken, found)
             infeasible[open_rows[proved]] = True
         exchange(changes, best, torch.zeros_like(infeasible).index_fill_(0, rows, True) & best.found)
-        return self._settled(changes, best, rows, nearest), infeasible
+        z = self._settled(changes, best, rows, nearest)
+        if isinstance(changes, LeafChanges) and changes.ties and changes.table.ties.known:
+            lost = (best.found & ~problem.met_exactly(z)).nonzero().squeeze(1)
+            if len(lost):  # ties that the model, asked itself, does not count
+                part = problem[lost]
+                own = PersonalMoves.of(personal.moves, part.feasible)
+                z[lost], infeasible[lost] = self._answer(LeafChanges(part, own, changes.table, ties=False))
+        return z, infeasible
 
     def _settled(self, changes: SingleChanges, best: "BestMoves", rows: Tensor, nearest: Tensor) -> Tensor:
         """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
@@ -149,7 +156,7 @@ class TreeSearch(Explainer):
         z = repaired(problem.feasible, personal.rows(torch.arange(len(personal)), best.taken))
         if len(nearest):
             part = problem[rows]
-            held = part.met(z[rows]) & part.feasible.contains(z[rows])
+            held = part.met_exactly(z[rows]) & part.feasible.contains(z[rows])
             instead = part.met(nearest) & ~held
             z[rows] = torch.where(instead[:, None], revert(part, nearest, l1), z[rows])
         ok = problem.met(z).nonzero().squeeze(1)

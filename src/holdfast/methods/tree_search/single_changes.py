@@ -18,8 +18,9 @@ from torch import Tensor
 from holdfast._core.rows import chunks, pad_rows
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, rounded
 from holdfast.models.compiled.tree_leaves import Leaves
+from holdfast.methods.tree_search.ties import Ties
 from holdfast.models.scores import Outputs, to_scores
-from holdfast.problem import SearchProblem
+from holdfast.problem import SLACK, SearchProblem
 
 STATES = 256  # candidates at once: their tables stay in the cache
 ROWS = 1 << 15  # rows a model is asked about at once
@@ -58,6 +59,7 @@ class LeafTable:
 
     def __init__(self, leaves: Leaves, moves: CellMoves, outputs: Outputs) -> None:
         self.outputs: Outputs = outputs
+        self.ties = Ties()
         self.leaves, self.k = leaves, leaves.value.shape[1]
         columns = {int(moves.column[first]) for first, _ in moves.spans}
         self.features = [f for f in leaves.features if f.cells.at.start in columns]  # those that have moves
@@ -76,8 +78,9 @@ class LeafChanges(SingleChanges):
 
     exact = True
 
-    def __init__(self, problem: SearchProblem, personal: PersonalMoves, table: LeafTable) -> None:
+    def __init__(self, problem: SearchProblem, personal: PersonalMoves, table: LeafTable, *, ties: bool = True) -> None:
         super().__init__(problem, personal)
+        self.ties = ties  # may a tie be enough?
         self.table, self.outside_fixed = table, table.outside_fixed(problem.x)
         one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
         straight = problem.goal.k == 2 and problem.goal.is_lead
@@ -93,8 +96,23 @@ class LeafChanges(SingleChanges):
             else:
                 scores = to_scores(raw.flatten(0, 1), self.table.outputs)
                 gap = self.problem.goal[who.repeat_interleave(moves)].gap(scores).view(-1, moves)
-            out[some] = torch.where(tried[some], rounded(gap), -torch.inf)
+            gap = torch.where(tried[some], rounded(gap), -torch.inf)
+            out[some] = self._decided(gap, raw, who, taken[some]) if self.ties else gap
         return out
+
+    def _decided(self, gap: Tensor, raw: Tensor, person: Tensor, taken: Tensor) -> Tensor:
+        """Gaps (s, m) of the outputs (s, m, k), with those that are level put where `predict` puts them."""
+        problem = self.problem
+        state, move = ((gap - problem.goal.margin).abs() <= SLACK).nonzero(as_tuple=True)
+        if not len(state):
+            return gap
+        who, scores = person[state], to_scores(raw[state, move], self.table.outputs)
+        wins, open_ = self.table.ties.of(problem, problem.goal.label[who], scores)
+        for some in chunks(open_.nonzero().squeeze(1), ROWS):
+            z = self.personal.after(self.personal.rows(who[some], taken[state[some]]), who[some], move[some])
+            wins[some] = problem[who[some]].judged(z)
+        gap[state, move] = problem.goal.margin + torch.where(wins, 2 * SLACK, 0.0).double()
+        return gap
 
     def _outputs(self, taken: Tensor, outside_fixed: Tensor) -> Tensor:
         """(s, m, k) the model's outputs after each move."""
