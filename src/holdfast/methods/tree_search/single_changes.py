@@ -17,8 +17,8 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, pad_rows
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, rounded
-from holdfast.models.compiled.tree_leaves import Leaves
 from holdfast.methods.tree_search.ties import Ties
+from holdfast.models.compiled.tree_leaves import Leaves
 from holdfast.models.scores import Outputs, to_scores
 from holdfast.problem import SLACK, SearchProblem
 

@@ -27,8 +27,8 @@ class Ties:
         """Ties with scores (c, k) of people with these labels (c,): which win, and which must be asked about."""
         kinds = label * scores.shape[1] + first_of_best(scores)
         wins, open_ = torch.zeros(len(kinds), dtype=torch.bool), torch.zeros(len(kinds), dtype=torch.bool)
-        for kind in kinds.unique().tolist():
-            key = divmod(int(kind), scores.shape[1])
+        for kind in map(int, torch.bincount(kinds).nonzero()):
+            key = divmod(kind, scores.shape[1])
             if key not in self.known:
                 self.known[key] = _rule(problem, *key)
             rule = self.known[key]
