@@ -59,7 +59,9 @@ def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
 class BankLeafChanges(SingleChanges):
     """Of tree models, the model itself first among those of the stack."""
 
-    def __init__(self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool) -> None:
+    def __init__(
+        self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool
+    ) -> None:
         super().__init__(problem, personal)
         self.bank, self.exact, self.leaves = problem, exact, PersonalLeaves(stack, personal)
 
