@@ -206,17 +206,33 @@ def test_the_least_step_in_l1_is_the_optimum_of_the_linear_program() -> None:
         assert float(step[i] @ WEIGHT) == pytest.approx(lp.fun, abs=1e-9)
 
 
-def test_the_least_step_in_squares_is_the_optimum_of_the_quadratic_program() -> None:
+@pytest.mark.parametrize("far", [0.0, 0.5])
+def test_the_least_step_in_squares_is_the_optimum_of_the_quadratic_program(far: float) -> None:
     need, gain, room = problems(6)
-    step = l2.least_step(need, gain, WEIGHT, room)
-    assert torch.allclose((step * gain).sum(1), need, atol=1e-6)
+    begun = far * torch.rand(6, D, generator=torch.Generator().manual_seed(4)).double()
+    step = l2.least_step(need, gain, WEIGHT, room, begun if far else None)
+    assert torch.allclose((step * gain).sum(1), need, atol=1e-9)
     for i in range(len(need)):
-        g, b = gain[i].numpy(), float(need[i])
+        g, b, start = gain[i].numpy(), float(need[i]), begun[i].numpy()
         best = minimize(
-            lambda u: (WEIGHT.numpy() * u**2).sum(), np.zeros(D), method="SLSQP", options={"ftol": 1e-14},
-            bounds=[(0, float(r)) for r in room[i]], constraints={"type": "ineq", "fun": lambda u, g=g, b=b: g @ u - b},
+            lambda u, start=start: (WEIGHT.numpy() * (start + u) ** 2).sum(), np.zeros(D), method="SLSQP",
+            options={"ftol": 1e-14}, bounds=[(0, float(r)) for r in room[i]],
+            constraints={"type": "ineq", "fun": lambda u, g=g, b=b: g @ u - b},
         )  # fmt: skip
-        assert float((step[i] ** 2) @ WEIGHT) == pytest.approx(best.fun, rel=1e-4)
+        assert float(((begun[i] + step[i]) ** 2) @ WEIGHT) == pytest.approx(best.fun, rel=1e-4)
+
+
+def test_the_least_step_uses_all_room_if_that_is_not_enough_and_knows_open_ranges() -> None:
+    _, gain, room = problems()
+    for dtype in (torch.float32, torch.float64):
+        g, r, huge = gain.to(dtype), room.to(dtype), torch.full((25,), 1e6, dtype=dtype)
+        assert torch.allclose(l2.least_step(huge, g, WEIGHT.to(dtype), r), r)
+        endless = torch.full_like(r, torch.inf)
+        step = l2.least_step(huge, g, WEIGHT.to(dtype), endless)
+        assert torch.allclose(
+            step, (huge / (g * g / WEIGHT).sum(1))[:, None].to(dtype) * g / WEIGHT.to(dtype), rtol=1e-5
+        )
+        assert (l2.least_step(huge, torch.zeros_like(g), WEIGHT.to(dtype), r) == 0).all()
 
 
 def test_nothing_to_gain_needs_no_step() -> None:

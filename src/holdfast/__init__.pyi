@@ -14,6 +14,7 @@ from holdfast.models.density import FeatureDensity as FeatureDensity
 from holdfast.retraining.bank import ModelBank as ModelBank
 from holdfast.retraining.recipe import Recipe as Recipe
 from holdfast.retraining.recipe import train_network as train_network
+from holdfast.retraining.split import BankSplit as BankSplit
 
 # isort: split
 

@@ -66,10 +66,13 @@ class Distance(ABC):
         """The proximal step; where a distance has none of its own, a plain gradient step of the same size."""
         return delta - step * self.gradient(delta, weight)
 
-    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+    def least_step(
+        self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor | None = None
+    ) -> Tensor:
         """(n, d) the least changes u with 0 <= u <= room and u.gain >= need (n,), or all of `room` if none gains that
-        much: the cheapest way to the other side of a plane. Unless a distance knows better, by least squares."""
-        return least_squares_step(need, gain, weight, room)
+        much: the cheapest way to the other side of a plane, for columns that have changed by `begun` (n, d) so far.
+        Unless a distance knows better, by least squares."""
+        return cheapest_squares(need, gain, weight, room, torch.zeros_like(room) if begun is None else begun)
 
     def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
         """lam * weight, and the constant factor of the slope: made once for a search, for `add_slope`."""
@@ -146,7 +149,9 @@ class L1(Separable):
         """Changes made smaller by step * weight, and none where they are below it."""
         return torch.sign(delta) * (delta.abs() - _times(step, weight)).clamp_min(0)
 
-    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
+    def least_step(
+        self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor | None = None
+    ) -> Tensor:
         """A continuous knapsack: columns are filled in the order of gain per cost until the need is met."""
         order = (gain / weight).argsort(1, descending=True)
         all_of_it = (room * gain).gather(1, order)
@@ -282,8 +287,10 @@ class Weighted(Distance):
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
         return self.distance.prox(delta, step, self._times(delta, weight))
 
-    def least_step(self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor) -> Tensor:
-        return self.distance.least_step(need, gain, self._times(gain, weight), room)
+    def least_step(
+        self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor | None = None
+    ) -> Tensor:
+        return self.distance.least_step(need, gain, self._times(gain, weight), room, begun)
 
     def _times(self, delta: Tensor, weight: Tensor | None) -> Tensor:
         n, d = len(self.weights), delta.shape[-1]
@@ -371,6 +378,30 @@ def least_squares_step(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor,
         short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
     step = torch.minimum(long[:, None] * pace, room)
     return torch.where((need > 0)[:, None], step, 0.0)
+
+
+def cheapest_squares(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor) -> Tensor:
+    """(n, d) the steps u that minimise sum_j w_j (begun_j + u_j)^2 with u.gain >= need (n,) and 0 <= u <= room.
+
+    u = min( max(tau gain / weight - begun, 0), room ). What that gains is a polygon in tau, with a corner where a
+    column starts to move and one where it stops, so tau is found by sorting the corners. Rows with nothing to close
+    stay.
+    """
+    step = torch.zeros_like(gain)
+    movable = (gain * room > 0).any(0).nonzero().squeeze(1)  # the others stay, and would take as long
+    if not len(movable):
+        return step
+    wanted, g, r, b = need.double()[:, None], *(v[:, movable].double() for v in (gain, room, begun))
+    pace = g / weight.expand_as(gain)[:, movable]
+    pace = torch.where((pace > 1e-9 * pace.amax(1, keepdim=True)) & (r > 0), pace, 0.0)  # else tau knows no bounds
+    corner, order = torch.cat([b / pace, (b + r) / pace], 1).nan_to_num(torch.inf, torch.inf).sort(1)
+    slope = torch.cat([g * pace, -g * pace], 1).gather(1, order).cumsum(1).clamp_min(0)  # from each corner on
+    gained = (slope[:, :-1] * corner.diff(dim=1)).nan_to_num(0.0, torch.inf).cumsum(1)
+    gained = torch.cat([torch.zeros_like(wanted), gained], 1)
+    k = ((gained < wanted).sum(1, keepdim=True) - 1).clamp_min(0)
+    tau = corner.gather(1, k) + (wanted - gained.gather(1, k)) / slope.gather(1, k).clamp_min(1e-12)
+    u = torch.minimum((tau.clamp_max(1e30) * pace - b).clamp_min(0), r)
+    return step.index_copy_(1, movable, torch.where(wanted > 0, u, 0.0).to(gain.dtype))
 
 
 def water_level(height: Tensor, share: Tensor, total: Tensor | float) -> Tensor:

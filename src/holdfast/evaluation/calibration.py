@@ -60,7 +60,7 @@ class Calibration:
     @property
     def reached(self) -> bool:
         """Is the share reached at this c?"""
-        return self.c in self.table.index and bool(self.table.loc[self.c, "certified"] >= self.share)
+        return self.c in self.table.index and float(self.table["certified"][self.c]) >= self.share
 
     def describe(self) -> str:
         """One line."""
@@ -79,7 +79,8 @@ class Calibration:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Calibration":
         lines = {float(c): line for c, line in content["table"].items()}
-        return cls(**{**content, "table": _table(lines)})
+        kept: dict[str, Any] = {**content, "table": _table(lines)}
+        return cls(**kept)
 
 
 def calibrate(

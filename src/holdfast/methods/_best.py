@@ -47,6 +47,12 @@ class BestSoFar:
         self.cost, self.miss = torch.minimum(self.cost, cost), torch.maximum(self.miss, miss)
 
 
+    def put(self, rows: Tensor, other: "BestSoFar") -> None:
+        """Take over what another search found for some rows, its first ones."""
+        n = len(rows)
+        self.z[rows], self.cost[rows], self.miss[rows] = other.z[:n], other.cost[:n], other.miss[:n]
+
+
 class BestOfWalk(BestSoFar):
     """The same for a walk of many small steps, with its end where nothing was found.
 

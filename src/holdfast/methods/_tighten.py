@@ -9,12 +9,16 @@ from holdfast.schema.feasible import FeasibleSet
 
 
 def tangent_step(
-    feasible: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, distance: Distance, aim: float
-) -> Tensor:
+    feasible: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, distance: Distance, aim: float,
+    *, whole: bool = False,
+) -> Tensor:  # fmt: skip
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|; which moves are
     cheapest is up to the distance. One-hot columns, and what says that a number is missing, stay as in u.
+
+    What is cheapest counts from x where the `whole` change is asked for: near the optimum; to get across at all, moves
+    from p alone do better. It is the same for l1.
     """
     frozen = feasible.encoding.one_hot | feasible.encoding.missing
     lo = torch.where(frozen, u, torch.maximum(feasible.lo, u - radius))
@@ -23,7 +27,8 @@ def tangent_step(
     weight = feasible.encoding.weight.clamp_min(1e-6)
     need = aim - gap - ((p - u) * grad).sum(1)
     room = torch.where(grad > 0, hi - p, p - lo)
-    moved = p + distance.least_step(need, grad.abs(), weight, room) * grad.sign()
+    begun = (p - feasible.x).abs() if whole else None
+    moved = p + distance.least_step(need, grad.abs(), weight, room, begun) * grad.sign()
     return _round_away(feasible, moved) if distance.is_sparse else moved
 
 
@@ -42,7 +47,8 @@ def tighten(problem: SearchProblem, z: Tensor, distance: Distance, steps: int) -
     cost = distance.value(z - x, weight)
     size = torch.full_like(gap, 0.2)
     for _ in problem.steps(steps):
-        u = feasible.project(tangent_step(feasible, z, gap, grad, widths * size[:, None], distance, aim=1e-4))
+        radius = widths * size[:, None]
+        u = feasible.project(tangent_step(feasible, z, gap, grad, radius, distance, aim=1e-4, whole=True))
         new_gap, new_grad = problem.gap_and_gradient(u)
         new_cost = distance.value(u - x, weight)
         better = (new_gap > 0) & (new_cost < cost)

@@ -1,13 +1,16 @@
 """The smallest change: elastic net, then trust-region linear programs that close in on the boundary.
 
-Three stages, each batched over all rows.
+Four stages, each batched over all rows.
 
 1. Elastic net (EAD; Chen et al. 2018, as "Consistent Counterfactuals for Deep Models" uses it): accelerated
    proximal steps on c * max(0, kappa - gap) + distance, with c found per row by bisection.
 2. Linearise: replace the gap by its tangent plane. What is left has an exact solution, for l1 a
    continuous knapsack (fill the columns with most gain per cost), for l2 a shift along the gradient cut
    off at the limits.
-3. Tighten: the same step inside a trust region per row, kept only where the row stays valid and gets cheaper;
+3. From afar: a network may have another slope elsewhere, and a nearer boundary where the gradient does not point. So
+   single changes to the end of a range or to another level, and a few places spread over the ranges, are asked; those
+   that promise most are brought close to the boundary by bisection, and linearised there.
+4. Tighten: the same step inside a trust region per row, kept only where the row stays valid and gets cheaper;
    features whose change turns out to be needless go back.
 
 `legacy=True` is the elastic net alone as the paper's authors ran it, for comparison with its tables: a box of
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.rows import whole_blocks
 from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
 from holdfast.errors import require
 from holdfast.explainer import Explainer
@@ -29,8 +33,13 @@ from holdfast.methods._fista import bisected, lead_and_gradient, rounds_of
 from holdfast.methods._tighten import revert, swap, tangent_step, tighten
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
+from holdfast.schema.feasible import FeasibleSet
 
 LEGACY_KAPPA = 0.5
+# Afar: single changes asked about at most, places spread over the ranges, how many of each are followed, and how often
+# their way to the boundary is halved.
+SINGLES, SPREAD, FOLLOWED, HALVINGS = 64, 8, 4, 4
+CATCH_UP = 1.5  # what costs more than so much of the best found so far is not tightened any more
 
 
 @dataclass(eq=False, repr=False)
@@ -45,7 +54,7 @@ class MinCost(Explainer):
         steps, bisections: steps of the elastic net, and bisections on its weight c.
         lr: its step size in units of the columns' ranges.
         kappa: by how much it aims beyond the goal.
-        linearise, polish: steps of stage 2 and 3.
+        linearise, polish: steps of stage 2 (a fifth of them for each place of stage 3) and 4.
         legacy: the elastic net alone, as the authors of the paper ran it.
         beta: threshold of the legacy shrinkage.
 
@@ -65,8 +74,8 @@ class MinCost(Explainer):
     paper = "Chen et al. 2018 (EAD); Black et al. 2022 (Min-cost l1, l2)"
     when = "the model has gradients and the change should be as small as can be: the method to try first"
     cost = (
-        "bisections x steps + polish gradient passes, and linearise more for the row itself and each category; about "
-        "as many forward passes as features change"
+        "bisections x steps + polish gradient passes, and linearise more for the row itself and each category; some "
+        "hundred forward passes from afar, and about as many as features change"
     )
     regression = True
     advice = "raise steps or bisections, or try NearestNeighbor"
@@ -101,14 +110,32 @@ class MinCost(Explainer):
         if start is not None:
             best.judge(start)
         linearised(problem, best, self.linearise)
-        if start is None or not bool(best.found.all()):
+        if start is None:
             self._elastic_net(problem, best)
-        ok = best.found.nonzero().squeeze(1)
-        if len(ok) and self.polish:
-            part, z = problem[ok], best.z[ok]
-            z = tighten(part, revert(part, z, distance), distance, self.polish)
-            best.z[ok] = z if problem.feasible.is_box else swap(part, z, distance)
+        elif len(rows := (~best.found).nonzero().squeeze(1)):
+            full = whole_blocks(rows)
+            alone = BestSoFar(problem[full], distance)
+            self._elastic_net(alone.problem, alone)
+            best.put(rows, alone)
+        afar = BestSoFar(problem, distance)
+        if start is None and self.linearise and not problem.budget.over():
+            from_afar(problem, afar, -(-self.linearise // 5))
+        self._polish(problem, best, afar)
         return best.z
+
+    def _polish(self, problem: SearchProblem, best: BestSoFar, afar: BestSoFar) -> None:
+        """Stage 4, of what was found afar too where that may still become the cheaper; the better is in `best` then."""
+        near, far = best.found.nonzero().squeeze(1), (afar.cost < CATCH_UP * best.cost).nonzero().squeeze(1)
+        rows = torch.cat([near, far])
+        if len(rows) and self.polish:
+            part, distance = problem[rows], best.distance
+            z = revert(part, torch.cat([best.z[near], afar.z[far]]), distance)
+            z = tighten(part, z, distance, self.polish)
+            z = z if problem.feasible.is_box else swap(part, z, distance)
+            cost = distance.value(z - part.x, best.weight)
+            best.z[near], best.cost[near] = z[: len(near)], cost[: len(near)]
+            afar.z[far], afar.cost[far] = z[len(near) :], cost[len(near) :]
+        best.take(afar, torch.arange(len(problem)))
 
     def _elastic_net(self, problem: SearchProblem, best: BestSoFar) -> None:
         """EAD with the real box, a hinge that switches off only its own term, and logits."""
@@ -158,7 +185,88 @@ def linearised(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
     The tangent problem leaves categories and missing numbers as they are, so it also starts once from each single
     switch of a category, to the level that the gradient favours, and from each number filled in.
     """
-    starts = switches(problem, best.z)  # (n, s, d)
+    _follow(problem, best, switches(problem, best.z), steps, widest=1.0, ratio=0.003)
+
+
+def from_afar(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
+    """The same from places further off, in smaller steps: from those of `single_changes` and of `spread` from which the
+    goal seems nearest, by the secant from the person's own row. Places beyond it are brought close to it first."""
+    x, weight, everyone = problem.x, best.weight, torch.arange(len(problem))
+    now, starts = problem.gap(x)[:, None], list[Tensor]()
+    for places in (single_changes(problem), spread(problem)):  # (n, s, d)
+        gap, delta = problem[everyone.repeat_interleave(places.shape[1])].gap(places.flatten(0, 1)), places - x[:, None]
+        gap = gap.view(len(x), -1)
+        share = -now / (gap - now)  # of the way, to where the secant meets the goal
+        cost = best.distance.value(share[..., None] * delta, weight)
+        cost = torch.where((gap > now) & (delta != 0).any(2), cost, torch.inf)
+        first = cost.sort(dim=1, stable=True).indices[:, :FOLLOWED]
+        places, gap = places.gather(1, first[..., None].expand(-1, -1, x.shape[1])), gap.gather(1, first)
+        starts.append(_close(problem, places, gap > 0))
+    _follow(problem, best, torch.cat(starts, 1), steps, widest=0.1, ratio=0.1, whole=True)
+
+
+def single_changes(problem: SearchProblem) -> Tensor:
+    """(n, s, d) the rows with one number at an end of its range, or one category at another level; of too many those
+    that the tangent favours."""
+    feasible, encoding, x = problem.feasible, problem.feasible.encoding, problem.x
+    lo, hi = _ends(feasible)
+    number = encoding.numbers[~(encoding.missing | encoding.fixed)[encoding.numbers]]
+    level = (encoding.one_hot & ~encoding.missing & ~encoding.fixed).nonzero().squeeze(1)
+    column = torch.cat([number, number, level]).expand(len(x), -1)
+    value = torch.cat([lo[:, number], hi[:, number], torch.ones_like(x[:, level])], 1)
+    if column.shape[1] > SINGLES:
+        _, grad = problem.gap_and_gradient(x)
+        promise = grad.gather(1, column) * (value - x.gather(1, column))
+        best = promise.sort(dim=1, descending=True, stable=True).indices[:, :SINGLES]
+        column, value = column.gather(1, best), value.gather(1, best)
+    same = (encoding.owner[column][..., None] == encoding.owner) & encoding.one_hot  # the other levels of a category
+    places = torch.where(same, 0.0, x[:, None]).scatter(2, column[..., None], value[..., None])
+    return _reachable(problem, places)
+
+
+def spread(problem: SearchProblem) -> Tensor:
+    """(n, SPREAD, d) the rows with their numbers spread evenly over what can be reached."""
+    encoding, (lo, hi) = problem.feasible.encoding, _ends(problem.feasible)
+    number = encoding.numbers[~(encoding.missing | encoding.fixed)[encoding.numbers]]
+    if not len(number):
+        return problem.x[:, None][:, :0]
+    places = problem.x[:, None].repeat(1, SPREAD, 1)
+    share = torch.quasirandom.SobolEngine(len(number)).draw(SPREAD + 1, dtype=lo.dtype)[1:]  # the first is 0
+    places[:, :, number] = lo[:, None, number] + share * (hi - lo)[:, None, number]
+    return _reachable(problem, places)
+
+
+def _ends(feasible: FeasibleSet) -> tuple[Tensor, Tensor]:
+    """(n, d) the lowest and the highest value of each column; of an open range, as far as counts as its width."""
+    x, half = feasible.x, feasible.widths / 2
+    lo, hi = feasible.lo, feasible.hi
+    return torch.where(lo.isfinite(), lo, x - half), torch.where(hi.isfinite(), hi, x + half)
+
+
+def _reachable(problem: SearchProblem, places: Tensor) -> Tensor:
+    """The nearest reachable places to (n, s, d)."""
+    feasible = problem.feasible.repeat(places.shape[1])
+    return feasible.project(places.flatten(0, 1)).view(places.shape)
+
+
+def _close(problem: SearchProblem, places: Tensor, met: Tensor) -> Tensor:
+    """Places (n, s, d), and those that are beyond the goal (n, s) brought close to it, on the way from the row."""
+    many = problem[torch.arange(len(problem)).repeat_interleave(places.shape[1])]
+    near, far, beyond = many.x, places.flatten(0, 1), met.flatten()
+    for _ in range(HALVINGS):
+        middle = many.feasible.project((near + far) / 2)
+        over = many.gap(middle) > 0
+        near = torch.where((beyond & ~over)[:, None], middle, near)
+        far = torch.where((beyond & over)[:, None], middle, far)
+    return far.view(places.shape)
+
+
+def _follow(
+    problem: SearchProblem, best: BestSoFar, starts: Tensor, steps: int, *, widest: float, ratio: float,
+    whole: bool = False,
+) -> None:  # fmt: skip
+    """Tangent steps from places (n, s, d), within radii that shrink from the `widest` by the `ratio`, in units of the
+    columns' ranges."""
     n, s, d = starts.shape
     many = problem[torch.arange(n).repeat_interleave(s)]
     tried = BestSoFar(many, best.distance)
@@ -167,7 +275,8 @@ def linearised(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
         p = feasible.project(u)
         gap, grad = many.gap_and_gradient(p)
         tried.offer(p, gap)
-        u = tangent_step(feasible, p, gap, grad, feasible.widths * 0.003 ** (k / steps), best.distance, aim=1e-3)
+        radius = feasible.widths * (widest * ratio ** (k / steps))
+        u = tangent_step(feasible, p, gap, grad, radius, best.distance, aim=1e-3, whole=whole)
     tried.judge(feasible.project(u))
     for i in range(s):
         best.take(tried, torch.arange(n) * s + i)

@@ -13,7 +13,16 @@ Counts = int | Mapping[str, int]  # so many models of every family, or of each b
 
 
 class BankSplit(NamedTuple):
-    """Parts of one bank that share no model; a part of which no model was asked for is a bank of none."""
+    """Parts of one bank that share no model; a part of which no model was asked for is a bank of none.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.moons().take(range(200))
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 6})
+    >>> parts = bank.split(guide=3, audit=2)
+    >>> len(parts.guide), len(parts.calibration), len(parts.audit)
+    (3, 0, 2)
+    """
 
     guide: "ModelBank"
     calibration: "ModelBank"

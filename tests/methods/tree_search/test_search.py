@@ -363,9 +363,7 @@ def parts(kind: str) -> tuple[hf.SearchProblem, PersonalMoves, LeafChanges, Leaf
     assert model.thresholds is not None
     cells, leaves = model.thresholds.cells, model.thresholds.leaves
     assert leaves is not None
-    encoding = model.schema.encoding(torch.float64)
-    free = [c for c in cells if not encoding.fixed[c.at.start]]
-    moves = CellMoves.of(free, encoding, np.full(model.schema.width, 1e-15))
+    moves = CellMoves.of(cells, model.schema, torch.float64)
     problem = problem_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
     personal, table = PersonalMoves.of(moves, problem.feasible), LeafTable(leaves, moves, model.scorer.outputs)
     return problem, personal, LeafChanges(problem, personal, table), table

@@ -19,7 +19,7 @@ from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.methods.survival_search.guide import margins_of
 from holdfast.methods.survival_search.leaf_stack import LeafStack, PersonalLeaves
 from holdfast.methods.survival_search.problem import SurvivalProblem, lower_bound
-from holdfast.methods.tree_search.moves import PersonalMoves, rounded
+from holdfast.methods.tree_search.moves import PersonalMoves, around, rounded
 from holdfast.methods.tree_search.single_changes import SingleChanges, Tried
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_leaves import Cells
@@ -34,20 +34,19 @@ ROWS = 1 << 15  # rows a model is asked about at once
 def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
     """The cells of every feature that some model tests, between the thresholds of all of them; where these are too
     many, between quantiles of them. Of those between the same two values of a grid one will do. And: are they all?"""
-    encoding, exact = models[0].schema.encoding(torch.float64), True
+    model, exact = models[0], True
     by_feature: dict[int, list[Cells]] = {}
-    for model in models:
-        assert model.thresholds is not None
-        for cells in model.thresholds.cells:
+    for one in models:
+        assert one.thresholds is not None
+        for cells in one.thresholds.cells:
             by_feature.setdefault(cells.feature, []).append(cells)
     out = list[Cells]()
     for feature, parts in sorted(by_feature.items()):
         known = [c.cuts for c in parts if c.cuts is not None]
         cuts = np.sort(np.concatenate(known)) if known else None
         if cuts is not None:
-            tick, origin = (float(v[parts[0].at.start]) for v in (encoding.grid, encoding.origin))
-            steps = np.floor((cuts + origin) / tick + 1e-9) if tick > 0 else cuts
-            first = np.unique(steps, return_index=True)[1]
+            f = model.schema.features[feature]
+            first = np.unique(around(cuts, f, model.dtype)[0] if f.grid else cuts, return_index=True)[1]
             if len(first) > MOST_CUTS:  # more of them where the models have more
                 places = (np.arange(MOST_CUTS) + 0.5) / MOST_CUTS * len(cuts)
                 first, exact = np.unique(first[np.searchsorted(first, places, side="right") - 1]), False
@@ -59,9 +58,7 @@ def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
 class BankLeafChanges(SingleChanges):
     """Of tree models, the model itself first among those of the stack."""
 
-    def __init__(
-        self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool
-    ) -> None:
+    def __init__(self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool) -> None:
         super().__init__(problem, personal)
         self.bank, self.exact, self.leaves = problem, exact, PersonalLeaves(stack, personal)
 

@@ -13,8 +13,8 @@ from holdfast.methods.survival_search.bank_changes import SCREEN, BankChanges, B
 from holdfast.methods.survival_search.guide import Guide, TreeGuide
 from holdfast.methods.survival_search.leaf_stack import LeafStack
 from holdfast.methods.survival_search.problem import SurvivalProblem
-from holdfast.methods.tree_search.moves import PersonalMoves, repaired
-from holdfast.methods.tree_search.search import BestMoves, TreeSearch, exchange, grow, moves_of, pull_back
+from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired
+from holdfast.methods.tree_search.search import BestMoves, TreeSearch, exchange, grow, pull_back
 from holdfast.methods.tree_search.single_changes import SingleChanges
 from holdfast.models.base import Model
 
@@ -36,18 +36,18 @@ class BankSearch(ABC):
 class GradientSearch(BankSearch):
     """`MinCost`, of models with gradients."""
 
-    def __init__(self, guide: Guide, plain: MinCost) -> None:
-        self.guide, self.plain = guide, plain
+    def __init__(self, guide: Guide, min_cost: MinCost) -> None:
+        self.guide, self.plain, self.min_cost = guide, min_cost, min_cost
 
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
-        return self.plain.search_from(problem, start)
+        return self.min_cost.search_from(problem, start)
 
 
 class ChangeSearch(BankSearch):
     """`TreeSearch`, of models without."""
 
-    def __init__(self, guide: Guide, plain: TreeSearch) -> None:
-        self.guide, self.plain = guide, plain
+    def __init__(self, guide: Guide, tree_search: TreeSearch) -> None:
+        self.guide, self.plain, self.tree_search = guide, tree_search, tree_search
 
     @abstractmethod
     def changes(self, problem: SurvivalProblem) -> SingleChanges:
@@ -55,7 +55,7 @@ class ChangeSearch(BankSearch):
 
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
         out = problem.feasible.project(problem.x)
-        for rows in chunks(torch.arange(len(problem)), rows_per_chunk(self.plain.beam * 1024, at_least=16)):
+        for rows in chunks(torch.arange(len(problem)), rows_per_chunk(self.tree_search.beam * 1024, at_least=16)):
             changes = self.changes(problem[rows])
             if len(changes.personal.moves):
                 out[rows] = self._answer(changes, None if start is None else start[rows])
@@ -65,13 +65,13 @@ class ChangeSearch(BankSearch):
 
     def _answer(self, changes: SingleChanges, start: Tensor | None) -> Tensor:
         problem, personal = changes.problem, changes.personal
-        best = BestMoves(personal, fewest=distance_of(self.plain.norm, (l0, l1)) == l0)
+        best = BestMoves(personal, fewest=distance_of(self.tree_search.norm, (l0, l1)) == l0)
         everyone = torch.arange(len(problem))
         if start is not None:
             taken = personal.moves.within(start)
             z = personal.rows(everyone, taken)
             best.offer(everyone, taken, problem.feasible.contains(z) & problem.met(z))
-        grow(changes, best, self.plain.beam, self.plain.depth)
+        grow(changes, best, self.tree_search.beam, self.tree_search.depth)
         exchange(changes, best, best.found)
         z = repaired(problem.feasible, personal.rows(everyone, best.taken))
         ok = problem.met(z).nonzero().squeeze(1)
@@ -83,11 +83,11 @@ class ChangeSearch(BankSearch):
 class LeafSearch(ChangeSearch):
     """Along the thresholds of all models together."""
 
-    def __init__(self, guide: TreeGuide, plain: TreeSearch, model: Model) -> None:
-        super().__init__(guide, plain)
+    def __init__(self, guide: TreeGuide, tree_search: TreeSearch, model: Model) -> None:
+        super().__init__(guide, tree_search)
         models = [model, *guide.models]
         cells, self.exact = union_cells(models)
-        self.moves = moves_of(model, cells)
+        self.moves = CellMoves.of(cells, model.schema, model.dtype)
         dtype = torch.float64 if len(models) <= EXACT else torch.float32
         self.stack = LeafStack([m.thresholds for m in models if m.thresholds is not None], dtype)
 
@@ -99,9 +99,9 @@ class LeafSearch(ChangeSearch):
 class AskedSearch(ChangeSearch):
     """By asking the models about places of the data's range."""
 
-    def __init__(self, guide: Guide, plain: TreeSearch, model: Model) -> None:
-        super().__init__(guide, plain)
-        self.moves, self.screen = plain.places(model), guide.some(SCREEN)
+    def __init__(self, guide: Guide, tree_search: TreeSearch, model: Model) -> None:
+        super().__init__(guide, tree_search)
+        self.moves, self.screen = tree_search.places(model), guide.some(SCREEN)
 
     def changes(self, problem: SurvivalProblem) -> SingleChanges:
         return BankChanges(problem, PersonalMoves.of(self.moves, problem.feasible), self.screen)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from holdfast._core.rows import ROW_BLOCK, pad_rows
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_bank import TreeBank
 from holdfast.models.scores import Outputs, to_scores
@@ -72,8 +73,8 @@ class JoinedGuide(Guide):
         sizes = [p.count for p in self.parts]
 
         def pull(weights: Tensor) -> Tensor:
-            some = zip(pulls, weights.split(sizes), strict=True)
-            return torch.stack([one(w).to(z.dtype) for one, w in some]).sum(0)
+            each: tuple[Tensor, ...] = torch.split(weights, sizes)
+            return torch.stack([one(w).to(z.dtype) for one, w in zip(pulls, each, strict=True)]).sum(0)
 
         return torch.cat(margins), pull
 
@@ -92,15 +93,18 @@ class ReluGuide(Guide):
         self.first_bias, self.back = b.reshape(1, -1), self.first.T.contiguous()
 
     def _forward(self, z: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """(M, n, k) outputs, and what each layer but the first sees, of whole blocks of rows: in these the bits of a
+        row do not depend on its place."""
         n = len(z)
-        h = torch.addmm(self.first_bias, z.to(self.first.dtype), self.first).view(n, self.count, self.width)
+        z = pad_rows(z.to(self.first.dtype))
+        h = torch.addmm(self.first_bias, z, self.first).view(len(z), self.count, self.width)
         if len(self.layers) == 1:
-            return h.transpose(0, 1), []
+            return h.transpose(0, 1)[:, :n], []
         hidden = [h.relu_().transpose(0, 1)]  # (M, n, h)
         for w, b in self.layers[1:-1]:
             hidden.append(torch.baddbmm(b, hidden[-1], w).relu_())
         w, b = self.layers[-1]
-        return torch.baddbmm(b, hidden[-1], w), hidden
+        return torch.baddbmm(b, hidden[-1], w)[:, :n], hidden
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
         return margins_of(self._forward(z)[0], goal, self._outputs(goal))
@@ -115,10 +119,11 @@ class ReluGuide(Guide):
 
         def pull(weights: Tensor) -> Tensor:
             g = weights[..., None] * slope  # (M, n, k)
+            g = torch.nn.functional.pad(g, (0, 0, 0, -n % ROW_BLOCK))
             for (w, _), h in zip(reversed(self.layers[1:]), reversed(hidden), strict=True):
                 g = torch.bmm(g, w.transpose(1, 2))
                 g *= h > 0
-            return g.transpose(0, 1).reshape(n, -1) @ self.back
+            return (g.transpose(0, 1).reshape(g.shape[1], -1) @ self.back)[:n]
 
         return (gap - goal.margin).view(m, n), pull
 
@@ -131,7 +136,8 @@ class TreeGuide(Guide):
 
     def __init__(self, models: Sequence[Model]) -> None:
         trees = [m.thresholds for m in models if m.thresholds is not None]
-        self.bank, self.models, self.count, self.outputs = TreeBank(trees), models, len(models), trees[0].outputs
+        self.bank, self.models, self.count = TreeBank(trees), models, len(models)
+        self.outputs: Outputs = trees[0].outputs
         self.squash = self.outputs == "probabilities"
 
     def has_leaves(self, model: Model) -> bool:

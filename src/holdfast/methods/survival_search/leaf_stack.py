@@ -15,6 +15,7 @@ from torch import Tensor
 
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.models.compiled.tree_leaves import Cells, FeatureLeaves, Leaves, TreeIndex
+from holdfast.models.scores import Outputs
 
 NEVER = 254  # features in which no candidate is outside: of leaves that only fill up a table
 DIGITS = 23  # of a sum in single precision
@@ -52,7 +53,8 @@ class LeafStack:
     def __init__(self, models: Sequence[TreeIndex], dtype: torch.dtype) -> None:
         leaves = [m.leaves for m in models if m.leaves is not None]
         assert len(leaves) == len(models)
-        self.models, self.dtype, self.outputs = models, dtype, models[0].outputs
+        self.models, self.dtype = models, dtype
+        self.outputs: Outputs = models[0].outputs
         self.k, self.width = leaves[0].value.shape[1], max(len(one.tree) for one in leaves)
         self.value = torch.zeros(len(models), self.width, self.k, dtype=dtype)
         for i, one in enumerate(leaves):
@@ -134,7 +136,7 @@ class PersonalLeaves:
         base = torch.bmm(_numbers(v == 0, stack.dtype), stack.value)  # (G, s, k)
         out = base[:, :, None].repeat(1, 1, tried.shape[1], 1)
         model = torch.arange(g)[:, None]
-        for i, (a, b, leaves, first) in enumerate(self.features):
+        for a, b, leaves, first in self.features:
             if not bool(tried[:, a:b].any()):
                 continue
             here = self.row[:, person, taken[:, self._place(a)]] - first  # (G, s)

@@ -53,7 +53,8 @@ class SurvivalSearch(Explainer):
             for each: what more certainty costs.
         norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without gradients 0 or 1.
         models: how many models `fit` makes where there is no bank.
-        beam, depth: as in `TreeSearch`, for models without gradients.
+        steps, bisections: as in `MinCost`, for models with gradients.
+        beam, depth, thresholds: as in `TreeSearch`, for models without gradients.
         max_nodes: as in `TreeSearch`, to prove that a row has no answer at all.
 
     >>> import holdfast as hf
@@ -81,9 +82,12 @@ class SurvivalSearch(Explainer):
     c: float | tuple[float, ...] = 3.0
     norm: Norm | Distance | Literal[0, "l0"] = 1
     models: int = 40
+    steps: int = 60
+    bisections: int = 5
     beam: int = 6
     depth: int = 6
     max_nodes: int = 2000
+    thresholds: int = 16
 
     @Trait(False)  # a bool on the class and on instances, as in the base class
     def needs_data(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -168,10 +172,11 @@ class SurvivalSearch(Explainer):
     # ---- how the bank is asked
 
     def _min_cost(self) -> MinCost:
-        return MinCost(norm=cast(Any, self.norm))
+        return MinCost(norm=cast(Any, self.norm), steps=self.steps, bisections=self.bisections)
 
     def _tree_search(self) -> TreeSearch:
-        return TreeSearch(norm=cast(Any, self.norm), beam=self.beam, depth=self.depth, max_nodes=self.max_nodes)
+        shared = {name: getattr(self, name) for name in ("norm", "beam", "depth", "max_nodes", "thresholds")}
+        return TreeSearch(**shared)
 
     def _guide(self) -> Guide:
         """The models of the bank, made ready once."""
@@ -190,8 +195,10 @@ class SurvivalSearch(Explainer):
         known: tuple[Guide, Model, BankSearch] | None = vars(self).get("_trees")
         if known is None or known[0] is not guide or known[1] is not model:
             plain = vars(self).get("near_") or self._tree_search()
-            leaves = isinstance(guide, TreeGuide) and guide.has_leaves(model)
-            made = LeafSearch(guide, plain, model) if leaves else AskedSearch(guide, plain, model)
+            if isinstance(guide, TreeGuide) and guide.has_leaves(model):
+                made: BankSearch = LeafSearch(guide, plain, model)
+            else:
+                made = AskedSearch(guide, plain, model)
             known = vars(self)["_trees"] = guide, model, made
         return known[2]
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from holdfast.models.compiled.tree_leaves import Cells
-from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import Array
+from holdfast.schema.feature import Array, Feature
 from holdfast.schema.rules import excess
+from holdfast.schema.schema import Schema
 
 HAIR = 16  # last digits by which a value is put beyond a cut, so that writing it in the table cannot lose it
 
@@ -39,9 +39,10 @@ class CellMoves:
     cells: list[Cells]  # of each feature
 
     @staticmethod
-    def of(cells: list[Cells], encoding: Encoding, digit: Array) -> "CellMoves":
-        """Those to cells of the features that may change; `digit` (d,) is the last digit of numbers of size 1, in the
-        coarsest precision they pass through."""
+    def of(cells: list[Cells], schema: Schema, dtype: torch.dtype) -> "CellMoves":
+        """Those to cells of the features that may change, of rows that are encoded in that precision."""
+        encoding = schema.encoding(dtype)
+        cells = [c for c in cells if not encoding.fixed[c.at.start]]
         spans, count = list[tuple[int, int]](), 0
         feature, column, missing_column = list[int](), list[int](), list[int]()
         is_level, to_missing, ends = list[bool](), list[bool](), list[Array]()
@@ -54,7 +55,7 @@ class CellMoves:
             missing_column += [c.at.stop - 1 if c.has_gap else -1] * c.count
             to_missing += [False] * (c.count - 1) + [c.has_gap]
             level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
-            ends.append(level if c.cuts is None else _ends(c.cuts, c.at.start, encoding, float(digit[c.at.start])))
+            ends.append(level if c.cuts is None else _ends(c.cuts, schema.features[c.feature], dtype))
             ends += [np.array([[np.inf, -np.inf, np.inf, -np.inf]])] * c.has_gap
         table = np.concatenate([np.zeros((0, 4)), *ends])
         first, last, above, below = torch.tensor(table, dtype=encoding.center.dtype).T.contiguous()
@@ -81,23 +82,37 @@ class CellMoves:
         return torch.stack(cells, 1) if cells else z.new_zeros(len(z), 0, dtype=torch.int64)
 
 
-def _ends(cuts: Array, column: int, encoding: Encoding, digit: float) -> Array:
+def _ends(cuts: Array, f: Feature, dtype: torch.dtype) -> Array:
     """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
     is not part of it) and ends; of a grid as far as rounding may take a value."""
-    columns = encoding.grid, encoding.origin, encoding.center, encoding.scale
-    tick, origin, center, scale = (float(v[column]) for v in columns)
-    rounding = HAIR * digit * (np.abs(cuts) + abs(center) / scale + np.finfo(np.float64).tiny)
-    if tick > 0:
-        below = np.floor((cuts + origin + rounding) / tick)  # the last multiple that is not above the cut
-        up, down = (below + 1) * tick - origin, below * tick - origin
-        low, high = up - 1e-6 * tick, down + 1e-6 * tick
+    if f.grid:
+        down, up = around(cuts, f, dtype)
+        near = 1e-6 * f.grid / f.scale
+        low, high = up - near, down + near
     else:
+        # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.
+        own = float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0
+        digit = max(own, torch.finfo(dtype).eps)
+        rounding = HAIR * digit * (np.abs(cuts) + abs(f.center) / f.scale + np.finfo(np.float64).tiny)
         up, down = np.maximum(cuts + rounding, np.nextafter(cuts, np.inf)), cuts - rounding
         thin = up[:-1] > down[1:]  # no room for hairs: as near to the cuts as can be
         up[:-1][thin], down[1:][thin] = np.nextafter(cuts[:-1][thin], np.inf), cuts[1:][thin]
         low, high = cuts, cuts
     ends = [np.append(-np.inf, up), np.append(down, np.inf), np.append(-np.inf, low), np.append(high, np.inf)]
     return np.stack(ends, 1)
+
+
+def around(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
+    """The last value of a feature's grid that is not above each cut, and the first one that is, encoded just as rows
+    of the table are: a cut may lie a last digit beside such a value."""
+
+    def encoded(ticks: Array) -> Array:
+        values = (f.stored(f.multiples(ticks * f.grid)) - f.center) / f.scale
+        return torch.tensor(values, dtype=dtype).double().numpy()
+
+    near = np.round((cuts * f.scale + f.center) / f.grid)
+    last = near - 2 + sum((encoded(near + i) <= cuts).astype(np.float64) for i in (-1, 0, 1))
+    return encoded(last), encoded(last + 1)
 
 
 @dataclass(frozen=True)

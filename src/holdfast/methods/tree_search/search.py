@@ -113,7 +113,7 @@ class TreeSearch(Explainer):
         """The moves, and the leaves if the model has any."""
         trees = model.thresholds
         if trees and trees.leaves:
-            moves = moves_of(model, trees.cells)
+            moves = CellMoves.of(trees.cells, model.schema, model.dtype)
             return moves, LeafTable(trees.leaves, moves, trees.outputs)
         return self.places(model), None
 
@@ -121,7 +121,7 @@ class TreeSearch(Explainer):
         """Moves to `thresholds` places per column, at quantiles."""
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
         known = model.thresholds.cells if model.thresholds else None
-        return moves_of(model, _quantile_cells(model, known, data, self.thresholds))
+        return CellMoves.of(_quantile_cells(model, known, data, self.thresholds), model.schema, model.dtype)
 
     def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
@@ -363,15 +363,6 @@ def _code(move: Tensor) -> Tensor:
     """A number for each move; candidates are told apart by the sum of those of their moves."""
     z = (move + 1) * -7046029254386353131
     return (z ^ (z >> 29)) * -4658895280553007687
-
-
-def moves_of(model: Model, cells: list[Cells]) -> CellMoves:
-    """To the cells of all features that may change."""
-    encoding, features = model.schema.encoding(model.dtype), model.schema.features
-    # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.
-    own = [float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0 for f in features]
-    digit = np.maximum(np.repeat(own, [f.width for f in features]), torch.finfo(model.dtype).eps)
-    return CellMoves.of([c for c in cells if not encoding.fixed[c.at.start]], encoding, digit)
 
 
 def _quantile_cells(model: Model, known: list[Cells] | None, data: Array | None, count: int) -> list[Cells]:

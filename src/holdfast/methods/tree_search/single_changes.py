@@ -49,7 +49,7 @@ class SingleChanges(ABC):
         """(s, m) for the candidates `taken` (s, features) of people (s,); -inf where a move is not `tried` (s, m)."""
 
     def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:
-        """What was tried for some rows, with successes of which there is no doubt; gaps that are estimates give some."""
+        """What was tried for some rows, with successes of which there is no doubt: gaps may be estimates."""
         return tried
 
 
