@@ -13,9 +13,15 @@ import xgboost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -317,7 +323,7 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     fitted = LogisticRegression(max_iter=2000).fit(clean, np.arange(len(clean)) % 2)
     model = hf.Model.of(fitted, schema)
     assert set(model.rejects_missing) == set(GAPS)
-    assert model.schema.width == 5
+    assert model.schema == schema
     count = int(X["income"].isna().sum())
     message = rf"column 'income' has {count} missing numbers \(first at row \d+\), and the model takes none there"
     with pytest.raises(
@@ -337,6 +343,92 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
         hf.Model.of(fitted, schema, missing=True)
     half = hf.Model.of(fitted, schema, missing=False)
     assert half.rejects_missing["visits"] == "missing=False"
+
+
+def _plain() -> tuple[pd.DataFrame, Any, hf.Schema]:
+    """Rows of numbers without gaps, their outcomes, and a schema by which there may be some."""
+    X = _floats(TABLE).drop(columns="job")
+    whole = X.notna().all(axis=1)
+    return X[whole], OUTCOME[whole], hf.Schema.infer(X)
+
+
+def _graph(X: pd.DataFrame, y: Any) -> bytes:
+    from skl2onnx import to_onnx
+
+    options = {"zipmap": False}
+    fitted = LogisticRegression(max_iter=2000).fit(X.to_numpy(), y)
+    return to_onnx(fitted, X.to_numpy()[:1], options=options, target_opset=18).SerializeToString()
+
+
+def _boosting(X: pd.DataFrame, y: Any) -> GradientBoostingClassifier:
+    return GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
+
+
+# Every kind of model, fitted on rows without gaps; how it is wrapped, and whether it takes missing numbers.
+KINDS: dict[str, tuple[Callable[[pd.DataFrame, Any], Any], dict[str, Any], bool]] = {
+    "function": (lambda X, y: lambda frame: 1 / (1 + np.exp(3 - frame["income"].to_numpy() / 900)), {}, False),
+    "function of gaps": (
+        lambda X, y: lambda frame: 1 / (1 + np.exp(3 - frame["income"].fillna(1500).to_numpy() / 900)),
+        {"missing": True}, True,
+    ),
+    "function of encoded rows": (lambda X, y: lambda x: 1 / (1 + np.exp(-x[:, 0])), {"inputs": "encoded"}, True),
+    "logistic": (lambda X, y: make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), {}, False),
+    "imputed": (lambda X, y: make_pipeline(SimpleImputer(), LogisticRegression(max_iter=2000)).fit(X, y), {}, True),
+    "mlp": (
+        lambda X, y: make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=100, random_state=0)).fit(X, y),
+        {}, False,
+    ),
+    "neighbors": (lambda X, y: KNeighborsClassifier(5).fit(X, y), {}, False),
+    "boosting": (_boosting, {}, False),
+    "not compiled": (_boosting, {"convert": False}, False),
+    "hist": (lambda X, y: HistGradientBoostingClassifier(max_iter=5).fit(X, y), {}, True),
+    "xgboost": (lambda X, y: xgboost.XGBClassifier(n_estimators=5, n_jobs=1).fit(X, y == "yes"), {}, True),
+    "lightgbm": (lambda X, y: lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X, y), {}, True),
+    "module": (lambda X, y: seeded(mlp(9, (4,), 2)), {}, True),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [*KINDS, "onnx"])
+def test_a_model_has_the_schema_that_it_was_given(kind: str, tmp_path: Path) -> None:
+    X, y, schema = _plain()
+    if kind == "onnx":
+        (path := tmp_path / "model.onnx").write_bytes(_graph(X, y))
+        model, takes_gaps = hf.Model.load(path, schema), False
+    else:
+        make, how, takes_gaps = KINDS[kind]
+        model = hf.Model.of(make(X, y), schema, **how)
+    assert model.schema == schema
+    assert model.schema.encoding_key == schema.encoding_key
+    assert set(model.rejects_missing) == (set() if takes_gaps else set(GAPS))
+    x = schema.encode(X, model.dtype)
+    with model.eval_mode():
+        assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.score_frame(X), 1), atol=1e-5)
+    cfs = hf.GrowingSpheres(samples=200).explain(model, X.head(20))
+    assert cfs.found.mean() > 0.7
+    assert cfs.schema == schema
+    assert cfs.after.notna().all(axis=None)
+    if takes_gaps:
+        return
+    gap = X.head(3).assign(income=np.nan)
+    for ask in (
+        model.predict,
+        lambda rows: hf.NearestNeighbor().fit(model, rows),
+        lambda rows: _explained(model, rows),
+    ):
+        with pytest.raises(SchemaError, match=r"column 'income' has 3 missing numbers .*the model takes none there"):
+            ask(gap)
+    # What marks a number as missing is not looked at: the schema makes no difference to the answers.
+    strict = schema.without_gaps(GAPS)
+    if kind != "onnx":
+        bare = hf.Model.of(model.wrapped, strict, **how)
+        for method in (hf.TreeSearch(norm=1), *([hf.MinCost()] if model.has_grad else [])):
+            one, two = (_explained(m, X.head(20), method) for m in (model, bare))
+            assert np.allclose(one.cost("l1"), two.cost("l1"), rtol=1e-6, equal_nan=True)
+
+
+def _explained(model: hf.Model, rows: pd.DataFrame, method: hf.Explainer | None = None) -> hf.Counterfactuals:
+    return (method or hf.GrowingSpheres()).explain(model, rows)
 
 
 # ---- answers

@@ -22,7 +22,7 @@ from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, whole_blocks
 from holdfast.counterfactuals import Counterfactuals, Run
-from holdfast.errors import ModelError, SchemaError, require
+from holdfast.errors import ModelError, require
 from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
 from holdfast.schema.schema import Row
@@ -269,10 +269,5 @@ def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:
     if isinstance(X, Tensor):
         return model.schema.decode(X)
     table = model.schema.as_table(X)
-    for name, why in model.rejects_missing.items():
-        missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
-        if missing.any():
-            where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {int(missing.argmax())})"
-            fix = "fill them in, drop those rows, or put an imputer before the model"
-            raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
+    model.refuse_missing(table)
     return table

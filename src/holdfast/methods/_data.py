@@ -44,6 +44,8 @@ class DataMethod(Explainer):
 
 def encoded(X: Rows, model: Model, name: str) -> Tensor:
     """Data rows as the model sees them, in memory of our own."""
+    if not isinstance(X, Tensor):
+        model.refuse_missing(X)
     x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
     require(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
     return x

@@ -21,7 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, listed, require
+from holdfast.errors import ModelError, SchemaError, listed, require
 from holdfast.models.scores import OUTPUTS, Conversion, Inputs, Outputs
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Row, Schema
@@ -78,7 +78,7 @@ class Model(ABC):
     classes: tuple[Any, ...]
     dtype: torch.dtype
     output_scale: float = 1.0  # of the numbers that a regression model estimates
-    # Columns that may be missing by the schema that was given, not in this model, and why.
+    # Columns of numbers that may be missing by the schema, not in this model, and why.
     rejects_missing: Mapping[str, str] = field(default_factory=dict[str, str])
     conversion: Conversion = NOT_NEEDED
     labels_only: bool = False  # does it give classes and no scores?
@@ -142,6 +142,16 @@ class Model(ABC):
     @abstractmethod
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself; `x` is their encoding."""
+
+    def refuse_missing(self, table: pd.DataFrame) -> None:
+        """Raise a `SchemaError` if numbers of the table are missing where the model takes none."""
+        for name, why in self.rejects_missing.items():
+            missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
+            if missing.any():
+                first = int(missing.argmax())
+                where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {first})"
+                fix = "fill them in, drop those rows, or put an imputer before the model"
+                raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores, and the function from weights on the scores to gradients by the rows."""

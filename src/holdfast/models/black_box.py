@@ -44,20 +44,31 @@ class WrappedModel:
     inputs: Inputs
     source: decisions.ScoreSource
     columns: list[str]  # of the table, as it is handed them: it may have been trained on some, in an order of its own
+    never_missing: frozenset[str] = frozenset()  # columns of numbers in which it takes no missing ones
+
+    @cached_property
+    def _marks(self) -> Tensor:
+        """The encoded columns that mark numbers as missing which it does not take."""
+        places = zip(self.schema.names, self.schema.slices, strict=True)
+        return torch.tensor([s.stop - 1 for name, s in places if name in self.never_missing], dtype=torch.int64)
+
+    def table(self, x: Tensor) -> pd.DataFrame:
+        """Encoded rows as it is handed them: with what stands for them in place of missing numbers it does not take."""
+        return self.schema.decode(x.index_fill(1, self._marks, 0.0) if self.never_missing else x)
 
     @cached_property
     def probe(self) -> tuple[Tensor, pd.DataFrame | None]:
         """A few encoded rows spread over the data's range, and the same as a table, if it takes one."""
         rows = probe_rows(self.schema, DTYPE)
         rows = self.schema.feasible(rows).project(rows)
-        return rows, None if self.inputs == "encoded" else self.schema.decode(rows)
+        return rows, None if self.inputs == "encoded" else self.table(rows)
 
     def call(self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
         """What one of its functions returns for encoded rows; `frame`: the same rows as they were handed in."""
         try:
             if self.inputs == "encoded":
                 return function(x.numpy())
-            table = self.schema.decode(x) if frame is None else self.schema.with_levels(frame)
+            table = self.table(x) if frame is None else self.schema.with_levels(frame)
             return function(table if self.columns == list(table.columns) else table[self.columns])
         except ModelError:
             raise
@@ -160,6 +171,7 @@ class BlackBox(Model):
         return decided(self._scores(x), self.original.call(deferred, x), CLEARLY) if deferred else self._scores(x)
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        self.refuse_missing(frame)
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
@@ -247,13 +259,12 @@ def _known(
     source = decisions.score_source(model, classes, outputs)
     original = WrappedModel(model, schema, inputs, source, handed(model, schema.names))
     rejected = original.rejects_missing(missing) if inputs == "frame" else {}
-    if rejected:
-        original = replace(original, schema=schema.without_gaps(rejected))
+    original = replace(original, never_missing=frozenset(rejected))
     names = class_names(classes, original.raw(*original.probe).shape[1], source.outputs)
-    scale = 1.0 if names else output_scale_of(original.raw(original.schema.probe))
+    scale = 1.0 if names else output_scale_of(original.raw(schema.probe))
     rule = None if source.labels_only else decisions.decision_rule(model)
     known: dict[str, Any] = {
-        "schema": original.schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
+        "schema": schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
         "rule": rule, "rejects_missing": rejected, "labels_only": source.labels_only,
     }  # fmt: skip
     return known, source
@@ -266,7 +277,8 @@ def _compile(
     outputs: Outputs = "logits" if classes else "value"
     try:
         encoded, offset = original.inputs == "encoded", original.source.offset
-        scorer = compile_scorer(original.model, original.schema, encoded=encoded, offset=offset)
+        taken = original.schema, original.never_missing
+        scorer = compile_scorer(original.model, *taken, encoded=encoded, offset=offset)
         if not classes:  # trees of a graph do not know that their sum is the estimate
             scorer = scorer.as_regression()
         module = scorer.run if isinstance(scorer.run, nn.Module) else None
@@ -286,7 +298,7 @@ def _differs(original: WrappedModel, scorer: CompiledScorer, program: TorchModel
     """Why the compiled scores are not the model's own, or nothing; if possible on a table, at thresholds and beside."""
     rows, frame = probes(original.schema, scorer.cuts), None
     if original.inputs == "frame" and scorer.trees and isinstance(scorer.run, TreeProgram):
-        numbers = table_probes(original.schema, scorer.trees.ends)
+        numbers = table_probes(original.schema.without_gaps(original.never_missing), scorer.trees.ends)
         rows, frame = original.schema.encode_numbers(numbers, DTYPE), original.schema.table(numbers)
     compiled = program(rows) if program else scorer.scores(rows)
     return difference(compiled, original.scores(rows, frame), original.source.outputs, scale)

@@ -37,7 +37,7 @@ def load_model(
     assert schema is not None  # `read` asks for one
     rejected = found.rejects_missing
     model = Model.of(
-        found.model, schema.without_gaps(rejected), classes=names_of(classes, found.classes),
+        found.model, schema, classes=names_of(classes, found.classes),
         outputs=outputs or found.outputs, inputs=found.inputs,
     )  # fmt: skip
     return replace(model, rejects_missing={**model.rejects_missing, **rejected}) if rejected else model

@@ -100,6 +100,7 @@ class TorchModel(Model):
         return v[:n], v[:n], lambda outer: pull(pad_rows(outer))[:n]
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
+        self.refuse_missing(frame)
         x = self.schema.encode(frame, self.dtype) if x is None else x
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)

@@ -1,6 +1,6 @@
 """Which compiled scorer a model gets, how it is checked against the model itself, and why another gets none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -76,13 +76,19 @@ NETWORKS = ("MLPClassifier", "MLPRegressor")
 SMOOTH = "a differentiable program"
 
 
-def compile_scorer(model: Any, schema: Schema, *, encoded: bool = False, offset: Offset = ()) -> CompiledScorer:
-    """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer or its leaves."""
-    by_table = not encoded
+def compile_scorer(
+    model: Any, schema: Schema, never_missing: Collection[str] = (), *, encoded: bool = False, offset: Offset = ()
+) -> CompiledScorer:
+    """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer or its leaves.
+
+    In columns that are `never_missing`, what marks a number as missing is not looked at.
+    """
+    by_table, never_missing = not encoded, {*never_missing, *getattr(model, "never_missing", ())}
     encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
-    raws = Raw.all_of(schema, encoded, by_table)
+    raws = Raw.all_of(schema, encoded, by_table, never_missing)
     columns = [Column(i, raw.levels) for i, raw in enumerate(raws)]  # the table itself
-    block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, schema)
+    known = schema.without_gaps(never_missing)
+    block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, known)
     last = unwrapped(model)
     while kind_of(last) in ("sklearn.Pipeline", *THRESHOLDS):
         if kind_of(last) == "sklearn.Pipeline":

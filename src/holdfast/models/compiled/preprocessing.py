@@ -11,7 +11,7 @@ Anything that mixes columns, or that is not on the list, is refused with the rea
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -47,10 +47,13 @@ class Raw:
     by_table: bool = True  # is the model handed the table itself, or what encoded rows are decoded to?
 
     @staticmethod
-    def all_of(schema: Schema, encoded: bool, by_table: bool = True) -> "list[Raw]":
+    def all_of(
+        schema: Schema, encoded: bool, by_table: bool = True, never_missing: Collection[str] = ()
+    ) -> "list[Raw]":
         if encoded:
             return [Raw(name, slice(i, i + 1), None, None) for i, name in enumerate(schema.columns)]
-        return [Raw(f.name, s, f, _levels(f), by_table) for f, s in zip(schema.features, schema.slices, strict=True)]
+        features = zip(schema.without_gaps(never_missing).features, schema.slices, strict=True)
+        return [Raw(f.name, slice(s.start, s.start + f.width), f, _levels(f), by_table) for f, s in features]
 
     @property
     def indicator(self) -> int | None:

@@ -9,7 +9,7 @@ differentiable by everything a search moves.
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, cast
 
 import torch
@@ -143,8 +143,11 @@ def plain(inner: Interpreter, graph: Graph) -> nn.Sequential | None:
 class Columns(nn.Module):
     """A graph over the columns of the table, as a module over encoded rows."""
 
-    def __init__(self, inner: Interpreter, schema: Schema) -> None:
+    def __init__(self, inner: Interpreter, schema: Schema, never_missing: Collection[str] = ()) -> None:
         super().__init__()
+        self.never_missing = frozenset(
+            never_missing
+        )  # columns of numbers: what marks those as missing is not looked at
         # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
         units = torch.tensor([(f.center, f.scale) for f in schema.features], dtype=torch.float64)
         self.center, self.scale = (nn.Parameter(column.clone(), requires_grad=False) for column in units.T)
@@ -171,7 +174,7 @@ class Columns(nn.Module):
         if f.kind == "ordered":
             return Levels(((hats(value, len(f.levels)), f.levels),))
         refuse(slot.element == "string", f"the graph takes strings in {slot.name!r}, where the schema has numbers")
-        if f.has_gaps:
+        if f.has_gaps and f.name not in self.never_missing:
             if slot.element not in REAL:
                 raise FileError(f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers")
             stand_in = self.in_units(self.encoding.stand_in[s.start], i).expand_as(value)
@@ -216,8 +219,7 @@ def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | N
     if inputs == "frame":
         _check_columns(graph, schema)
         rejected = no_gaps(inner, schema)
-        schema = schema.without_gaps(rejected)
-        module: nn.Module = Columns(inner, schema)
+        module: nn.Module = Columns(inner, schema, rejected)
     else:
         _check_encoded(graph, schema)
         module = plain(inner, graph) or inner
@@ -242,6 +244,7 @@ class FlatGraph:
     def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
         self.module, self.dtype = module, dtype
         self.trees, self.feature_names_in_ = trees_alone(module) if isinstance(module, Columns) else (None, [])
+        self.never_missing = module.never_missing if isinstance(module, Columns) else frozenset[str]()
         # What their sums are, and whether they see all digits of the columns.
         bare = self.trees is None or self.trees.node.get("post_transform", "NONE") == "NONE"
         self.outputs = outputs if bare else "logits"
