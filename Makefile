@@ -55,7 +55,7 @@ $(PAPERS:%=reproduce-%): reproduce-%: $(VENV)/.dev
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install -q --upgrade 'pip>=25.1'
-	$(PIP) install -q -c constraints.txt -e '.[plot]'
+	$(PIP) install -q -c constraints.txt -e '.[plot,files]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run

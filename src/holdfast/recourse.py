@@ -10,6 +10,7 @@ again, which had no part in it, say which plans hold (`audit`). Every part can b
 
 import json
 import math
+import os
 import time as clock
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,9 +31,13 @@ from holdfast.explainer import Explainer
 from holdfast.frontier import Frontier
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
+from holdfast.models.black_box import BlackBox
 from holdfast.plans import Plans
 from holdfast.problem import Outcomes
 from holdfast.retraining.bank import BankSplit, ModelBank
+from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.families import family
+from holdfast.retraining.outcomes import as_named, outcomes
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.infer import Settings
 from holdfast.schema.schema import Schema
@@ -65,8 +70,8 @@ class Recourse:
         window: on how many of the newest periods the model was trained, see `ModelBank.retrain`.
         cache: a folder that keeps the retrained models; None keeps none.
         seed: of all random numbers.
-        workers: processes for retraining estimators.
-        progress: show bars, and say what is done, on stderr.
+        workers: how many estimators are retrained at once; left out: as many as there are cores.
+        progress: show bars, and say what will be done, how long that takes and what was done, on stderr.
         settings: `fixed`, `up`, `down`, `bounds` and whatever else `Schema.infer` takes.
 
     >>> import holdfast as hf
@@ -84,7 +89,7 @@ class Recourse:
         recipe: Recipe | None = None, bank: BankSplit | ModelBank | None = None, method: Explainer | None = None,
         hold: float = 0.95, confidence: float = 0.95, models: Mapping[str, int] | None = None,
         classes: Sequence[Label] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
-        cache: str | Path | None = None, seed: int = 0, workers: int = 1, progress: bool = False,
+        cache: str | Path | None = None, seed: int = 0, workers: int | None = None, progress: bool = False,
         **settings: Unpack[Settings],
     ) -> None:  # fmt: skip
         models_needed(hold, confidence)  # an error where they are no shares
@@ -126,15 +131,20 @@ class Recourse:
     def _data(self, why: str) -> tuple[pd.DataFrame, Outcomes]:
         there = self.X is not None and self.y is not None
         require(there, f"Recourse needs X and y, the rows that the model was trained on, {why}")
-        assert self.X is not None and self.y is not None
-        return self.X, self.y
+        return cast(pd.DataFrame, self.X), cast(Outcomes, self.y)
 
     def _counts(self, models: Mapping[str, int]) -> dict[str, int]:
         judges = max(JUDGES, math.ceil(SPARE * models_needed(self.hold, self.confidence)))
         usual = {"guide": NETWORKS if self.model.has_grad else GUIDES, "calibration": judges, "audit": judges}
         unknown = [name for name in models if name not in usual]
         require(not unknown, f"models has no part {unknown[0] if unknown else ''!r}; there are {list(usual)}")
-        return usual | dict(models)
+        counts, needed = usual | dict(models), models_needed(self.hold, self.confidence)
+        few = [name for name in ("calibration", "audit") if counts[name] < needed]
+        what = (
+            f"plans that hold on {100 * self.hold:g}% of models need at least {needed} that calibrate, and that audit"
+        )
+        require(not few, f"{what}; models={{{few[0] if few else ''!r}: {counts[few[0]] if few else 0}}} are too few")
+        return counts
 
     @property
     def bank(self) -> BankSplit:
@@ -144,23 +154,54 @@ class Recourse:
             total, guide = sum(self.counts.values()), self.counts["guide"]
             history = guide // 2 if self.time is not None else 0
             families = {"retrain": total - history} | ({"history": history} if history else {})
-            recipe: Any = self.recipe if self.recipe is not None else self.model
-            self._say(f"retraining {total} models ({', '.join(f'{n} {name}' for name, n in self.counts.items())})")
+            given: Any = self.recipe if self.recipe is not None else self.model
+            named = X, _named(self.model, X, y), self.schema
+            classes = self.model.classes or None
+            how: dict[str, Any] = {"time": self.time, "window": self.window}
+            run = BaseRun.of(given, *named, classes, self.seed, **how)  # what has to be assumed is assumed once
+            self._note(_assumed(self.model, run.recipe) if self.recipe is None else "")
+            what = f"retraining {total} models ({', '.join(f'{n} {name}' for name, n in self.counts.items())})"
+            self._say(what + (self._time_needed(run, total) if self.progress else ""))
             start = clock.perf_counter()
             bank = ModelBank.retrain(
-                recipe, X, y, self.schema, families=families, classes=self.model.classes or None, seed=self.seed,
-                time=self.time, window=self.window, workers=self.workers, progress=self.progress, **self._cached(),
+                run.recipe, *named, families=families, classes=classes, seed=self.seed, workers=self.workers,
+                progress=self.progress, cache=self.cache, **how,
             )  # fmt: skip
             parts: dict[str, Any] = dict(self.counts)
             if history:
                 judges = {"calibration": {"retrain": parts["calibration"]}, "audit": {"retrain": parts["audit"]}}
                 parts = {"guide": {"retrain": guide - history, "history": history}, **judges}
             self._split = bank.split(**parts)
-            self.notes.append(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
+            self._note(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
         return self._split
 
-    def _cached(self) -> dict[str, Any]:
-        return {} if self.cache is None else {"cache": self.cache}
+    def _time_needed(self, run: BaseRun, models: int) -> str:
+        """', about 40 s': as long as one estimator takes, or one epoch of all networks, so many times."""
+        if self.cache is not None and Path(self.cache).is_dir():
+            return f", as far as {str(self.cache)!r} does not have them yet"
+        run, recipe, quiet = run.in_use(), run.recipe, Progress(False, "")
+
+        def timed(count: int, **changed: int) -> float:
+            start = clock.perf_counter()
+            for variation in family("retrain")(run, range(count)):
+                if recipe.estimator is None:
+                    replace(run, recipe=replace(recipe, **changed)).train(variation, quiet)
+                else:
+                    run.fit_estimators(variation, 1, quiet)
+            return clock.perf_counter() - start
+
+        if recipe.estimator is None:
+            first = timed(models, epochs=1)  # which has more to do than the others
+            seconds = first + (recipe.epochs - 1) * max(0.0, timed(models, epochs=2) - first)
+        else:
+            seconds = timed(1) * models / (self.workers or os.cpu_count() or 1)
+        return f", about {seconds:.0f} s" if seconds >= 1 else ", about a second"
+
+    def _note(self, text: str) -> None:
+        """Remember what was done, and say it."""
+        if text:
+            self.notes.append(text)
+            self._say(text)
 
     def _say(self, text: str) -> None:
         with Progress("lines" if self.progress else False, "holdfast") as bar:
@@ -181,18 +222,19 @@ class Recourse:
         wanted = Target.of(target)
         key = str(wanted)
         if key not in self.calibrations:
-            X, _ = self._data(f"to calibrate the search for the target {key!r}")
-            table = self.schema.as_table(X)
+            what = "Recourse needs X, rows like those that the model was trained on, to calibrate the search"
+            require(self.X is not None, f"{what} for the target {key!r}")
+            table = self.schema.as_table(cast(pd.DataFrame, self.X))
             people = _refused(self.model, table, wanted, self.seed)
             self._say(f"calibrating on {len(people)} people of the training data")
             start, search = clock.perf_counter(), SurvivalSearch(self.bank.guide)
             if not self.model.has_grad:
                 search.fit(self.model, table)
-            level = {"at_least": self.hold, "confidence": self.confidence}
+            level: dict[str, Any] = {"at_least": self.hold, "confidence": self.confidence}
             self.calibrations[key] = calibrate(
                 search, self.model, people, wanted, self.bank.calibration, seed=self.seed, **level
             )
-            self.notes.append(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
+            self._note(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
         return self.calibrations[key]
 
     # ---- what it gives
@@ -204,14 +246,18 @@ class Recourse:
             X: the people, as rows of the table.
             target: the wanted class, a `Target`, or None for any class but the present one.
         """
+        self._check(X, target)
         method = self.method(target)
         cfs = method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
         calibration = None if self._method is not None else self.calibration(target)
         return Plans(audit(cfs, self.bank.audit), self.hold, self.confidence, calibration)
 
-    def frontier(
-        self, X: pd.DataFrame, target: TargetLike = None, *, levels: Sequence[float] = LEVELS
-    ) -> Frontier:
+    def _check(self, X: pd.DataFrame, target: TargetLike) -> None:
+        """An error before the work where the model cannot be asked that about these people."""
+        with self.model.eval_mode():
+            Target.of(target).bind(self.model, self.model.score_frame(self.schema.as_table(X)))
+
+    def frontier(self, X: pd.DataFrame, target: TargetLike = None, *, levels: Sequence[float] = LEVELS) -> Frontier:
         """What more certainty costs every person.
 
         Args:
@@ -220,6 +266,7 @@ class Recourse:
         """
         good = len(levels) > 0 and all(0 < level <= 1 for level in levels)
         require(good, f"levels must be shares between 0 and 1, got {levels!r}")
+        self._check(X, target)
         search = self.method(target)
         require(isinstance(search, SurvivalSearch), f"a frontier needs a SurvivalSearch, not {search!r}")
         assert isinstance(search, SurvivalSearch)
@@ -229,7 +276,8 @@ class Recourse:
 
     def describe(self) -> str:
         """What it is made of, and what was done so far, with the time it took."""
-        lines = [f"{self.model!r}", f"plans hold on {self.hold:.0%} of retrained models ({self.confidence:.0%} confidence)"]
+        level = f"plans hold on {100 * self.hold:g}% of retrained models ({100 * self.confidence:g}% confidence)"
+        lines = [f"{self.model!r}", level]
         return "\n".join([*lines, *self.notes])
 
     def __repr__(self) -> str:
@@ -272,7 +320,7 @@ class Recourse:
         require(not missing, f"{str(folder)!r} has no part {missing[0] if missing else ''!r}", FileError)
         none = replace(banks["guide"], groups=())
         split = BankSplit(banks["guide"], banks.get("calibration", none), banks["audit"])
-        out = cls(banks["model"].model(0), X, y, bank=split, seed=seed, **level)
+        out = cls(banks["model"].model(0), X, y, bank=split, seed=seed, **cast(Any, level))
         out.calibrations.update(calibrations)
         return out
 
@@ -286,6 +334,22 @@ def _changed(schema: Schema, settings: Settings) -> Schema:
         for name in cast(Iterable[str], names):
             fields[name] = {"change": word}
     return schema.change(**fields)
+
+
+def _named(model: Model, X: pd.DataFrame, y: Outcomes) -> Outcomes:
+    """Outcomes under the names of the model's classes, where they are in those that it learnt."""
+    if model.is_regression:
+        return y
+    own = getattr(model.wrapped, "classes_", None) if isinstance(model, BlackBox) else None
+    return as_named(outcomes(X, y), range(len(model.classes)) if own is None else own, model.classes)
+
+
+def _assumed(model: Model, recipe: Recipe) -> str:
+    """What is taken for granted of how a model was made; '' if it says so itself."""
+    if recipe.estimator is not None:
+        return ""
+    loop = f"{recipe.epochs} epochs of {recipe.optimizer} at {recipe.lr:g}, {recipe.batch_size} rows at a time"
+    return f"the network ({model.name}) does not say how it was trained: taken to be {loop}; a recipe settles it"
 
 
 def _refused(model: Model, table: pd.DataFrame, target: Target, seed: int) -> pd.DataFrame:

@@ -13,10 +13,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import skops.io
 
 import holdfast as hf
+from holdfast.cli.demo import keep, pipeline
 from holdfast.datasets import read_table
-from support.terminal import Ran, run
+from holdfast.models.formats.skops.reader import TRUSTED
+from support.demos import small_demo
+from support.terminal import Ran, refused, run
 
 
 @dataclass(frozen=True)
@@ -25,14 +29,83 @@ class Demo:
     ran: Ran
 
 
+# ---- a pipeline of trees
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    at = tmp_path_factory.mktemp("trees")
+    with contextlib.chdir(at), small_demo():
+        return Demo(at, run("demo", "--out", "my demo"))
+
+
+def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
+    assert trees.ran.code == 0, trees.ran.err
+    assert trees.ran.err.startswith("retraining 68 models (8 guide, 30 calibration, 30 audit), about")
+    left = {path.name for path in (trees.at / "my demo").iterdir()}
+    assert left == {"report.html", "model.skops", "schema.toml", "applicants.csv", "plans.parquet", "training.csv"}
+    plans, told = hf.Plans.load(trees.at / "my demo" / "plans.parquet"), trees.ran.out
+    assert plans.words() in told
+    assert f"The first 8 of {len(plans)}." in told
+    assert int(re.search(r"right about (\d+)% of 250 test applicants", told)[1]) >= 70
+    assert f"and refuses {len(plans)}." in told
+    assert "Plans that hold" in (trees.at / "my demo" / "report.html").read_text(encoding="utf-8")
+
+
+def test_demo_compares_plans_with_the_smallest_changes(trees: Demo) -> None:
+    plans = hf.Plans.load(trees.at / "my demo" / "plans.parquet")
+    smallest, held = (float(s) for s in re.findall(r"hold on ([\d.]+)% of", trees.ran.out))
+    certified = [int(s) for s in re.findall(r"; (\d+) of \d+ are certified", trees.ran.out)]
+    assert smallest < 80 < 95 < held
+    assert held == pytest.approx(100 * plans.survival[plans.found].mean(), abs=0.05)
+    assert certified[0] < certified[1] == int(plans.certified.sum())
+
+
+def test_the_plans_are_accepted_by_the_saved_pipeline(trees: Demo) -> None:
+    plans = hf.Plans.load(trees.at / "my demo" / "plans.parquet")
+    saved = skops.io.load(trees.at / "my demo" / "model.skops", trusted=TRUSTED)
+    refused = read_table(trees.at / "my demo" / "applicants.csv", plans.cfs.schema)
+    pd.testing.assert_frame_equal(refused, plans.cfs.before)
+    assert (saved.predict(refused) == "denied").all()
+    assert (saved.predict(plans.to_frame()[plans.found]) == "approved").all()
+
+
+def test_the_command_that_demo_prints_works_as_it_is(trees: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trees.at)
+    command = shlex.split(trees.ran.out.rstrip("\n").splitlines()[-1])
+    ran = run(*command[1:])
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    plans = hf.Plans.load("plans.parquet")
+    assert plans.hold == 0.8
+    first = hf.Plans.load(Path("my demo") / "plans.parquet")
+    pd.testing.assert_frame_equal(plans.cfs.before, first.cfs.before)
+
+
+def test_without_skops_the_pipeline_is_not_kept_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not keep(pipeline(), tmp_path / "model.skops")
+    assert not list(tmp_path.iterdir())
+    assert "no model.skops: to keep the pipeline, pip install 'holdfast[files]'" in capsys.readouterr().err
+
+
+def test_options_that_would_do_nothing_are_refused() -> None:
+    refused(run("demo", "--method", "roar"), "--method is for --network and --images")
+    refused(run("demo", "--network", "--images"), "two demos")
+
+
+# ---- a network
+
+
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     at = tmp_path_factory.mktemp("demo")
     with contextlib.chdir(at):
-        return Demo(at, run("demo", "--out", "my demo"))
+        return Demo(at, run("demo", "--network", "--out", "my demo"))
 
 
-def test_demo_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
+def test_the_network_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
     assert (demo.ran.code, demo.ran.err) == (0, "")
     left = {path.name for path in (demo.at / "my demo").iterdir()}
     assert left == {
@@ -53,7 +126,7 @@ def test_demo_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
     assert f"The first 10 of {len(cfs)} rows." in demo.ran.out
 
 
-def test_demo_makes_answers_hold(demo: Demo) -> None:
+def test_the_network_makes_answers_hold(demo: Demo) -> None:
     shares = [float(s) for s in re.findall(r"hold on ([\d.]+)% of 60 retrained models", demo.ran.out)]
     certified = [int(s) for s in re.findall(r"models; (\d+) of \d+ are certified", demo.ran.out)]
     assert len(shares) == len(certified) == 2
@@ -63,7 +136,7 @@ def test_demo_makes_answers_hold(demo: Demo) -> None:
     assert len(held.run.guided_by) == 10
 
 
-def test_demo_answers_are_accepted_by_the_saved_model(demo: Demo) -> None:
+def test_answers_are_accepted_by_the_saved_network(demo: Demo) -> None:
     cfs = hf.Counterfactuals.load(demo.at / "my demo" / "recourse.parquet")
     model = hf.Model.load(demo.at / "my demo" / "model.safetensors")
     refused = read_table(demo.at / "my demo" / "applicants.csv", model.schema)
@@ -72,7 +145,7 @@ def test_demo_answers_are_accepted_by_the_saved_model(demo: Demo) -> None:
     assert (model.predict(cfs.to_frame()[cfs.found]) == "approved").all()
 
 
-def test_the_commands_that_demo_prints_work_as_they_are(demo: Demo) -> None:
+def test_the_commands_that_the_network_prints_work_as_they_are(demo: Demo) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings: Any = {"shell": True, "cwd": demo.at, "env": os.environ | {"PATH": path}, "text": True}
     explain, audit = demo.ran.out.rstrip("\n").splitlines()[-2:]
@@ -90,9 +163,11 @@ def test_the_commands_that_demo_prints_work_as_they_are(demo: Demo) -> None:
 
 
 @pytest.mark.filterwarnings("default:columns of")  # the training rows have an outcome, which the method leaves out
-def test_demo_without_the_plot_extra_does_without_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_network_without_the_plot_extra_does_without_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    ran = run("demo", "--out", tmp_path / "new" / "demo", "--method", "nearest-neighbor")
+    ran = run("demo", "--network", "--out", tmp_path / "new" / "demo", "--method", "nearest-neighbor")
     assert ran.code == 0
     assert "pip install 'holdfast[plot]'" in ran.err
     left = {path.name for path in (tmp_path / "new" / "demo").iterdir()}

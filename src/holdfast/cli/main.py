@@ -22,6 +22,7 @@ from holdfast.cli.inspect import inspect
 from holdfast.cli.listings import datasets, methods
 from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, option
 from holdfast.cli.output import say
+from holdfast.cli.plans import plans
 from holdfast.cli.tradeoff import tradeoff
 from holdfast.cli.train import train
 from holdfast.errors import HoldfastError
@@ -91,5 +92,5 @@ def holdfast(
     """What would have to change for another decision: counterfactual explanations and recourse."""
 
 
-for _command in (demo, explain, methods, datasets, train, inspect, audit, tradeoff):
+for _command in (demo, plans, explain, methods, datasets, train, inspect, audit, tradeoff):
     app.command()(_command)

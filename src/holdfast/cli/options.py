@@ -33,6 +33,8 @@ def argument(value: str, about: str) -> Any:
 
 SCHEMA = option("table", "FILE", "What may change (TOML); left out: read off the table.")
 FIXED = option("table", "LIST", "Columns that nobody can change, with commas between them; may be repeated.")
+UP = option("table", "LIST", "Columns that may only rise; may be repeated.")
+DOWN = option("table", "LIST", "Columns that may only fall; may be repeated.")
 SETTINGS = option(
     "method", "KEY=VALUE", "A setting, such as steps=200 or epochs=20; may be repeated.", None, "--set"
 )  # fmt: skip

@@ -45,7 +45,7 @@ def read_labelled(
         if extra:
             warnings.warn(f"columns of {str(path)!r} that the schema does not know are left out: {extra}", stacklevel=2)
         features = read_table(path, schema).drop(columns=[name, *extra])
-    return LabelledTable(features, y if classes is None else _as_classes(y, classes), schema)
+    return LabelledTable(features, y if classes is None else as_classes(y, classes), schema)
 
 
 def _only_outcome(rows: pd.DataFrame, features: Sequence[str], path: str | Path) -> str:
@@ -57,13 +57,16 @@ def _only_outcome(rows: pd.DataFrame, features: Sequence[str], path: str | Path)
     return extra[0]
 
 
-def _as_classes(y: "pd.Series[Any]", classes: Sequence[Any]) -> "pd.Series[Any]":
-    """Outcomes as the model's own classes."""
-    known = {str(c): c for c in classes}
-    unknown = sorted({str(v) for v in y.unique()} - set(known))
-    if unknown:
-        raise SettingError(f"the outcome has the value {unknown[0]!r}; the model's classes are {list(classes)}")
-    return y.astype(str).map(known)
+def as_classes(y: "pd.Series[Any]", classes: Sequence[Any], own: Sequence[Any] = ()) -> "pd.Series[Any]":
+    """Outcomes of a file as the model's classes, which may be numbers where the file has strings; or where the file has
+    those that the model learnt (`own`), under the names that they were given."""
+    seen = {str(v) for v in y.dropna().unique()}
+    for names in (classes, own):
+        known = {str(name): c for name, c in zip(names, classes, strict=False)}
+        if known and seen <= set(known):
+            return y.astype(str).where(y.notna()).map(known)
+    unknown = sorted(seen - {str(c) for c in classes})
+    raise SettingError(f"the outcome has the value {unknown[0]!r}; the model's classes are {list(classes)}")
 
 
 def held_out(n: int, share: float, seed: int, what: str = "rows") -> tuple[list[int], list[int]]:

@@ -34,11 +34,11 @@ def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
     """An error if a model of the bank guided the search: it was made from the same, or it gives the same scores."""
     origins = bank.origins()
     seen = np.isin(origins, list(cfs.run.guided_by))
-    if cfs.run.signatures:
+    known = {sample_of(origin) for origin in cfs.run.guided_by}
+    other_rows = [bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)]
+    if cfs.run.signatures and not all(other_rows):
         scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
         apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
-        known = {sample_of(origin) for origin in cfs.run.guided_by}
-        other_rows = [bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)]
         seen |= (apart < SAME).any(1) & ~np.array(other_rows)
     guides = f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
     hint = "retrain a bank with another seed for the audit"

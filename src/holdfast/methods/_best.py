@@ -46,7 +46,6 @@ class BestSoFar:
         self.z = torch.where(better[:, None], other.z[rows], self.z)
         self.cost, self.miss = torch.minimum(self.cost, cost), torch.maximum(self.miss, miss)
 
-
     def put(self, rows: Tensor, other: "BestSoFar") -> None:
         """Take over what another search found for some rows, its first ones."""
         n = len(rows)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DTYPE = torch.float64  # encoded rows are decoded back into the table, so keep every digit
 # Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is brought closer.
 PREDICTED_ROWS, PREDICTED_PAIRS, HALVINGS = 256, 64, 8
+LEVEL = 1e-6  # relative to the scores: by which one leads without doubt
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +177,16 @@ class BlackBox(Model):
         if not len(x):
             return x.new_zeros(0, len(self.classes) or 1)
         scores = self._scores(x, frame)
-        return decided(scores, self.original.call(self.rule, x, frame)) if self.rule else scores
+        if self.rule is None or not bool((close := self._open(scores)).any()):
+            return scores
+        rows = close.nonzero().squeeze(1)
+        out = scores.clone()
+        out[rows] = decided(scores[rows], self.original.call(self.rule, x[rows], frame.iloc[rows.numpy()]))
+        return out
+
+    def _open(self, scores: Tensor) -> Tensor:
+        """(n,) rows whose predicted class is not plain from the scores (n, k)."""
+        return torch.ones(len(scores), dtype=torch.bool)
 
     def fingerprint(self) -> str:
         scores = self.original.raw(*self.original.probe).numpy().round(10)
@@ -186,6 +196,28 @@ class BlackBox(Model):
             predicted = self.original.call(self.rule, probes(self.schema, [], PREDICTED_ROWS))
             what += f" {decisions.threshold_of(core(self.wrapped))} {predicted.tolist()}"
         return hashlib.sha256(what.encode() + scores.tobytes()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Judge(BlackBox):
+    """An estimator that no search asks, and that is known to predict by its largest score: it was fitted in the same
+    way as one that could be compiled. Its `predict` is asked where two scores are level."""
+
+    def _open(self, scores: Tensor) -> Tensor:
+        best = scores.topk(2, 1).values if scores.shape[1] > 1 else torch.zeros(len(scores), 2)
+        return best[:, 0] - best[:, 1] <= LEVEL * best[:, 0].abs().clamp_min(1.0)
+
+    @staticmethod
+    def like(other: BlackBox, model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> "Judge":
+        """The judge of an estimator that was fitted in the same way as that of another model."""
+        model = boosted(model, outputs) if is_booster(model) else model
+        source = decisions.score_source(model, classes, outputs)
+        original = replace(other.original, model=model, source=source)
+        return Judge(
+            schema=other.schema, classes=other.classes, dtype=other.dtype, output_scale=other.output_scale,
+            original=original, rule=decisions.decision_rule(model), rejects_missing=other.rejects_missing,
+            labels_only=other.labels_only, conversion=Conversion(False, "not asked for"), offset=source.offset,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -239,15 +271,6 @@ def wrap_estimator(
         return BlackBox(**known, conversion=conversion, defers_to_predict=True)
     known |= {"conversion": conversion, "offset": source.offset}
     return CompiledModel(**known, scorer=compiled[0], program=compiled[1]) if compiled else BlackBox(**known)
-
-
-def judge_of(
-    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs
-) -> BlackBox:
-    """An estimator that no search asks, so that it need not be compiled; it is known to predict by its largest score,
-    as others that were fitted in the same way do."""
-    known, source = _known(model, schema, classes, outputs, inputs, None)
-    return BlackBox(**known, conversion=Conversion(False, "not asked for"), offset=source.offset)
 
 
 def _known(

@@ -5,9 +5,10 @@ people without a plan that holds stay in, with the reason.
 """
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -191,9 +192,10 @@ def plan_lines(plans: "Plans", rows: Ints) -> list[PlanLine]:
     cfs, audit = plans.cfs, plans.audit
     cost, held, models = cfs.cost("weighted").to_numpy(), audit.held.sum(0), len(audit.held)
     bounds = audit.interval(confidence=plans.confidence).to_numpy()
-    certified = [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
-    answered, words, out = cfs.answered.tolist(), sentences(cfs).tolist(), list[PlanLine]()
-    for i, line in zip(rows.tolist(), table_lines(cfs, rows), strict=True):
+    certified: Sequence[bool | None] = [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
+    words: list[str] = sentences(cfs).tolist()
+    answered, out, numbers = cfs.answered.tolist(), list[PlanLine](), cast(list[int], rows.tolist())
+    for i, line in zip(numbers, table_lines(cfs, rows), strict=True):
         low, high = bounds[i].tolist()
         there = bool(answered[i])
         out.append(

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
 from holdfast.retraining.estimators import EstimatorFit, described, fit_all, one_thread
 from holdfast.retraining.fitted import FittedEstimators
+from holdfast.retraining.from_files import is_forgetful, xgboost_estimator
 from holdfast.retraining.loop import Variation, derived, fit_stack
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
@@ -61,11 +62,19 @@ class BaseRun:
             require(time in X.columns, f"the table has no column {time!r} of times; {did_you_mean(time, X.columns)}")
             periods = periods_of(X[time].to_numpy(), len(X))
             table = X if time in schema.names else X.drop(columns=time)
-        how, column = Recipe.of(recipe), outcomes(X, y)
+        forgetful, column = is_forgetful(recipe), outcomes(X, y)
+        if forgetful and not isinstance(recipe, Model):
+            recipe = Model.of(cast(Any, recipe), schema, classes=None if classes is None else list(classes))
         if isinstance(recipe, Model) and not recipe.is_regression:
             own = getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
             column = as_named(column, range(len(recipe.classes)) if own is None else own, recipe.classes)
             classes = recipe.classes if classes is None else classes
+        if forgetful:
+            assert isinstance(recipe, BlackBox)
+            learnt = cls(Recipe(), table, column, schema, tuple(recipe.classes), seed, None, periods, window).in_use()
+            how = Recipe(estimator=xgboost_estimator(recipe, learnt.X, learnt.y, seed), inputs=recipe.inputs)
+        else:
+            how = Recipe.of(recipe)
         names = how.names(X, column, classes)
         how.check(schema, names)
         left_out = None if pool is None else _positions(pool, len(X))

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError, did_you_mean, require, untyped
+from holdfast.errors import ModelError, SettingError, did_you_mean, optional, require, untyped
 from holdfast.models.base import Inputs
 from holdfast.models.compiled.decision_rule import core, name_of
 from holdfast.models.compiled.preprocessing import kind_of
@@ -199,10 +199,18 @@ def described(value: Any) -> str:
 # ---- files
 
 
+BOOSTERS = ("XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor", "LGBMClassifier", "LGBMRegressor")
+
+
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """One of scikit-learn's own classifiers and regressors; a file cannot name anything else."""
+    """One of scikit-learn's, XGBoost's and LightGBM's own classifiers and regressors; a file cannot name anything
+    else."""
+    if name in BOOSTERS:
+        odd = [key for key, value in settings.items() if not is_plain(value)]
+        require(not odd, f"{odd[0] if odd else ''!r} of the {name} in the recipe is neither a number nor a string")
+        return getattr(optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees"), name)(**settings)
     known = predictors()
-    require(name in known, f"unknown estimator {name!r} in the recipe; {did_you_mean(name, known)}")
+    require(name in known, f"unknown estimator {name!r} in the recipe; {did_you_mean(name, [*known, *BOOSTERS])}")
     return known[name](**settings)
 
 

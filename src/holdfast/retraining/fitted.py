@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, overload
 
 from holdfast.models.base import Model
-from holdfast.models.black_box import CompiledModel, judge_of
+from holdfast.models.black_box import BlackBox, CompiledModel, Judge
 from holdfast.models.scores import Inputs, Outputs
 from holdfast.schema.schema import Schema
 
@@ -26,12 +26,11 @@ class FittedEstimator:
         names, outputs = self.classes or None, self.outputs
         return Model.of(self.estimator, self.schema, classes=names, outputs=outputs, inputs=self.inputs)
 
-    @cached_property
-    def judge(self) -> Model:
-        """The model, if it is there already; or what judges rows of a table as it would."""
+    def judge(self, like: BlackBox) -> Model:
+        """The model, if it is there already; or what judges rows of a table as it would, which is like another."""
         if "model" in self.__dict__:
             return self.model
-        return judge_of(self.estimator, self.schema, self.classes or None, self.outputs, self.inputs)
+        return self.__dict__.setdefault("_judge", Judge.like(like, self.estimator, self.classes or None, self.outputs))
 
 
 class FittedEstimators(Sequence[Model]):
@@ -53,5 +52,7 @@ class FittedEstimators(Sequence[Model]):
     def judges(self) -> list[Model]:
         """Models that judge rows of a table and nothing else, where the first one can be compiled: all go by their
         largest score then, and need not be."""
-        simple = len(self) > 0 and isinstance(self[0], CompiledModel) and not self[0].defers_to_predict
-        return [fitted.judge if simple else fitted.model for fitted in self.fitted]
+        first = self[0] if len(self) else None
+        if isinstance(first, CompiledModel) and not any(first.offset):
+            return [fitted.judge(first) for fitted in self.fitted]
+        return [fitted.model for fitted in self.fitted]

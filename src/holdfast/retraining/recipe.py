@@ -29,6 +29,7 @@ from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers,
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+GRAPHS, SAY_HOW = "holdfast.models.formats.onnx", "pass recipe= (--recipe FILE) to say how it is made"
 _LOOP = tuple(f.name for f in fields(RobustLoop))
 
 
@@ -92,15 +93,23 @@ class Recipe(RobustLoop):
                 "networks are trained as classifiers, and this one is a regression model; an estimator can be both"
             )
             require(not inner.is_regression, numbers)
+            graph = any(type(part).__module__.startswith(GRAPHS) for part in inner.module.modules())
+            require(not graph, f"cannot make the graph of an ONNX file again; {SAY_HOW}")
             logits = "the model returns probabilities, but is trained on its logits; leave the last step out"
             require(inner.outputs == "logits", logits)
             inner = inner.module
         if isinstance(inner, nn.Module):
             return cls(module=inner, **settings)
+        from holdfast.retraining.from_files import booster_of, forgot, is_forgetful, lightgbm_estimator
+
+        if is_forgetful(inner):
+            raise forgot(inner)
+        if (booster := booster_of(inner)) is not None:
+            return cls(estimator=lightgbm_estimator(booster), **settings)
         if not isinstance(inner, type) and hasattr(inner, "fit") and hasattr(inner, "get_params"):
             return cls(estimator=inner, **settings)
-        kind = type(inner).__name__
-        raise SettingError(f"cannot make a {kind} again: a recipe needs a torch module, or an estimator with fit")
+        what = f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an estimator with fit"
+        raise SettingError(f"{what}; {SAY_HOW}")
 
     @property
     def is_regression(self) -> bool:

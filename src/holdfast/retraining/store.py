@@ -33,7 +33,7 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack import stack_of
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.estimators import InOrder, is_plain
+from holdfast.retraining.estimators import BOOSTERS, InOrder, is_plain
 from holdfast.retraining.fitted import FittedEstimator, FittedEstimators
 from holdfast.retraining.outcomes import plain
 from holdfast.retraining.recipe import Recipe
@@ -41,7 +41,6 @@ from holdfast.schema.schema import Schema
 
 MARK = "holdfast_bank"
 READERS: dict[str, Any] = {"skops": skops, "xgboost": xgboost, "lightgbm": lightgbm}
-BOOSTERS = ("XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor", "LGBMClassifier", "LGBMRegressor")
 Parts = dict[Format, bytes]
 
 

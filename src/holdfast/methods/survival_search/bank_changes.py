@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.methods.survival_search.guide import margins_of
 from holdfast.methods.survival_search.leaf_stack import LeafStack, PersonalLeaves
-from holdfast.methods.survival_search.problem import SurvivalProblem, lower_bound
+from holdfast.methods.survival_search.problem import SurvivalProblem
 from holdfast.methods.tree_search.moves import PersonalMoves, around, rounded
 from holdfast.methods.tree_search.single_changes import SingleChanges, Tried
 from holdfast.models.base import Model
@@ -68,8 +68,7 @@ class BankLeafChanges(SingleChanges):
             part = self.bank[person[some]]
             raw = self.leaves.raw(person[some], taken[some], tried[some])  # (G, s, m, k)
             margins = part.guide.squashed(margins_of(raw, part.goal, stack.outputs))
-            bound = lower_bound(margins[1:], part.c[:, None])
-            out[some] = torch.minimum(margins[0], bound) + part.goal.margin
+            out[some] = torch.minimum(margins[0], part.bound_of(margins[1:])) + part.goal.margin
         return torch.where(tried, rounded(out), -torch.inf)
 
 
@@ -94,7 +93,7 @@ class BankChanges(SingleChanges):
                 gap = goal.gap(model(rows.to(model.dtype))) - goal.margin
                 margins[i, state[some], to] = bank.guide.squashed(gap).double()
         part = bank[person]
-        screen = lower_bound(margins[1:], part.c[:, None])
+        screen = part.bound_of(margins[1:])
         bound = screen + (part.bound(z)[:, None] - screen.gather(1, taken[:, :1]))
         gap = torch.minimum(margins[0], bound) + bank.goal.margin
         return torch.where(tried, rounded(gap), -torch.inf)

@@ -1,6 +1,7 @@
 """The search problem whose gap is a bound on what retrained models give."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -24,19 +25,27 @@ class SurvivalProblem(SearchProblem):
     guide: Guide
     c: Tensor
 
-    @staticmethod
-    def of(problem: SearchProblem, guide: Guide, c: Tensor) -> "SurvivalProblem":
+    @classmethod
+    def of(cls, problem: SearchProblem, guide: Guide, c: Tensor) -> Self:
         """The problem with a guide, and c (n,)."""
-        return SurvivalProblem(
-            problem.model, problem.x, problem.goal, problem.feasible, problem.rng, problem.budget, guide, c
-        )
+        return cls(problem.model, problem.x, problem.goal, problem.feasible, problem.rng, problem.budget, guide, c)
 
-    def __getitem__(self, rows: Tensor) -> "SurvivalProblem":
-        return SurvivalProblem.of(super().__getitem__(rows), self.guide, self.c[rows])
+    def __getitem__(self, rows: Tensor) -> Self:
+        return self.of(super().__getitem__(rows), self.guide, self.c[rows])
 
     def bound(self, z: Tensor) -> Tensor:
         """(n,) mean - c sd of the guide's margins."""
-        return lower_bound(self.guide.margins(z, self.goal), self.c)
+        return self.bound_of(self.guide.margins(z, self.goal))
+
+    def bound_of(self, margins: Tensor) -> Tensor:
+        """The same of margins (M, n, ..) that are known."""
+        return lower_bound(margins, self.c.view(-1, *[1] * (margins.ndim - 2)))
+
+    def weights_of(self, margins: Tensor) -> Tensor:
+        """(M, n) the derivative of the bound by the margins."""
+        sd, mean = torch.std_mean(margins, 0)
+        m, c = len(margins), self.c.to(margins.dtype)
+        return 1 / m - c * (margins - mean) / ((m - 1) * sd.clamp_min(TINY))
 
     def own_gap(self, z: Tensor) -> Tensor:
         """(n,) by how much the model itself exceeds the goal."""
@@ -52,12 +61,10 @@ class SurvivalProblem(SearchProblem):
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         u, v, own_pull = super().shortfall(z)
         own, grad = -u.squeeze(1), own_pull(torch.full_like(v, -1.0))
-        g, pull = self.guide.margins_and_pull(z, self.goal)  # (M, n)
-        sd, mean = torch.std_mean(g, 0)
-        c = self.c.to(g.dtype)
-        bound = (mean - c * sd - SLACK).to(own.dtype)
-        weights = 1 / len(g) - c * (g - mean) / ((len(g) - 1) * sd.clamp_min(TINY))
-        return torch.minimum(own, bound), torch.where((own < bound)[:, None], grad, pull(weights).to(grad.dtype))
+        margins, pull = self.guide.margins_and_pull(z, self.goal)  # (M, n)
+        bound = (self.bound_of(margins) - SLACK).to(own.dtype)
+        slope = pull(self.weights_of(margins)).to(grad.dtype)
+        return torch.minimum(own, bound), torch.where((own < bound)[:, None], grad, slope)
 
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
         gap, grad = self.gap_and_gradient(z)

@@ -17,7 +17,7 @@ accepts. It is reported as fragile, with the share of the bank that accepts it.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -77,6 +77,8 @@ class SurvivalSearch(Explainer):
     uses_data = True
     regression = True
     advice = "the model itself accepts nothing within reach that was tried"
+
+    problem_type: ClassVar[type[SurvivalProblem]] = SurvivalProblem  # what the bank is asked for
 
     bank: ModelBank | None = None
     c: float | tuple[float, ...] = 3.0
@@ -153,7 +155,7 @@ class SurvivalSearch(Explainer):
         # What holds at a higher c holds at a lower one too, so each search starts from the one before it.
         for place in sorted(range(len(self.levels)), key=lambda i: -self.levels[i]):
             c = torch.full((n,), float(self.levels[place]), dtype=torch.float64)
-            survival = SurvivalProblem.of(problem, guided.guide, c)
+            survival = self.problem_type.of(problem, guided.guide, c)
             z = guided.search(survival, start)
             holds = survival.met(z)
             start = torch.where(holds[:, None], z, problem.x)

@@ -4,10 +4,14 @@ Looks at the file and runs nothing of it, whatever it is.
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from holdfast.errors import FileError
+from holdfast.models.compiled.column_names import found_among
 from holdfast.models.formats import limits
 from holdfast.models.formats.detect import kind_of
 from holdfast.models.formats.loaded import Description
@@ -40,6 +44,23 @@ def inspect(path: Path) -> dict[str, Any]:
         "schema": own, "inputs": found.inputs, "classes": found.classes, "outputs": found.outputs,
         "gradients": found.gradients, "details": found.details,
     }  # fmt: skip
+
+
+def as_taken(table: pd.DataFrame, path: Path, carried: tuple[str, ...] = ()) -> pd.DataFrame:
+    """A table read without a schema, as the model in a file takes it: with the columns that it names, and those that
+    are to be carried along, and with strings as categories where it is one of boosted trees."""
+    found = inspect(path)
+    named = [found_among(list(table.columns), str(name)) for name in found["inputs"]]
+    if named and None not in named:
+        kept = [name for name in table.columns if name in named or name in carried]
+        extra = [name for name in table.columns if name not in kept]
+        if extra:
+            warnings.warn(f"columns that the model does not take are left out: {extra}", stacklevel=3)
+        table = table[kept]
+    if not found["kind"].startswith(("xgboost", "lightgbm")):
+        return table
+    words = [name for name in table.columns if pd.api.types.is_string_dtype(table[name]) and name not in carried]
+    return table.astype(dict.fromkeys(words, "category"))
 
 
 def _safetensors(path: Path) -> Description:

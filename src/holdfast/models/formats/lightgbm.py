@@ -42,6 +42,17 @@ CLASSES = ("binary", "multiclass", "multiclassova", "cross_entropy")
 NUMBERS = ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
 # What may follow the name of an objective: words such as 'sigmoid:2', and one without a number.
 PARAMETERS = ("num_class", "sigmoid", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power")
+# How it was trained, as far as that makes a difference to another training: numbers and one or two words.
+TRAINED = (
+    "boosting", "data_sample_strategy", "num_iterations", "learning_rate", "num_leaves", "max_depth",
+    "min_data_in_leaf", "min_sum_hessian_in_leaf", "bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction",
+    "bagging_freq", "feature_fraction", "feature_fraction_bynode", "extra_trees", "max_delta_step", "lambda_l1",
+    "lambda_l2", "min_gain_to_split", "drop_rate", "max_drop", "skip_drop", "xgboost_dart_mode", "uniform_drop",
+    "top_rate", "other_rate", "min_data_per_group", "max_cat_threshold", "cat_l2", "cat_smooth", "max_cat_to_onehot",
+    "path_smooth", "max_bin", "min_data_in_bin", "bin_construct_sample_cnt", "is_unbalance", "scale_pos_weight",
+    "sigmoid", "boost_from_average", "reg_sqrt", "alpha", "fair_c", "poisson_max_delta_step", "tweedie_variance_power",
+)  # fmt: skip
+TRAINING = re.compile(rf"\[({'|'.join(TRAINED)}): ({NUMBER}|gbdt|dart|rf|goss|bagging)\]")
 FILE = "the LightGBM file"
 BARE = r"Column_\d+"  # the names of columns that have none
 ROOTS = "sqrt"  # the trees estimate the square root
@@ -74,7 +85,7 @@ def parse(data: bytes) -> dict[str, Any]:
         raise FileError(f"{FILE} has {len(blocks):,} trees, {per_step} in a step")
     trees = [_tree(i, block, columns) for i, block in enumerate(blocks)]
     return {"header": header, "names": names, "classes": classes, "objective": objective, "trees": trees,
-            "categories": _categories(tail)}  # fmt: skip
+            "categories": _categories(tail), "training": _training(tail)}  # fmt: skip
 
 
 def _objective(words: list[str], classes: int) -> list[str]:
@@ -179,6 +190,12 @@ def _check(out: dict[str, Any], lines: dict[str, str], what: str, leaves: int, c
         out["cat_boundaries"], out["cat_threshold"] = ends, bits
 
 
+def _training(tail: str) -> list[str]:
+    """The lines that say how the model was trained, those that are known; they make no difference to what it gives."""
+    lines = tail.partition("\nparameters:")[2].partition("\nend of parameters")[0].split("\n")
+    return [line for line in lines if TRAINING.fullmatch(line)]
+
+
 def _categories(tail: str) -> list[list[Any]] | None:
     """The categories of pandas columns, which LightGBM's Python part writes at the end."""
     line = next((x for x in tail.split("\n") if x.startswith("pandas_categorical:")), "")
@@ -201,7 +218,9 @@ def written(model: dict[str, Any]) -> str:
     lines += ["average_output"] if "average_output" in header else []
     lines += [f"feature_names={' '.join(model['names'])}", f"feature_infos={header['feature_infos']}"]
     lines += [f"tree_sizes={' '.join(str(len(b.encode())) for b in blocks)}", "", ""]
-    end = f"end of trees\n\nparameters:\nend of parameters\n\npandas_categorical:{json.dumps(model['categories'])}\n"
+    trained = "".join(f"{line}\n" for line in model["training"])
+    end = f"end of trees\n\nparameters:\n{trained}end of parameters\n\n"
+    end += f"pandas_categorical:{json.dumps(model['categories'])}\n"
     return "\n".join(lines) + "".join(blocks) + end
 
 

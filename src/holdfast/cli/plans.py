@@ -1,0 +1,190 @@
+"""`holdfast plans`: for every row of a table the cheapest change that holds when the model is retrained."""
+
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from holdfast.cli.options import DOWN, FIXED, QUIET, SEED, UNANSWERED, UP, argument, option, refuse, wanted
+from holdfast.cli.output import MOST_ROWS, check_report, check_table, check_writable, echo, printable, say
+from holdfast.errors import FileError, SettingError, did_you_mean, require
+from holdfast.registry import split_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import holdfast as hf
+
+WIDEST = 120  # letters of a table on the terminal
+
+
+def plans(
+    table: Path = argument("TABLE", "People to make plans for: a CSV, JSON or Parquet file."),
+    model: Path | None = option("asked", "FILE", "The model: safetensors, skops, XGBoost, LightGBM or ONNX."),
+    target: str | None = option(
+        "asked", "NAME",
+        "The class that is wanted, left out: any but the present one; of a regression model a range, such as 200..250.",
+    ),
+    probability: float | None = option("asked", "P", "How likely the model must find the wanted class."),
+    hold: float | None = option(
+        "asked", "SHARE", "The share of retrained models that is to accept a plan; default: 0.95."
+    ),
+    confidence: float | None = option("asked", "SHARE", "How sure a certificate of that is; default: 0.95."),
+    classes: list[str] | None = option(
+        "asked", "LIST", "Names of the model's classes in the order of its scores, such as denied,approved."
+    ),
+    trust: bool = option("asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"),
+    data: Path | None = option("table", "TABLE", "The rows that the model was trained on, with their outcome."),
+    outcome: str | None = option("table", "COLUMN", "The column of --data that holds the outcome."),
+    time: str | None = option(
+        "table", "COLUMN", "The column of --data that says how old rows are: models of earlier data guide the search."
+    ),
+    schema: Path | None = option(
+        "table", "FILE", "What may change (TOML); left out: the one in the model file, or read off --data."
+    ),
+    fixed: list[str] | None = FIXED,
+    up: list[str] | None = UP,
+    down: list[str] | None = DOWN,
+    recipe: Path | None = option(
+        "retraining", "FILE", "How the model is made (TOML); left out: as the model file says, or as is usual."
+    ),
+    models: str | None = option(
+        "retraining", "LIST", "How many models guide, calibrate and audit, such as guide=40,calibration=100,audit=100."
+    ),
+    workers: int | None = option("retraining", "N", "Models retrained at once; left out: as many as there are cores."),
+    cache: Path | None = option("retraining", "DIR", "Keep the retrained models here, and start from those it has."),
+    start: Path | None = option(
+        "retraining", "DIR", "Start from a folder written by --save, in place of --model.", None, "--from"
+    ),
+    seed: int = SEED,
+    out: Path | None = option(
+        "output", "FILE", "Write the plans as Parquet (with provenance), JSON or CSV; left out: print them."
+    ),
+    report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
+    save: Path | None = option("output", "DIR", "Write model, retrained models and calibration, for --from."),
+    strict: bool = option("output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"),
+    quiet: bool = QUIET,
+) -> None:  # fmt: skip
+    """Find, for every row of TABLE, the cheapest change that still holds when the model is retrained."""
+    import holdfast as hf
+
+    if quiet:
+        warnings.simplefilter("ignore")
+    check_table(out)
+    check_report(report)
+    check_writable(out, report, None if save is None or save.is_dir() else save)
+    if start is not None:
+        of_models = {
+            "--model": model, "--hold": hold, "--confidence": confidence, "--classes": classes, "--schema": schema,
+            "--fixed": fixed, "--up": up, "--down": down, "--recipe": recipe, "--models": models, "--time": time,
+            "--cache": cache, "--trust-model-code": trust, "--outcome": outcome,
+        }  # fmt: skip
+        refuse(of_models, "the folder of --from has the model and all that was made for it, so {} cannot be heeded")
+        recourse = hf.Recourse.load(start)
+        recourse.X = None if data is None else hf.datasets.read_table(data, recourse.schema)
+        recourse.progress = not quiet
+    else:
+        level = {"hold": 0.95 if hold is None else hold, "confidence": 0.95 if confidence is None else confidence}
+        made_with: dict[str, Any] = {
+            **level, "models": counts(models), "cache": cache, "seed": seed, "workers": workers, "progress": not quiet,
+            "recipe": None if recipe is None else hf.Recipe.load(recipe),
+        }  # fmt: skip
+        changed = {"fixed": split_names(fixed), "up": split_names(up), "down": split_names(down)}
+        made_with |= {name: columns for name, columns in changed.items() if columns}
+        recourse = fresh(model, data, outcome, time, schema, split_names(classes), trust, made_with)
+    own = recourse.model.classes
+    asked = hf.Target(probability=probability) if target is None and own else wanted(own, target, False, probability)
+    people = hf.datasets.read_table(table, recourse.schema)
+    found = recourse.plans(people, asked)
+    deliver(found, out, report, quiet)
+    if save is not None:
+        recourse.save(save)
+    if strict and not (found.certified.to_numpy() | (found.cfs.status_codes == hf.Status.ALREADY_MET)).all():
+        raise typer.Exit(UNANSWERED)
+
+
+def fresh(
+    model: Path | None, data: Path | None, outcome: str | None, time: str | None, schema: Path | None,
+    classes: list[str], trust: bool, made_with: dict[str, Any],
+) -> "hf.Recourse":  # fmt: skip
+    """All that plans are made with, from a model file and the rows that it learnt from."""
+    import holdfast as hf
+    from holdfast.evaluation.audit import models_needed
+    from holdfast.models.formats.inspect import as_taken, inspect
+
+    models_needed(made_with["hold"], made_with["confidence"])  # an error where they are no shares, before any work
+    if model is None or data is None:
+        raise SettingError("give --model FILE and --data FILE, the rows that it was trained on; or --from DIR")
+    given = None if schema is None else hf.Schema.load(schema)
+    own = bool(inspect(model)["schema"])
+    if given is None and not own:
+        rows = hf.datasets.read_table(data)
+        kept = tuple(name for name in (check_outcome(rows, outcome, data), time) if name)
+        rows = as_taken(rows, model, kept)
+        given = hf.Schema.infer(rows.drop(columns=[name for name in kept if name in rows.columns]))
+        rows = hf.datasets.read_table(data, given)
+        loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
+    else:
+        loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
+        rows = hf.datasets.read_table(data, loaded.schema)
+    X, y = labelled(data, outcome, rows, loaded)
+    if time is not None:
+        made_with = {**made_with, "time": rows[check_column(rows, time, data)].to_numpy()}
+    return hf.Recourse(loaded, X, y, **made_with)
+
+
+def check_outcome(rows: "pd.DataFrame", outcome: str | None, data: Path) -> str:
+    """The name of the column that holds the outcome."""
+    if outcome is None:
+        raise SettingError("say which column of --data holds the outcome: --outcome COLUMN")
+    return check_column(rows, outcome, data)
+
+
+def check_column(rows: "pd.DataFrame", name: str, data: Path) -> str:
+    """The name of a column that is there."""
+    known = name in rows.columns
+    require(known, f"{str(data)!r} has no column {name!r}; {did_you_mean(name, rows.columns)}", FileError)
+    return name
+
+
+def labelled(
+    data: Path, outcome: str | None, rows: "pd.DataFrame", model: "hf.Model"
+) -> "tuple[pd.DataFrame, pd.Series[Any]]":
+    """The features and the outcomes of the training rows, named as the model's classes."""
+    from holdfast.datasets.labelled import as_classes
+
+    name = check_outcome(rows, outcome, data)
+    features, y = rows[[column for column in model.schema.names if column in rows.columns]], rows[name]
+    require(name not in model.schema.names, f"{name!r} is a feature of the schema, so it cannot be the outcome")
+    if model.is_regression:
+        return features, y
+    learnt: Any = getattr(getattr(model, "wrapped", None), "classes_", None)
+    return features, as_classes(y, model.classes, range(len(model.classes)) if learnt is None else learnt)
+
+
+def counts(text: str | None) -> dict[str, int]:
+    """'guide=20,audit=60' -> how many models of each part."""
+    from holdfast.retraining.families import parsed_families
+
+    return {} if text is None else parsed_families(text, "--models")
+
+
+# ---- where they go
+
+
+def deliver(found: "hf.Plans", out: Path | None, report: Path | None, quiet: bool) -> None:
+    """To the files, or to stdout: a table for eyes, JSON for programs."""
+    if out is not None:
+        found.save(out)
+    elif sys.stdout.isatty():
+        width = min(WIDEST, shutil.get_terminal_size((100, 24)).columns)
+        echo(printable(found.describe(most=MOST_ROWS, width=width)))
+    else:
+        echo(found.to_json())
+    if report is not None:
+        found.report(report)
+    if not quiet and (out is not None or not sys.stdout.isatty()):
+        say(found.words())
