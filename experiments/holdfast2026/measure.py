@@ -1,0 +1,152 @@
+"""One base seed of one kind of model on one dataset: survival search, its rivals, and the oracle."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import holdfast as hf
+from experiments.cells import Arrays
+from experiments.holdfast2026.setup import (
+    ASKED,
+    CALIBRATED,
+    CALIBRATION,
+    CONFIDENCE,
+    HOLD,
+    KINDS,
+    SHARE,
+    Kind,
+    Oracle,
+    Setting,
+    Task,
+    split,
+)
+from holdfast._core.binomial import lower_bound
+from holdfast.datasets import Dataset
+from holdfast.evaluation.calibration import replace_c
+
+MARGINS = tuple(i / 4 for i in range(1, 33))
+ORACLE_STEPS = tuple(i / 4 for i in range(17))
+SNS_MODELS = 10
+
+
+@dataclass(frozen=True)
+class World:
+    """All that the methods of one base seed share."""
+
+    model: hf.Model
+    bank: hf.BankSplit
+    kind: Kind
+    wanted: str
+    people: pd.DataFrame  # to ask about
+    known: pd.DataFrame  # to calibrate by
+
+    @staticmethod
+    def of(task: Task, setting: Setting, kind: Kind, seed: int, rows: int | None) -> "World":
+        recipe = kind.recipe(setting)
+        classes = [c for c in task.y.unique() if c != setting.wanted] + [setting.wanted]
+        model = recipe.fit(task.X, task.y, task.schema, classes=classes, seed=seed)
+        judges = dict.fromkeys(kind.families, kind.judges)
+        families = judges | {"retrain": kind.guide + CALIBRATION + kind.judges}
+        bank = hf.ModelBank.retrain(
+            recipe, task.X, task.y, task.schema, families=families, classes=classes, seed=seed, workers=2
+        )
+        parts = bank.split(guide={"retrain": kind.guide}, calibration={"retrain": CALIBRATION}, audit=judges)
+        refused = [t[(model.predict(t) != setting.wanted).to_numpy()] for t in (task.test, task.X)]
+        return World(model, parts, kind, setting.wanted, refused[0].head(rows or ASKED), refused[1].head(CALIBRATED))
+
+    @property
+    def smallest(self) -> hf.Explainer:
+        return hf.MinCost(norm=_norm(self.kind)) if self.model.has_grad else hf.TreeSearch(norm=1)
+
+    def explain(self, method: hf.Explainer, people: pd.DataFrame, margin: float = 0.0) -> hf.Counterfactuals:
+        return method.explain(self.model, people, hf.Target(self.wanted, margin=margin))
+
+
+def _norm(kind: Kind) -> Any:
+    return kind.norm
+
+
+def cell(data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None) -> Arrays:
+    """What every method gives each person: cost, and acceptances by family."""
+    world = World.of(split(data, setting, seed), setting, KINDS[kind], seed, rows)
+    guide, norm = world.bank.guide, _norm(world.kind)
+    survival = hf.SurvivalSearch(guide, norm=norm)
+    tuned = hf.calibrate(
+        survival, world.model, world.known, world.wanted, world.bank.calibration, at_least=HOLD,
+        confidence=CONFIDENCE, share=SHARE, seed=seed,
+    )  # fmt: skip
+    margin = calibrated_margin(world, tuned)
+    methods: dict[str, Callable[[], hf.Counterfactuals]] = {
+        "smallest": lambda: world.explain(world.smallest, world.people),
+        "survival": lambda: world.explain(replace_c(survival, tuned.c), world.people),
+        "margin": lambda: world.explain(world.smallest, world.people, margin),
+    }
+    if world.model.has_grad:
+        near = hf.StableNeighborSearch(start=hf.MinCost(norm=norm), bank=guide[:SNS_MODELS])
+        methods["sns"] = lambda: world.explain(near.fit(world.model, world.known), world.people)
+    out: Arrays = {"c": np.array(tuned.c), "margin_value": np.array(margin), "people": np.array(len(world.people))}
+    for name, make in methods.items():
+        start = time.process_time()
+        cfs = make()
+        seconds = time.process_time() - start
+        out |= {f"{name} {key}": value for key, value in judged(world, cfs, seconds).items()}
+    out |= {f"oracle {key}": value for key, value in oracle(world).items()}
+    return out
+
+
+def judged(world: World, cfs: hf.Counterfactuals, seconds: float) -> Arrays:
+    """Cost and acceptances of each person's answer; the class alone counts, since a margin is a means and no aim."""
+    seen = hf.audit(cfs, world.bank.audit, rule="class")
+    held = {f: seen.held[seen.family == f] & cfs.answered for f in seen.families}
+    return {
+        "cost": _cost(world, cfs), "found": cfs.found, "answered": cfs.answered,
+        "accepted": np.stack([h.sum(0) for h in held.values()]),
+        "models": np.array([len(h) for h in held.values()]), "seconds": np.array(seconds / max(len(cfs), 1)),
+    }  # fmt: skip
+
+
+def _cost(world: World, cfs: hf.Counterfactuals) -> np.ndarray[Any, Any]:
+    return cfs.cost(f"l{world.kind.norm}").to_numpy()
+
+
+def calibrated_margin(world: World, tuned: hf.Calibration) -> float:
+    """The honest rival: the smallest margin of smallest answers by the same rule on the same people and models."""
+    certified = dict[float, np.ndarray[Any, Any]]()
+
+    def look(margins: Sequence[float]) -> None:
+        for m in margins:
+            if m not in certified:
+                seen = hf.audit(world.explain(world.smallest, world.known, m), world.bank.calibration, rule="class")
+                certified[m] = seen.certified(at_least=HOLD, confidence=CONFIDENCE).to_numpy()
+
+    def enough() -> list[float]:
+        robust = np.logical_or.reduce(list(certified.values()))
+        return sorted(m for m, c in certified.items() if robust.any() and c[robust].mean() >= SHARE)
+
+    look(MARGINS[3::4])  # 1, 2, 3 ..
+    top = min(enough(), default=MARGINS[-1])
+    look([m for m in MARGINS if top - 1 < m < top])
+    good = enough()
+    return good[0] if good else max(certified, key=lambda m: (certified[m].mean(), -m))
+
+
+def oracle(world: World) -> Arrays:
+    """For each person the cheapest row that the `retrain` models of the audit themselves certify."""
+    judges, norm = world.bank.audit["retrain"], _norm(world.kind)
+    models = len(judges)
+    allowed = max(k for k in range(models) if lower_bound(np.array([models - k]), models, CONFIDENCE)[0] >= HOLD)
+    best = np.full(len(world.people), np.inf)
+    searches = (
+        Oracle(judges, c=tuple(range(allowed + 1)), norm=norm),
+        hf.SurvivalSearch(judges, c=ORACLE_STEPS, norm=norm),
+    )
+    for search in searches:
+        cfs = world.explain(search, world.people)
+        refused = (judges.scores(cfs.to_frame()).argmax(2) != world.model.classes.index(world.wanted)).sum(0).numpy()
+        cost = np.where(cfs.answered & (refused <= allowed), _cost(world, cfs), np.inf)
+        best = np.minimum(best, cost.reshape(len(world.people), -1).min(1))
+    return {"cost": best, "allowed": np.array(allowed)}
