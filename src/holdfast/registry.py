@@ -95,7 +95,7 @@ def list_methods(
 
     >>> import holdfast as hf
     >>> sorted(hf.list_methods(gradients=False, data=False))
-    ['growing-spheres', 'tree-search']
+    ['growing-spheres', 'survival-search', 'tree-search']
     """
     wanted = {"needs_grad": gradients, "needs_data": data, "regression": regression}
     methods = {name: method_class(name) for name in METHODS}

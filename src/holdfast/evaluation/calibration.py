@@ -97,6 +97,17 @@ def calibrate(
         at_least, confidence: what is to be certified, see `Audit.certified`.
         share: of the people with a robust answer.
         progress: show a bar on stderr.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=200)
+    >>> recipe = hf.Recipe(hidden=(), epochs=20, lr=0.1)
+    >>> model = recipe.fit(data.X, data.y, data.schema)
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 60})
+    >>> parts, refused = bank.split(guide=30, calibration=30), data.X[model.predict(data.X) == "no"]
+    >>> method = hf.SurvivalSearch(parts.guide)
+    >>> found = hf.calibrate(method, model, refused.head(16), "yes", parts.calibration, at_least=0.9)
+    >>> found.c < 6
+    True
     """
     require(0 < share <= 1, f"share must lie between 0 and 1, got {share}")
     needed = models_needed(at_least, confidence)

@@ -231,7 +231,7 @@ def spread(problem: SearchProblem) -> Tensor:
     if not len(number):
         return problem.x[:, None][:, :0]
     places = problem.x[:, None].repeat(1, SPREAD, 1)
-    share = torch.quasirandom.SobolEngine(len(number)).draw(SPREAD + 1, dtype=lo.dtype)[1:]  # the first is 0
+    share = torch.quasirandom.SobolEngine(len(number)).draw(SPREAD + 1)[1:].to(lo.dtype)  # the first is 0
     places[:, :, number] = lo[:, None, number] + share * (hi - lo)[:, None, number]
     return _reachable(problem, places)
 
