@@ -24,7 +24,7 @@ from holdfast.retraining.split import BankSplit
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
-N = 120
+N = 90
 X = pd.DataFrame(
     {"income": RNG.normal(50, 10, N), "years": RNG.integers(0, 20, N), "home": RNG.choice(["own", "rent"], N)}
 )
@@ -32,7 +32,7 @@ SCORE = (X["income"] - 50) / 10 + (X["years"] - 10) / 10 + (X["home"] == "own") 
 Y = pd.Series(np.where(SCORE > 0.5, "approved", "denied"))
 WORTH = 100 * SCORE
 NUMBERS = X[["income", "years"]]
-FEW: dict[str, Any] = {"hold": 0.8, "models": {"guide": 6, "calibration": 16, "audit": 20}, "workers": 1}  # 14 will do
+FEW: dict[str, Any] = {"hold": 0.8, "models": {"guide": 4, "calibration": 14, "audit": 16}, "workers": 1}  # 14 will do
 
 
 def piped(estimator: object) -> Any:
@@ -41,7 +41,7 @@ def piped(estimator: object) -> Any:
 
 
 def refused(recourse: hf.Recourse, rows: pd.DataFrame = X) -> pd.DataFrame:
-    return rows[(recourse.model.predict(rows) == "denied").to_numpy()].head(6)
+    return rows[(recourse.model.predict(rows) == "denied").to_numpy()].head(4)
 
 
 # ---- every kind of model
@@ -82,25 +82,25 @@ def test_from_a_fitted_model_to_certificates(kind: str) -> None:
     assert set(plans.table()["status"]) <= {"found", "fragile", "not found", "impossible"}
     assert (plans.cfs.after["years"] == people["years"]).all()
     assert set(recourse.model.predict(plans.to_frame()[plans.cfs.answered])) <= {"approved"}
-    by_hand = [recourse.bank.audit.model(i).predict(plans.to_frame()) == "approved" for i in range(20)]
+    by_hand = [recourse.bank.audit.model(i).predict(plans.to_frame()) == "approved" for i in range(16)]
     expected = np.mean(by_hand, 0)[plans.cfs.answered]
     assert plans.survival[plans.cfs.answered].tolist() == pytest.approx(expected.tolist())
     # One family, three parts that have no model in common.
-    assert [len(part) for part in recourse.bank] == [6, 16, 20]
+    assert [len(part) for part in recourse.bank] == [4, 14, 16]
     assert not recourse.bank.guide.members() & recourse.bank.audit.members()
     assert list(recourse.calibrations) == ["approved"]
 
 
 def test_a_regression_model_and_a_range() -> None:
     recourse = hf.Recourse(piped(LinearRegression()).fit(X, WORTH), X, WORTH, **FEW)
-    poor = X[recourse.model.predict(X) < 0].head(6)
+    poor = X[recourse.model.predict(X) < 0].head(4)
     plans = recourse.plans(poor, hf.Target.between(60, None))
     assert plans.found.any()
     assert (recourse.model.predict(plans.to_frame()[plans.found]) >= 60).all()
     assert "at least 60" in plans.audit.asked
     costs = recourse.frontier(poor, hf.Target.between(60, None), levels=(0.5, 0.9)).costs()
     assert costs.columns.tolist() == [0.5, 0.9]
-    assert (costs[0.5] <= costs[0.9]).all()
+    assert (costs[0.5] <= costs[0.9].fillna(np.inf)).all()
 
 
 def test_a_probability_is_asked_of_every_retrained_model() -> None:
@@ -108,7 +108,7 @@ def test_a_probability_is_asked_of_every_retrained_model() -> None:
     target = hf.Target("approved", probability=0.8)
     plans = recourse.plans(refused(recourse, NUMBERS), target)
     rows, place = plans.to_frame(), recourse.model.classes.index("approved")
-    shares = [recourse.bank.audit.model(i).wrapped.predict_proba(rows)[:, place] > 0.8 for i in range(20)]
+    shares = [recourse.bank.audit.model(i).wrapped.predict_proba(rows)[:, place] > 0.8 for i in range(16)]
     assert plans.survival[plans.cfs.answered].tolist() == np.mean(shares, 0)[plans.cfs.answered].tolist()
 
 
@@ -137,7 +137,7 @@ def test_a_bank_that_is_there_is_split_or_taken_as_it_is(network: hf.Recourse) -
     whole = network.bank.guide.join(network.bank.calibration, network.bank.audit)
     parts = hf.Recourse(network.model, bank=whole, models=FEW["models"], **given).bank
     assert isinstance(parts, BankSplit)
-    assert [len(part) for part in parts] == [6, 16, 20]
+    assert [len(part) for part in parts] == [4, 14, 16]
     assert frozenset[str]().union(*(part.members() for part in parts)) == whole.members()
 
 
@@ -153,11 +153,11 @@ def test_a_method_that_is_there_keeps_its_settings(network: hf.Recourse) -> None
 
 
 def test_a_time_column_makes_earlier_models_guide() -> None:
-    rows = NUMBERS.assign(year=np.arange(N) // 40)
+    rows = NUMBERS.assign(year=np.arange(N) // 30)
     recourse = hf.Recourse(LogisticRegression().fit(NUMBERS, Y), rows, Y, time="year", **FEW)
     assert recourse.schema.names == ["income", "years"]
-    assert recourse.bank.guide.families == {"retrain": 3, "history": 3}
-    assert recourse.bank.audit.families == {"retrain": 20}
+    assert recourse.bank.guide.families == {"retrain": 2, "history": 2}
+    assert recourse.bank.audit.families == {"retrain": 16}
 
 
 def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     assert said.out == ""
     lines = said.err.splitlines()
-    assert lines[0] == "retraining 42 models (6 guide, 16 calibration, 20 audit), about a second"
-    assert lines[1].startswith("retrained 42 models in ")
+    assert lines[0] == "retraining 34 models (4 guide, 14 calibration, 16 audit), about a second"
+    assert lines[1].startswith("retrained 34 models in ")
     assert lines[2].startswith("calibrating on ")
     assert lines[3].startswith("calibrated in ")
     assert recourse.describe().splitlines()[1:3] == [
@@ -192,7 +192,7 @@ def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixt
 
 def test_a_network_that_does_not_say_how_it_was_trained_is_trained_as_usual() -> None:
     recourse = hf.Recourse(module(), NUMBERS, Y, classes=["denied", "approved"], **FEW)
-    assert len(recourse.bank.guide) == 6
+    assert len(recourse.bank.guide) == 4
     assert "does not say how it was trained: taken to be 50 epochs" in recourse.notes[0]
 
 
