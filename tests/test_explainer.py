@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -163,3 +164,29 @@ def test_dates_stay_as_they_are(model: Any, method: type[hf.Explainer]) -> None:
     assert (m.predict(cfs.after[cfs.found]) == "yes").all()
     assert (violations(WITH_DATE, WITH_DATE.read(cfs.before), WITH_DATE.read(cfs.after)) == "").all()
     assert "since" not in cfs.changes()["feature"].tolist()
+
+
+@pytest.mark.parametrize("center", [2000, 1e5])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "Float32", "int32"])
+def test_no_answer_is_lost_to_the_digits_of_its_table(dtype: str, center: float) -> None:
+    """Years, or large amounts that differ little: a float32 has few digits left for the differences."""
+    rng = np.random.default_rng(0)
+    whole = rng.normal(center, 3, (150, 2)).round(0 if dtype == "int32" else 9)
+    X = pd.DataFrame(whole, columns=["a", "b"]).astype(dtype).assign(c=rng.random(150))
+    y = (whole.sum(1) - 2 * center) / 3 + X["c"] + rng.normal(0, 0.5, 150) > 0.5
+    schema = hf.Schema.infer(X)
+    plain = X.astype("float64")  # scikit-learn knows no nullable columns
+    line = make_pipeline(FunctionTransformer(lambda X: X.astype("float64")), StandardScaler(), LogisticRegression())
+    network = hf.train_network(X, y, schema, hidden=(6,), epochs=20)
+    for model, methods in (
+        (hf.Model.of(RandomForestClassifier(5, random_state=0).fit(plain, y), schema), [hf.TreeSearch(norm=1)]),
+        (hf.Model.of(line.fit(X, y), schema), [hf.GrowingSpheres(samples=50)]),
+        (network, [hf.MinCost(), hf.MinCost(norm=2)]),
+    ):
+        decided = model.predict(X).to_numpy()
+        for method in methods:
+            for wanted in model.classes:
+                cfs = method.explain(model, X[decided != wanted], wanted)
+                assert cfs.found.all(), (method, wanted)
+                assert (model.predict(cfs.after) == wanted).all()
+                assert dict(cfs.after.dtypes) == dict(X.dtypes)

@@ -25,8 +25,9 @@ from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, require
 from holdfast.models.base import Model
 from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
+from holdfast.schema.feature import Array
 from holdfast.schema.schema import Row
-from holdfast.schema.user_units import settle
+from holdfast.schema.user_units import roundings, settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import BoundTarget, Status, Target, TargetLike
 
@@ -200,12 +201,17 @@ class Explainer(Settings, ABC):
             if self.n_counterfactuals > 1:
                 before, numbers_before = before.iloc[source.numpy()], numbers_before[source]
                 x, goal = x[source], goal[source]
-            numbers, changed = settle(schema, rows.flatten(0, 1), numbers_before)
-            after = schema.write(numbers, before, changed)
-            numbers_after = schema.read(after)  # what the table really holds, not what was meant to be written
-            x_cf = schema.encode_numbers(numbers_after, model.dtype)
-            scores = model.score_frame(after, x_cf)
-            fragile = self.fragile(model, goal, x_cf)
+            rows = rows.flatten(0, 1)
+            numbers, changed = settle(schema, rows, numbers_before)
+            after, numbers_after, x_cf, scores, fragile = self._handed_in(model, goal, numbers, before, changed)
+            lost = ~goal.met(scores) if fragile is None else ~goal.met(scores) | fragile.isfinite()
+            some = lost.nonzero().squeeze(1) if schema.rounds else source[:0]
+            some = some[problem[source[some]].met(rows[some])] if len(some) else some
+            if len(some):  # they had the wanted outcome until they were rounded
+                places = some.numpy()
+                rows = _best_rounding(problem[source[some]], rows[some], numbers_before[places])
+                numbers[places], changed[places] = settle(schema, rows, numbers_before[places])
+                after, numbers_after, x_cf, scores, fragile = self._handed_in(model, goal, numbers, before, changed)
         verdicts = Verdicts(
             already_met=already_met[source].numpy(),
             met=goal.met(scores).numpy(),
@@ -221,6 +227,17 @@ class Explainer(Settings, ABC):
             before, after, x, x_cf, scores, goal, verdicts.status, reasons, source.numpy(), schema, model.classes, run,
             estimate_before=scores_before[source] if model.is_regression else None,
         )  # fmt: skip
+
+    def _handed_in(
+        self, model: Model, goal: BoundTarget, numbers: Array, before: pd.DataFrame, changed: Mask
+    ) -> tuple[pd.DataFrame, Array, Tensor, Tensor, Tensor | None]:
+        """Numbers (n, features) as a table, what that really holds, not what was meant to be written, the same encoded,
+        and what the models make of it: scores, and see `fragile`."""
+        schema = model.schema
+        after = schema.write(numbers, before, changed)
+        numbers_after = schema.read(after)
+        x_cf = schema.encode_numbers(numbers_after, model.dtype)
+        return after, numbers_after, x_cf, model.score_frame(after, x_cf), self.fragile(model, goal, x_cf)
 
     def check_call(self, model: Model) -> None:
         """Raise an error if this method, as set and fitted, cannot work on this model."""
@@ -263,6 +280,14 @@ class Explainer(Settings, ABC):
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
         return rows, infeasible, out_of_time
+
+
+def _best_rounding(problem: SearchProblem, rows: Tensor, before: Array) -> Tensor:
+    """(n, d) encoded rows rounded to numbers that the table can hold, so that the outcome is met by most."""
+    tried = roundings(problem.model.schema, rows, before)  # (n, c, d)
+    n, c, _ = tried.shape
+    gap = problem[torch.arange(n).repeat_interleave(c)].gap(tried.flatten(0, 1)).view(n, c)
+    return tried[torch.arange(n), gap.argmax(1)]
 
 
 def _as_table(model: Model, X: Rows | Row) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Plans for people: what to change, what it costs, and how sure it is that the model's next version keeps the word."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +130,10 @@ class Plans:
         """Everything but the pictures, as plain values."""
         lines = self.table()
         lines.insert(0, "person", [str(name) for name in lines.index])
-        changes = self.cfs.changes()
-        by_person = {str(name): records(part.drop(columns="row")) for name, part in changes.groupby("row", sort=False)}
-        people = [{**line, "changes": by_person.get(line["person"], [])} for line in records(lines)]
+        tables = {name: getattr(self.cfs, name).reset_index(drop=True) for name in ("before", "after")}
+        changes = replace(self.cfs, **tables).changes()  # by position: people may share a name
+        by_person = {row: records(part.drop(columns="row")) for row, part in changes.groupby("row", sort=False)}
+        people = [{**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))]
         calibration = None if self.calibration is None else self.calibration.to_dict()
         return {
             "hold": self.hold, "confidence": self.confidence, "asked": self.audit.asked,

@@ -48,7 +48,7 @@ GUIDES, NETWORKS = 40, 80  # models that guide the search; networks are cheap to
 JUDGES = 100  # models of a calibration or an audit at least; more where the level needs them
 LEVELS = (0.8, 0.9, 0.95, 0.99)  # of a frontier
 STEPS = tuple(i / 2 for i in range(9))  # c of a frontier
-SETTINGS, PARTS = "recourse.json", ("model", *BankSplit._fields)
+SETTINGS = "recourse.json"
 SPARE = 1.7  # times as many as a certificate needs if all of them agree: some may not
 
 
@@ -102,6 +102,7 @@ class Recourse:
         self.calibrations: dict[str, Calibration] = {}
         self.notes: list[str] = []
         self._split = bank.split(**self.counts) if isinstance(bank, ModelBank) else bank
+        self._files, self._parts = dict[str, Path](), dict[str, ModelBank]()  # of a folder, and what was read so far
         self._method = method
 
     # ---- what it is made of
@@ -149,6 +150,8 @@ class Recourse:
     @property
     def bank(self) -> BankSplit:
         """The retrained models: those that guide, those that calibrate, those that audit. Made when first needed."""
+        if self._split is None and self._files:
+            self._split = BankSplit(*(self._part(name) for name in BankSplit._fields))
         if self._split is None:
             X, y = self._data("to retrain it")
             total, guide = sum(self.counts.values()), self.counts["guide"]
@@ -174,6 +177,15 @@ class Recourse:
             self._split = bank.split(**parts)
             self._note(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
         return self._split
+
+    def _part(self, name: str) -> ModelBank:
+        """One part of the bank: of a folder, nothing else is read for it."""
+        if self._split is not None or not self._files:
+            return getattr(self.bank, name)
+        if name not in self._parts:
+            there = name in self._files
+            self._parts[name] = ModelBank.load(self._files[name]) if there else self._parts["guide"][:0]
+        return self._parts[name]
 
     def _time_needed(self, run: BaseRun, models: int) -> str:
         """', about 40 s': as long as one estimator takes, or one epoch of all networks, so many times."""
@@ -211,7 +223,7 @@ class Recourse:
         """The search for a target, calibrated where it is not ready-made."""
         if self._method is not None:
             return self._method
-        search = SurvivalSearch(self.bank.guide)
+        search = SurvivalSearch(self._part("guide"))
         if not self.model.has_grad and self.X is not None:
             search.fit(self.model, self.X)
         calibration = self.calibration(target)
@@ -227,12 +239,12 @@ class Recourse:
             table = self.schema.as_table(cast(pd.DataFrame, self.X))
             people = _refused(self.model, table, wanted, self.seed)
             self._say(f"calibrating on {len(people)} people of the training data")
-            start, search = clock.perf_counter(), SurvivalSearch(self.bank.guide)
+            start, search = clock.perf_counter(), SurvivalSearch(self._part("guide"))
             if not self.model.has_grad:
                 search.fit(self.model, table)
             level: dict[str, Any] = {"at_least": self.hold, "confidence": self.confidence}
             self.calibrations[key] = calibrate(
-                search, self.model, people, wanted, self.bank.calibration, seed=self.seed, **level
+                search, self.model, people, wanted, self._part("calibration"), seed=self.seed, **level
             )
             self._note(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
         return self.calibrations[key]
@@ -250,7 +262,7 @@ class Recourse:
         method = self.method(target)
         cfs = method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
         calibration = None if self._method is not None else self.calibration(target)
-        return Plans(audit(cfs, self.bank.audit), self.hold, self.confidence, calibration)
+        return Plans(audit(cfs, self._part("audit")), self.hold, self.confidence, calibration)
 
     def _check(self, X: pd.DataFrame, target: TargetLike) -> None:
         """An error before the work where the model cannot be asked that about these people."""
@@ -272,7 +284,7 @@ class Recourse:
         assert isinstance(search, SurvivalSearch)
         several = replace_c(search, STEPS)
         cfs = several.explain(self.model, X, target, seed=self.seed, progress=self.progress)
-        return Frontier(audit(cfs, self.bank.calibration), audit(cfs, self.bank.audit), tuple(sorted(levels)))
+        return Frontier(audit(cfs, self._part("calibration")), audit(cfs, self._part("audit")), tuple(sorted(levels)))
 
     def describe(self) -> str:
         """What it is made of, and what was done so far, with the time it took."""
@@ -288,9 +300,9 @@ class Recourse:
     def save(self, folder: str | Path) -> Path:
         """Write the model, the retrained models and the calibrations to a folder, from which `load` starts at once. It
         runs no code when it is loaded, and holds none of the people; a folder that exists is replaced."""
-        folder = Path(folder)
-        parts, split = {"model": ModelBank.of(self.model, family="in use")}, self.bank
-        parts |= {name: part for name, part in split._asdict().items() if len(part)}
+        folder, parts = Path(folder), {name: part for name, part in self.bank._asdict().items() if len(part)}
+        require("guide" in parts and "audit" in parts, "a Recourse without models that guide and audit cannot be saved")
+        parts["guide"] = ModelBank.of(self.model, family="in use").join(parts["guide"])  # read together, at once
         content = {
             "holdfast": version(), "hold": self.hold, "confidence": self.confidence, "seed": self.seed,
             "parts": list(parts), "calibrations": {name: made.to_dict() for name, made in self.calibrations.items()},
@@ -303,7 +315,8 @@ class Recourse:
 
     @classmethod
     def load(cls, folder: str | Path, X: pd.DataFrame | None = None, y: Outcomes | None = None) -> "Recourse":
-        """Read a folder written by `save`; with X and y it can be calibrated for other targets too."""
+        """Read a folder written by `save`; with X and y it can be calibrated for other targets too. Models that
+        calibrate and audit are read when they are needed."""
         folder = Path(folder)
         try:
             content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
@@ -315,13 +328,15 @@ class Recourse:
             raise FileError(f"no Recourse at {str(folder)!r}: {SETTINGS} is missing") from None
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(folder / SETTINGS)!r} is damaged ({type(error).__name__}: {error})") from None
-        banks = {name: ModelBank.load(folder / f"{name}.bank") for name in names if name in PARTS}
-        missing = [name for name in ("model", "guide", "audit") if name not in banks]
+        files = {name: folder / f"{name}.bank" for name in BankSplit._fields if name in names}
+        missing = [name for name in ("guide", "audit") if name not in files]
+        missing += [name for name, file in files.items() if not file.is_file()]
         require(not missing, f"{str(folder)!r} has no part {missing[0] if missing else ''!r}", FileError)
-        none = replace(banks["guide"], groups=())
-        split = BankSplit(banks["guide"], banks.get("calibration", none), banks["audit"])
-        out = cls(banks["model"].model(0), X, y, bank=split, seed=seed, **cast(Any, level))
+        both = ModelBank.load(files["guide"])
+        require(len(both) > 1, f"{str(files['guide'])!r} has no models that guide", FileError)
+        out = cls(both.model(0), X, y, seed=seed, **cast(Any, level))
         out.calibrations.update(calibrations)
+        out._files, out._parts = files, {"guide": both[1:]}
         return out
 
 

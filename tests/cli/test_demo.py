@@ -41,7 +41,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
     assert trees.ran.code == 0, trees.ran.err
-    assert trees.ran.err.startswith("retraining 68 models (8 guide, 30 calibration, 30 audit), about")
+    assert trees.ran.err.startswith("retraining 46 models (6 guide, 20 calibration, 20 audit), about")
     left = {path.name for path in (trees.at / "my demo").iterdir()}
     assert left == {"report.html", "model.skops", "schema.toml", "applicants.csv", "plans.parquet", "training.csv"}
     plans, told = hf.Plans.load(trees.at / "my demo" / "plans.parquet"), trees.ran.out
@@ -56,7 +56,7 @@ def test_demo_compares_plans_with_the_smallest_changes(trees: Demo) -> None:
     plans = hf.Plans.load(trees.at / "my demo" / "plans.parquet")
     smallest, held = (float(s) for s in re.findall(r"hold on ([\d.]+)% of", trees.ran.out))
     certified = [int(s) for s in re.findall(r"; (\d+) of \d+ are certified", trees.ran.out)]
-    assert smallest < 80 < 95 < held
+    assert smallest < 80 < 90 < held
     assert held == pytest.approx(100 * plans.survival[plans.found].mean(), abs=0.05)
     assert certified[0] < certified[1] == int(plans.certified.sum())
 

@@ -262,3 +262,15 @@ def test_rules_that_cannot_be_read(text: str, why: str) -> None:
     assert why in str(error.value)
     assert repr(text) in str(error.value)
     assert "write it like 'open_accounts <= total_accounts'" in str(error.value)
+
+
+def test_the_numbers_on_either_side_that_a_float32_can_hold() -> None:
+    f, digit = Feature("year", dtype="float32"), 2.0**-13  # the last digit of a float32 between 1024 and 2048
+    low, high = f.neighbors(2000 + digit * np.array([0.2, -0.2, 3.0, -1.4]))
+    assert ((low - 2000) / digit).tolist() == [0, -1, 3, -2]
+    assert ((high - 2000) / digit).tolist() == [1, 0, 3, -1]
+    assert np.isnan(f.neighbors(np.array([np.nan]))).all()
+    assert f.rounds
+    assert not Feature("year", dtype="float64").rounds
+    assert not Feature("year", "integer", dtype="int32").rounds
+    assert not Feature("year", dtype="float32", step=0.5).rounds

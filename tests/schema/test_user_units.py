@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.schema.user_units import limits, settle
+from holdfast.schema.schema import Schema
+from holdfast.schema.user_units import COMBINED, limits, roundings, settle
 from holdfast.schema.verify import blocked, violations
 from support.worlds import worlds
 
@@ -37,3 +39,22 @@ def test_every_row_that_is_handed_in_keeps_every_promise(world: Any, seed: int, 
         assert dict(rows.dtypes) == dict(people.dtypes)
         found = violations(schema, before, schema.read(rows))
         assert (found[fine] == "").all(), (found, people, rows)
+
+
+def test_roundings_are_all_combinations_of_the_numbers_on_either_side() -> None:
+    rng, coarse = np.random.default_rng(0), list("abcdefg")
+    table = pd.DataFrame(rng.normal(1e5, 3, (50, 8)), columns=[*coarse, "h"]).astype(dict.fromkeys(coarse, "float32"))
+    schema = Schema.infer(table)
+    before, x = schema.read(table)[:2], schema.encode(table, torch.float64)[:2]
+    z = x + torch.tensor([1.0, -1.0, *[0.3] * 5, 1.0]).double() * torch.tensor([[1.0], [0.0]])
+    rows = roundings(schema, z, before)
+    assert rows.shape == (2, 2**COMBINED, 8)
+    assert (rows[1] == x[1]).all()  # nothing changes
+    assert len({tuple(row) for row in rows[0].tolist()}) == 2**COMBINED
+    numbers, meant = schema.decode_numbers(rows[0]), schema.decode_numbers(z[:1])
+    assert (np.abs(numbers - meant)[:, :7] <= 2.0**-7 + 1e-9).all()  # the last digit of a float32 from 65536 on
+    assert (np.abs(numbers - meant)[:, 7] <= 1e-10).all()
+    moved = (numbers[0] != numbers[-1])[:7]
+    assert moved.sum() == COMBINED
+    written, _ = settle(schema, rows[0], np.repeat(before[:1], len(rows[0]), 0))
+    assert np.allclose(written[:, :7][:, moved], numbers[:, :7][:, moved], atol=1e-9, rtol=0)

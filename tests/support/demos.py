@@ -13,7 +13,7 @@ def small_demo() -> Iterator[None]:
     """A pipeline of few trees, and as few retrained ones as certificates bear."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "TREES", {"max_iter": 10, "max_leaf_nodes": 5, "learning_rate": 0.3})
-        patch.setattr(demo, "HOLD", 0.9)
-        patch.setattr(demo, "MODELS", {"guide": 8, "calibration": 30, "audit": 30})
+        patch.setattr(demo, "HOLD", 0.8)
+        patch.setattr(demo, "MODELS", {"guide": 6, "calibration": 20, "audit": 20})
         patch.setattr(demo, "FEWER", "guide=6,calibration=14,audit=14")
         yield

@@ -19,6 +19,7 @@ from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, is_booster, is_xgboost
 from holdfast.models.compiled.preprocessing import kind_of
 from holdfast.retraining.estimators import EstimatorFit
+from holdfast.retraining.fitted import FittedEstimators
 
 RATES = (0.03, 0.05, 0.1, 0.2, 0.3)
 MOST_ROWS = 20_000  # that a learning rate is chosen by
@@ -86,8 +87,9 @@ def xgboost_estimator(model: BlackBox, X: pd.DataFrame, y: "pd.Series[Any]", see
     table, outcome = X.iloc[rows], y.iloc[rows]
     wanted, how = _leads(model, table), (model.schema, model.classes, seed)
     made = {rate: kind(**settings, learning_rate=rate) for rate in RATES}
-    fits = {rate: EstimatorFit(each, model.inputs, table, outcome, *how)() for rate, each in made.items()}
-    apart = {rate: float(np.abs(_leads(fit.judge, table) - wanted).mean()) for rate, fit in fits.items()}
+    fits = FittedEstimators(EstimatorFit(each, model.inputs, table, outcome, *how)() for each in made.values())
+    gaps = [float(np.abs(_leads(judge, table) - wanted).mean()) for judge in fits.judges()]
+    apart = dict(zip(made, gaps, strict=True))
     best = min(apart, key=lambda rate: apart[rate])
     warnings.warn(
         f"an XGBoost file does not say how the model was made: {settings['n_estimators']} rounds and depth "

@@ -180,6 +180,18 @@ class Feature:
         with np.errstate(over="ignore"):
             return values.astype(self.storage).astype(np.float64) if self.storage.kind == "f" else values
 
+    @property
+    def rounds(self) -> bool:
+        """Does the table hold its numbers with fewer digits than they are calculated with?"""
+        return not self.grid and self.storage.kind == "f" and self.storage != np.float64
+
+    def neighbors(self, values: Array) -> tuple[Array, Array]:
+        """The last number up to each value that the table can hold, and the first from it on."""
+        held = self.stored(values)
+        down, up = (np.nextafter(held.astype(self.storage), end, dtype=self.storage) for end in (-np.inf, np.inf))
+        low, high = np.where(held > values, down, held), np.where(held < values, up, held)
+        return low.astype(np.float64), high.astype(np.float64)
+
     def digit(self, values: Array) -> Array:
         """The last digit of the values as the table will hold them: distance to the next one."""
         dtype = self.storage if self.storage.kind == "f" else np.dtype(np.float64)

@@ -142,6 +142,11 @@ class Schema:
         ends = np.cumsum([f.width for f in self.features]).tolist()
         return [slice(end - f.width, end) for f, end in zip(self.features, ends, strict=True)]
 
+    @cached_property
+    def rounds(self) -> bool:
+        """Does the table hold numbers with fewer digits than they are calculated with?"""
+        return any(f.rounds for f in self.features)
+
     @property
     def width(self) -> int:
         """How many encoded columns a row has."""

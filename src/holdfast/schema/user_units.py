@@ -14,6 +14,8 @@ from torch import Tensor
 from holdfast.schema.feature import Array, Mask, Rule, differ
 from holdfast.schema.schema import Schema
 
+COMBINED = 6  # columns that are rounded up and down in all combinations
+
 
 def settle(schema: Schema, z: Tensor, before: Array) -> tuple[Array, Mask]:
     """Encoded rows `z` (n, width) of people whose rows are `before` (n, features), in the user's units: the numbers
@@ -31,6 +33,22 @@ def settle(schema: Schema, z: Tensor, before: Array) -> tuple[Array, Mask]:
         rows = torch.as_tensor(broken)
         numbers[broken] = _exact(schema, feasible[rows].to_fallback(y[rows]), x[rows], before[broken])
     return numbers, differ(numbers, before) & moved
+
+
+def roundings(schema: Schema, z: Tensor, before: Array) -> Tensor:
+    """(n, c, width) the encoded rows `z` (n, width) with numbers that the table can hold on either side of what is
+    meant, in all combinations of the columns that round most; what does not change stays."""
+    names, meant = [f.name for f in schema.features if f.rounds], schema.decode_numbers(z.double())
+    size = {name: float((f := schema[name]).digit(np.array([f.center]))[0]) / f.scale for name in names}
+    coarsest = [schema.names.index(name) for name in sorted(names, key=lambda name: -size[name])[:COMBINED]]
+    sides = np.array(list(product((0, 1), repeat=len(coarsest))), dtype=bool)  # (c, columns)
+    numbers = np.repeat(meant[:, None], len(sides), 1)
+    for side, i in zip(sides.T, coarsest, strict=True):
+        low, high = schema.features[i].neighbors(meant[:, i])
+        numbers[..., i] = np.where(side, high[:, None], low[:, None])
+    rows = schema.encode_numbers(numbers.reshape(-1, meant.shape[1]), z.dtype).view(len(z), len(sides), -1)
+    same = z == schema.encode_numbers(before, z.dtype)
+    return torch.where(same[:, None], z[:, None], rows)
 
 
 def limits(schema: Schema, before: Array) -> tuple[Array, Array]:

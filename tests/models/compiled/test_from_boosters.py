@@ -32,6 +32,31 @@ def test_what_lightgbm_takes_for_missing(settings_: dict[str, Any]) -> None:
     assert torch.equal(model(x).argmax(1), model.score_frame(table).argmax(1))
 
 
+def test_what_lightgbm_takes_for_zero() -> None:
+    rng, zero = np.random.default_rng(0), float(np.float32(1e-35))
+    table = pd.DataFrame({"a": rng.normal(size=400) * rng.integers(0, 2, 400), "b": rng.normal(size=400)})
+    y = ((table["a"] < 0) ^ (table["b"] > 0)).astype(int)
+    fitted = lightgbm.LGBMClassifier(n_estimators=10, min_child_samples=2, verbose=-1, n_jobs=1).fit(table, y)
+    cuts = {n["threshold"] for n in _splits(fitted)}
+    assert {-zero, zero} <= cuts  # its bin of zeros
+    model = hf.Model.of(fitted, hf.Schema.infer(table, scaling="none"))
+    assert model.conversion, model.conversion.text
+    ends = [v for z in (-zero, zero) for v in (np.nextafter(z, -1), z, np.nextafter(z, 1))]
+    near = pd.DataFrame({"a": [*ends, -0.0, 0.0], "b": 0.3})
+    own = fitted.predict_proba(near)
+    assert torch.softmax(model(model.schema.encode(near, torch.float64)), 1).numpy() == pytest.approx(own, abs=1e-12)
+
+
+def _splits(fitted: Any) -> list[Any]:
+    found, stack = [], [t["tree_structure"] for t in fitted.booster_.dump_model()["tree_info"]]
+    while stack:
+        node = stack.pop()
+        if "split_feature" in node:
+            found.append(node)
+            stack += [node["left_child"], node["right_child"]]
+    return found
+
+
 def test_bare_boosters_and_early_stopping() -> None:
     rng = np.random.default_rng(2)
     table = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])

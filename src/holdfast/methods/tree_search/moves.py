@@ -90,16 +90,40 @@ def _ends(cuts: Array, f: Feature, dtype: torch.dtype) -> Array:
         near = 1e-6 * f.grid / f.scale
         low, high = up - near, down + near
     else:
-        # The last digit of a number of size 1, as the table or the model holds it, whichever is coarser.
-        own = float(np.finfo(f.storage).eps) if f.storage.kind == "f" else 0.0
-        digit = max(own, torch.finfo(dtype).eps)
-        rounding = HAIR * digit * (np.abs(cuts) + abs(f.center) / f.scale + np.finfo(np.float64).tiny)
-        up, down = np.maximum(cuts + rounding, np.nextafter(cuts, np.inf)), cuts - rounding
-        thin = up[:-1] > down[1:]  # no room for hairs: as near to the cuts as can be
-        up[:-1][thin], down[1:][thin] = np.nextafter(cuts[:-1][thin], np.inf), cuts[1:][thin]
+        down, up = _beside(cuts, f, dtype)
         low, high = cuts, cuts
     ends = [np.append(-np.inf, up), np.append(down, np.inf), np.append(-np.inf, low), np.append(high, np.inf)]
     return np.stack(ends, 1)
+
+
+def _beside(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
+    """The values of a real feature a hair below and above each cut: as near as writing them in the table cannot lose;
+    where that is too far, in thin cells, as near as the table can hold them, and else as encoded rows can."""
+    model = torch.finfo(dtype)
+    table = np.finfo(f.storage if f.storage.kind == "f" else np.float64)
+    digit = np.maximum(float(table.eps) * (np.abs(cuts) + abs(f.center) / f.scale), model.eps * np.abs(cuts))
+    hair = HAIR * digit + max(float(table.tiny) / f.scale, model.tiny)
+    down, up = cuts - hair, cuts + hair
+    thin = up[:-1] > down[1:]
+    if thin.any():
+        below, above = _held(cuts, f, dtype)
+        up[:-1], down[1:] = np.where(thin, above[:-1], up[:-1]), np.where(thin, below[1:], down[1:])
+        thin = up[:-1] > down[1:]
+        up[:-1], down[1:] = np.where(thin, np.nextafter(cuts[:-1], np.inf), up[:-1]), np.where(thin, cuts[1:], down[1:])
+    return down, up
+
+
+def _held(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
+    """The last number that the table can hold and that is not above each cut, and the first one that is, encoded."""
+    values, storage = cuts * f.scale + f.center, f.storage if f.storage.kind == "f" else np.dtype(np.float64)
+    values = values.astype(storage)
+    beside = [values]
+    for way in (-np.inf, np.inf):
+        beside += [np.nextafter(values, np.array(way, storage))]
+        beside += [np.nextafter(beside[-1], np.array(way, storage))]
+    encoded = [torch.tensor((v.astype(np.float64) - f.center) / f.scale, dtype=dtype).double().numpy() for v in beside]
+    sides = np.stack(encoded)
+    return np.where(sides <= cuts, sides, -np.inf).max(0), np.where(sides > cuts, sides, np.inf).min(0)
 
 
 def around(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:

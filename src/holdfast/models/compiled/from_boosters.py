@@ -26,6 +26,7 @@ PLAIN = (
     "regression", "regression_l1", "huber", "fair", "quantile", "mape",
 )  # fmt: skip
 ENDLESS = 1e300  # stands for infinity in LightGBM's trees, and for all numbers beyond it
+LIGHTGBM_ZERO = float(np.float32(1e-35))
 
 
 def is_xgboost(booster: Any) -> bool:
@@ -261,6 +262,8 @@ def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) 
             sets[count + i] = np.array([float(v) for v in str(n["threshold"]).split("||")])
             continue  # missing ones go right
         threshold[i] = n["threshold"] if n["threshold"] < ENDLESS else np.inf
+        if abs(threshold[i]) <= LIGHTGBM_ZERO:  # so small an input counts as zero
+            threshold[i] = LIGHTGBM_ZERO if threshold[i] >= 0 else np.nextafter(-LIGHTGBM_ZERO, -np.inf)
         zeros[i] = n["missing_type"] == "Zero"
         # Where nothing is missing, a missing value counts as zero.
         missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
