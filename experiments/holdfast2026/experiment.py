@@ -11,25 +11,35 @@ import numpy as np
 
 from experiments.cells import Arrays, Job
 from experiments.experiment import Experiment, Figures, Run
+from experiments.holdfast2026.drift import measure_drift
 from experiments.holdfast2026.measure import cell
 from experiments.holdfast2026.page import page, pictures
-from experiments.holdfast2026.setup import CALIBRATION, KINDS, SETTINGS, Setting, prepare
+from experiments.holdfast2026.repeats import measure_repeats
+from experiments.holdfast2026.setup import KINDS, SETTINGS, Setting, prepare
 from experiments.tables import plain
 from holdfast.datasets import Dataset
 
 DIGITS = 5
+DRIFT, REPEATED = "sba_loan", "german_credit"
+
+
+def jobs_of(run: Run[Setting, Dataset], kind: str) -> list[Job]:
+    """Every base seed of one kind of model."""
+    about, banks = KINDS[kind], run.cells.directory / "banks"
+    sizes = [about.guide, about.judges, about.calibration, about.known, about.oracle, run.rows]
+    make = partial(cell, run.task, run.setting, kind)
+    return [(f"{kind} {seed}", partial(make, seed, run.rows, banks), sizes) for seed in range(run.models)]
 
 
 def measure(run: Run[Setting, Dataset]) -> Figures:
     """One dataset: every kind of model, every base seed."""
-    jobs: list[Job] = []
-    for kind, about in KINDS.items():
-        for seed in range(run.models):
-            sizes = [about.guide, about.judges, CALIBRATION, run.rows]
-            jobs.append((f"{kind} {seed}", partial(cell, run.task, run.setting, kind, seed, run.rows), sizes))
-    found = run.cells.together(jobs)
+    about = {"title": run.setting.title, "wanted": run.setting.wanted, "seeds": run.models}
+    if run.dataset == DRIFT:
+        return about | {"years": measure_drift(run.cells, run.models, DIGITS)}
+    found = run.cells.together([job for kind in KINDS for job in jobs_of(run, kind)])
     kinds = {kind: [_plain(found[f"{kind} {seed}"]) for seed in range(run.models)] for kind in KINDS}
-    return {"title": run.setting.title, "wanted": run.setting.wanted, "seeds": run.models, "kinds": kinds}
+    repeats = measure_repeats(run.cells, run.task, run.dataset, "network l1", DIGITS) if run.dataset == REPEATED else {}
+    return about | {"kinds": kinds, "repeats": repeats}
 
 
 def _plain(values: Arrays) -> dict[str, Any]:
@@ -39,7 +49,7 @@ def _plain(values: Arrays) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     name="holdfast2026",
     title="Plans that hold when the model is retrained",
-    settings=SETTINGS,
+    settings=SETTINGS | {DRIFT: Setting("SBA loans, by year", "paid")},
     models=3,  # base seeds
     quick="german_credit",
     quick_models=1,
@@ -47,4 +57,5 @@ EXPERIMENT = Experiment(
     measure=measure,
     page=page,
     pictures=pictures,
+    workers=2,
 )

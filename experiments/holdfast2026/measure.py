@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,25 +12,13 @@ import pandas as pd
 import holdfast as hf
 from experiments.cells import Arrays
 from experiments.holdfast2026.setup import (
-    ASKED,
-    CALIBRATED,
-    CALIBRATION,
-    CONFIDENCE,
-    HOLD,
-    KINDS,
-    SHARE,
-    Kind,
-    Oracle,
-    Setting,
-    Task,
-    split,
-)
+    ASKED, CONFIDENCE, FAMILIES, HOLD, KINDS, SHARE, Kind, Oracle, Setting, Task, split,
+)  # fmt: skip
 from holdfast._core.binomial import lower_bound
 from holdfast.datasets import Dataset
 from holdfast.evaluation.calibration import replace_c
 
 MARGINS = tuple(i / 4 for i in range(1, 33))
-ORACLE_STEPS = tuple(i / 4 for i in range(17))
 SNS_MODELS = 10
 
 
@@ -45,18 +34,20 @@ class World:
     known: pd.DataFrame  # to calibrate by
 
     @staticmethod
-    def of(task: Task, setting: Setting, kind: Kind, seed: int, rows: int | None) -> "World":
+    def of(task: Task, setting: Setting, kind: Kind, seed: int, rows: int | None, cache: Path | None) -> "World":
         recipe = kind.recipe(setting)
         classes = [c for c in task.y.unique() if c != setting.wanted] + [setting.wanted]
         model = recipe.fit(task.X, task.y, task.schema, classes=classes, seed=seed)
-        judges = dict.fromkeys(kind.families, kind.judges)
-        families = judges | {"retrain": kind.guide + CALIBRATION + kind.judges}
+        judges, tune = dict.fromkeys(FAMILIES, kind.judges), dict.fromkeys(kind.certify, kind.calibration)
+        guide = {"retrain": kind.guide}
+        families = {f: sum(part.get(f, 0) for part in (guide, tune, judges)) for f in FAMILIES}
         bank = hf.ModelBank.retrain(
-            recipe, task.X, task.y, task.schema, families=families, classes=classes, seed=seed, workers=2
+            recipe, task.X, task.y, task.schema, families=families, classes=classes, seed=seed, workers=1, cache=cache
         )
-        parts = bank.split(guide={"retrain": kind.guide}, calibration={"retrain": CALIBRATION}, audit=judges)
+        parts = bank.split(guide=guide, calibration=tune, audit=judges)
         refused = [t[(model.predict(t) != setting.wanted).to_numpy()] for t in (task.test, task.X)]
-        return World(model, parts, kind, setting.wanted, refused[0].head(rows or ASKED), refused[1].head(CALIBRATED))
+        people, known = refused[0].head(rows or ASKED), refused[1].head(kind.known)
+        return World(model, parts, kind, setting.wanted, people, known)
 
     @property
     def smallest(self) -> hf.Explainer:
@@ -70,9 +61,11 @@ def _norm(kind: Kind) -> Any:
     return kind.norm
 
 
-def cell(data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None) -> Arrays:
+def cell(
+    data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None, cache: Path | None = None
+) -> Arrays:
     """What every method gives each person: cost, and acceptances by family."""
-    world = World.of(split(data, setting, seed), setting, KINDS[kind], seed, rows)
+    world = World.of(split(data, setting, seed), setting, KINDS[kind], seed, rows, cache)
     guide, norm = world.bank.guide, _norm(world.kind)
     survival = hf.SurvivalSearch(guide, norm=norm)
     tuned = hf.calibrate(
@@ -135,14 +128,14 @@ def calibrated_margin(world: World, tuned: hf.Calibration) -> float:
 
 
 def oracle(world: World) -> Arrays:
-    """For each person the cheapest row that the `retrain` models of the audit themselves certify."""
-    judges, norm = world.bank.audit["retrain"], _norm(world.kind)
+    """For each person the cheapest row that is found which the models of the audit themselves certify."""
+    judges, norm = certifying(world), _norm(world.kind)
     models = len(judges)
     allowed = max(k for k in range(models) if lower_bound(np.array([models - k]), models, CONFIDENCE)[0] >= HOLD)
     best = np.full(len(world.people), np.inf)
     searches = (
         Oracle(judges, c=tuple(range(allowed + 1)), norm=norm),
-        hf.SurvivalSearch(judges, c=ORACLE_STEPS, norm=norm),
+        hf.SurvivalSearch(judges, c=world.kind.oracle, norm=norm),
     )
     for search in searches:
         cfs = world.explain(search, world.people)
@@ -150,3 +143,9 @@ def oracle(world: World) -> Arrays:
         cost = np.where(cfs.answered & (refused <= allowed), _cost(world, cfs), np.inf)
         best = np.minimum(best, cost.reshape(len(world.people), -1).min(1))
     return {"cost": best, "allowed": np.array(allowed)}
+
+
+def certifying(world: World) -> hf.ModelBank:
+    """The models of the audit whose certificates count."""
+    first, *others = (world.bank.audit[f] for f in world.kind.certify)
+    return first.join(*others) if others else first

@@ -15,7 +15,7 @@ from holdfast.datasets import Dataset
 from holdfast.methods.survival_search.problem import SurvivalProblem
 
 HOLD, CONFIDENCE, SHARE = 0.95, 0.95, 0.9
-ASKED, CALIBRATED = 200, 100  # people in the test rows at most, and in the training rows
+ASKED = 70  # people in the test rows of each base seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,13 @@ class Kind:
     norm: int
     guide: int
     judges: int  # of each family
-    families: tuple[str, ...] = ("retrain", "seed", "bootstrap")
+    certify: tuple[str, ...]  # the families that calibrate, that the oracle knows, and whose certificates count
+    calibration: int  # models of each of these
+    known: int  # people of the training rows by whom c and the margin are calibrated
+    oracle: tuple[float, ...]  # values of c that the oracle tries
+
+
+FAMILIES = ("retrain", "seed", "bootstrap")  # that judge
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,21 @@ def _forest(_: Setting) -> hf.Recipe:
     return hf.Recipe(estimator=RandomForestClassifier(100, max_depth=6, n_jobs=1), inputs="encoded")
 
 
+def _network_kind(norm: int) -> Kind:
+    return Kind(_network, norm, 160, 100, ("retrain",), 100, 100, tuple(i / 4 for i in range(17)))
+
+
+def _tree_kind(recipe: Callable[[Setting], hf.Recipe]) -> Kind:
+    return Kind(recipe, 1, 80, 60, FAMILIES, 60, 100, (1.0, 1.5, 2.0, 2.5, 3.0))
+
+
 KINDS = {
-    "network l1": Kind(_network, 1, 80, 100),
-    "network l2": Kind(_network, 2, 80, 100),
-    "xgboost": Kind(_xgboost, 1, 40, 60),
-    "lightgbm": Kind(_lightgbm, 1, 40, 60),
-    "forest": Kind(_forest, 1, 40, 60),
+    "network l1": _network_kind(1),
+    "network l2": _network_kind(2),
+    "xgboost": _tree_kind(_xgboost),
+    "lightgbm": _tree_kind(_lightgbm),
+    "forest": _tree_kind(_forest),
 }
-CALIBRATION = 100  # models
 
 
 def prepare(dataset: str, seed: int) -> Dataset:
@@ -108,16 +121,17 @@ def split(data: Dataset, setting: Setting, seed: int) -> Task:
 class OracleProblem(SurvivalProblem):
     """Accepted by all models of the guide but a few: c is how many may refuse."""
 
-    def _place(self, margins: Tensor) -> Tensor:
+    def _place(self, margins: Tensor, who: Tensor | None) -> Tensor:
         """(1, n, ..) where among the margins, from the lowest, the one is that decides."""
-        few = self.c.long().clamp_max(len(margins) - 1)
+        c = self.c if who is None else self.c[who]
+        few = c.long().clamp_max(len(margins) - 1)
         return few.view(1, -1, *[1] * (margins.ndim - 2)).expand(1, *margins.shape[1:])
 
-    def bound_of(self, margins: Tensor) -> Tensor:
-        return margins.sort(0).values.gather(0, self._place(margins)).squeeze(0)
+    def bound_of(self, margins: Tensor, who: Tensor | None = None) -> Tensor:
+        return margins.sort(0).values.gather(0, self._place(margins, who)).squeeze(0)
 
     def weights_of(self, margins: Tensor) -> Tensor:
-        which = margins.sort(0).indices.gather(0, self._place(margins))
+        which = margins.sort(0).indices.gather(0, self._place(margins, None))
         return torch.zeros_like(margins).scatter_(0, which, 1.0)
 
 

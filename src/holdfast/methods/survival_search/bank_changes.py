@@ -26,6 +26,7 @@ from holdfast.models.compiled.tree_leaves import Cells
 
 SCREEN = 4  # models that are asked about every change
 CONFIRMED = 3  # successes of a row, by the screen, that all models are asked about
+ROUNDING = 1e-5  # what mean and standard deviation may be off in single precision
 LEAVES = 1 << 22  # of all candidates and models at once: their tables stay in the cache
 MOST_CUTS = 64  # of a feature: of more, quantiles
 ROWS = 1 << 15  # rows a model is asked about at once
@@ -63,13 +64,16 @@ class BankLeafChanges(SingleChanges):
         self.bank, self.exact, self.leaves = problem, exact, PersonalLeaves(stack, personal)
 
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
-        out, stack = torch.full(tried.shape, -torch.inf, dtype=torch.float64), self.leaves.stack
-        for some in chunks(torch.arange(len(taken)), rows_per_chunk(len(stack) * stack.width, LEAVES, at_least=8)):
-            part = self.bank[person[some]]
-            raw = self.leaves.raw(person[some], taken[some], tried[some])  # (G, s, m, k)
-            margins = part.guide.squashed(margins_of(raw, part.goal, stack.outputs))
-            out[some] = torch.minimum(margins[0], part.bound_of(margins[1:])) + part.goal.margin
-        return torch.where(tried, rounded(out), -torch.inf)
+        out, stack, bank = torch.full(tried.shape, -torch.inf, dtype=torch.float64), self.leaves.stack, self.bank
+        off = 0.0 if stack.dtype == torch.float64 else ROUNDING
+        active = tried.any(1).nonzero().squeeze(1)
+        for some in chunks(active, rows_per_chunk(len(stack) * stack.width, LEAVES, at_least=8)):
+            move, state = tried[some].T.nonzero(as_tuple=True)
+            raw, who = self.leaves.raw(person[some], taken[some], state, move), person[some[state]]  # (G, p, k)
+            margins = bank.guide.squashed(margins_of(raw, bank.goal[who], stack.outputs))
+            gap = torch.minimum(margins[0], bank.bound_of(margins[1:], who) - off).double()
+            out[some[state], move] = rounded(gap + bank.goal.margin)
+        return out
 
 
 class BankChanges(SingleChanges):

@@ -71,7 +71,8 @@ class ChangeSearch(BankSearch):
             taken = personal.moves.within(start)
             z = personal.rows(everyone, taken)
             best.offer(everyone, taken, problem.feasible.contains(z) & problem.met(z))
-        grow(changes, best, self.tree_search.beam, self.tree_search.depth)
+        depth = self.tree_search.depth
+        grow(changes, best, self.tree_search.beam, depth, further=2 * depth)
         exchange(changes, best, best.found)
         z = repaired(problem.feasible, personal.rows(everyone, best.taken))
         ok = problem.met(z).nonzero().squeeze(1)

@@ -59,8 +59,9 @@ class LeafStack:
         self.value = torch.zeros(len(models), self.width, self.k, dtype=dtype)
         for i, one in enumerate(leaves):
             self.value[i, : len(one.tree)] = one.value if dtype == torch.float64 else _few_digits(one)
-        self.start = torch.stack([one.start for one in leaves])[:, None]
-        self.share = torch.tensor([one.share for one in leaves], dtype=torch.float64)[:, None, None, None]
+        self.start = torch.stack([one.start for one in leaves]).to(dtype)[:, None]
+        self.share = torch.tensor([one.share for one in leaves], dtype=dtype)[:, None, None]
+        self.is_sum = bool((self.share == 1).all())
         by_feature = [{f.cells.feature: f for f in one.features} for one in leaves]
         tested = sorted({i for part in by_feature for i in part})
         self.features = {i: self._stacked([part.get(i) for part in by_feature]) for i in tested}
@@ -128,26 +129,30 @@ class PersonalLeaves:
         for own in personal.own.T[:, :, None]:
             self.outside += self.table[self.row[:, everyone, own].squeeze(2)]
 
-    def raw(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
-        """(G, s, m, k) what each model gives after each single move that is tried (s, m) of candidates that people (s,)
-        have taken (s, features)."""
-        stack, s, g = self.stack, len(person), len(self.stack)
+    def raw(self, person: Tensor, taken: Tensor, state: Tensor, move: Tensor) -> Tensor:
+        """(G, p, k) what each model gives after single moves (p,), in rising order, of candidates, by their place (p,)
+        among those that people (s,) have taken (s, features)."""
+        stack, g, k = self.stack, len(self.stack), self.stack.k
         v = self._outside(person, taken)
         base = torch.bmm(_numbers(v == 0, stack.dtype), stack.value)  # (G, s, k)
-        out = base[:, :, None].repeat(1, 1, tried.shape[1], 1)
-        model = torch.arange(g)[:, None]
-        for a, b, leaves, first in self.features:
-            if not bool(tried[:, a:b].any()):
+        out = base[:, state]
+        ends = torch.searchsorted(move, torch.tensor([[a, b] for a, b, *_ in self.features], dtype=torch.int64))
+        for (a, _, leaves, first), (begin, end) in zip(self.features, ends.tolist(), strict=True):
+            if begin == end:
                 continue
-            here = self.row[:, person, taken[:, self._place(a)]] - first  # (G, s)
-            outside = leaves.outside_tested.index_select(0, here.view(-1)).view(g, s, -1)
-            free = v.gather(2, leaves.tested[:, None].expand(-1, s, -1)) == outside
-            along = torch.bmm(_numbers(free, stack.dtype), leaves.weights).view(g, s, -1, stack.k)
-            cell = torch.cat([self.row[:, person, a:b] - first, here[:, :, None]], 2)
-            cell -= (model * leaves.count)[..., None]
-            there = along.gather(2, cell[..., None].expand(-1, -1, -1, stack.k))
-            out[:, :, a:b] = there[:, :, :-1] + (base[:, :, None] - there[:, :, -1:])
-        return (out.double() + stack.start[:, :, None]) / stack.share
+            some, local = state[begin:end].unique(return_inverse=True)
+            start = first + (torch.arange(g) * leaves.count)[:, None]
+            here = self.row[:, person[some], taken[some, self._place(a)]] - first  # (G, s)
+            outside = leaves.outside_tested.index_select(0, here.view(-1)).view(g, len(some), -1)
+            seen = v if len(some) == len(person) else v.index_select(1, some)
+            free = seen.gather(2, leaves.tested[:, None].expand(-1, len(some), -1)) == outside
+            along = torch.bmm(_numbers(free, stack.dtype), leaves.weights).view(g, -1, k)  # (G, s cells, k)
+            cell = self.row[:, person[state[begin:end]], move[begin:end]] - start + local * leaves.count
+            now = here + first - start + torch.arange(len(some)) * leaves.count
+            there, stays = (along.gather(1, at[..., None].expand(-1, -1, k)) for at in (cell, now))
+            out[:, begin:end] = there + (base[:, some] - stays)[:, local]
+        out += stack.start
+        return out if stack.is_sum else out.div_(stack.share)
 
     def _outside(self, person: Tensor, taken: Tensor) -> Tensor:
         """(G, s, leaves) in how many features candidates are outside each box: as the people's own rows are, but for

@@ -37,9 +37,10 @@ class SurvivalProblem(SearchProblem):
         """(n,) mean - c sd of the guide's margins."""
         return self.bound_of(self.guide.margins(z, self.goal))
 
-    def bound_of(self, margins: Tensor) -> Tensor:
-        """The same of margins (M, n, ..) that are known."""
-        return lower_bound(margins, self.c.view(-1, *[1] * (margins.ndim - 2)))
+    def bound_of(self, margins: Tensor, who: Tensor | None = None) -> Tensor:
+        """The same of margins (M, n, ..) that are known, of all rows or of some, (n,)."""
+        c = self.c if who is None else self.c[who]
+        return lower_bound(margins, c.view(-1, *[1] * (margins.ndim - 2)))
 
     def weights_of(self, margins: Tensor) -> Tensor:
         """(M, n) the derivative of the bound by the margins."""

@@ -220,14 +220,20 @@ class BestMoves:
         return win
 
 
-def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int) -> None:
-    """One changed feature after the other."""
+def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int, further: int = 0) -> None:
+    """One changed feature after the other; `further` than the depth those people who have no answer yet, and with half
+    as many candidates."""
     problem, personal = changes.problem, changes.personal
     moves, everything = personal.moves, torch.arange(len(personal.moves))
     rows, taken = torch.arange(len(personal)), personal.own[:, None]  # (r,), (r, b, features)
     alive = torch.ones(taken.shape[:2], dtype=torch.bool)
     gap_before, wide = torch.empty(0), 1  # wide: candidates a row could have; how many it has is up to its neighbours
-    for step in problem.steps(depth):
+    for step in problem.steps(depth + further):
+        if step == depth:
+            on, beam = (~best.found[rows]).nonzero().squeeze(1), -(-beam // 2)
+            rows, taken, alive = rows[on], taken[on, :beam], alive[on, :beam]
+        if not len(rows):
+            return
         r, b, f = taken.shape
         person, flat = rows.repeat_interleave(b), taken.reshape(-1, f)
         count, price, open_ = personal.singles(person, flat)
@@ -251,8 +257,6 @@ def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int) -> None
         wide = min(beam, wide * len(moves))
         on = alive.any(1).nonzero().squeeze(1)
         rows, taken, alive = rows[on], taken[on], alive[on]
-        if not len(rows):
-            return
 
 
 def exchange(changes: SingleChanges, best: BestMoves, chosen: Tensor) -> None:
