@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,28 +20,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from holdfast._core.files import write_whole
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 Job = tuple[str, Callable[[], Arrays], Any]  # name, how it is made, and what decides its contents
 
 
 def _nothing(_: str) -> None:
     """Reports to nobody; unlike a lambda it can be sent to another process."""
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is never seen half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _worker(parent: int) -> None:

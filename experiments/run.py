@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from experiments.cells import Cells, write_whole
+from experiments.cells import Cells
 from experiments.experiment import Experiment, Figures, Results, Run
 from holdfast import __version__
+from holdfast._core.files import write_whole
 from holdfast.errors import MissingExtraError, SettingError, did_you_mean
 from holdfast.render.charts.theme import save as save_chart
 

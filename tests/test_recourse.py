@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 import holdfast as hf
+import holdfast.recourse as recourse_module
 from holdfast.errors import FileError, HoldfastError, SchemaError, SettingError
 from holdfast.retraining.split import BankSplit
 
@@ -158,6 +159,14 @@ def test_a_time_column_makes_earlier_models_guide() -> None:
     assert recourse.schema.names == ["income", "years"]
     assert recourse.bank.guide.families == {"retrain": 2, "history": 2}
     assert recourse.bank.audit.families == {"retrain": 16}
+    # Earlier models are asked for plans; by how much one has to be ahead of them is decided without them.
+    today = hf.SurvivalSearch(recourse.bank.guide["retrain"])
+    people = recourse_module._refused(recourse.model, NUMBERS, hf.Target("approved"), recourse.seed)
+    alone = hf.calibrate(today, recourse.model, people, "approved", recourse.bank.calibration, at_least=FEW["hold"])
+    assert recourse.calibration("approved").to_dict() == alone.to_dict()
+    method = recourse.method("approved")
+    assert isinstance(method, hf.SurvivalSearch)
+    assert method.bank is recourse.bank.guide
 
 
 def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
@@ -168,6 +177,32 @@ def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
     assert files
     assert [part.fingerprint() for part in made[1].bank] == prints
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_the_second_time_calibrations_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
+
+    def made(**other: Any) -> hf.Recourse:
+        settings = FEW | {"classes": ["denied", "approved"], "cache": tmp_path} | other
+        return hf.Recourse(recipe, NUMBERS, Y, **settings)
+
+    first, count, calibrate = made().calibration("approved"), list[int](), hf.calibrate
+
+    def counted(*args: Any, **kwargs: Any) -> hf.Calibration:
+        count.append(1)
+        return calibrate(*args, **kwargs)
+
+    monkeypatch.setattr(recourse_module, "calibrate", counted)
+    assert made().calibration("approved").to_dict() == first.to_dict()
+    assert not count
+    made().calibration("denied")
+    made(hold=0.75).calibration("approved")
+    made(seed=1).calibration("approved")
+    assert len(count) == 3
+    for file in tmp_path.glob("calibration-*.json"):
+        file.write_text("{}")
+    assert made().calibration("approved").to_dict() == first.to_dict()
+    assert len(count) == 4
 
 
 # ---- what it says

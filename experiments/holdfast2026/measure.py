@@ -12,7 +12,17 @@ import pandas as pd
 import holdfast as hf
 from experiments.cells import Arrays
 from experiments.holdfast2026.setup import (
-    ASKED, CONFIDENCE, FAMILIES, HOLD, KINDS, SHARE, Kind, Oracle, Setting, Task, split,
+    ASKED,
+    CONFIDENCE,
+    FAMILIES,
+    HOLD,
+    KINDS,
+    SHARE,
+    Kind,
+    Oracle,
+    Setting,
+    Task,
+    split,
 )  # fmt: skip
 from holdfast._core.binomial import lower_bound
 from holdfast.datasets import Dataset
@@ -61,9 +71,7 @@ def _norm(kind: Kind) -> Any:
     return kind.norm
 
 
-def cell(
-    data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None, cache: Path | None = None
-) -> Arrays:
+def cell(data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None, cache: Path | None = None) -> Arrays:
     """What every method gives each person: cost, and acceptances by family."""
     world = World.of(split(data, setting, seed), setting, KINDS[kind], seed, rows, cache)
     guide, norm = world.bank.guide, _norm(world.kind)

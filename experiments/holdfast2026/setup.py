@@ -42,7 +42,7 @@ class Kind:
     oracle: tuple[float, ...]  # values of c that the oracle tries
 
 
-FAMILIES = ("retrain", "seed", "bootstrap")  # that judge
+FAMILIES: tuple[str, ...] = ("retrain", "seed", "bootstrap")  # that judge
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _lightgbm(_: Setting) -> hf.Recipe:
 
 
 def _forest(_: Setting) -> hf.Recipe:
-    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.ensemble import RandomForestClassifier  # pyright: ignore[reportMissingTypeStubs]
 
     return hf.Recipe(estimator=RandomForestClassifier(100, max_depth=6, n_jobs=1), inputs="encoded")
 

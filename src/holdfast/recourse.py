@@ -8,11 +8,13 @@ guide the search for the cheapest plan (`SurvivalSearch`), others set how sure i
 again, which had no part in it, say which plans hold (`audit`). Every part can be given ready-made instead.
 """
 
+import contextlib
+import hashlib
 import json
 import math
 import os
 import time as clock
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -21,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.files import whole_folder
+from holdfast._core.files import whole_folder, write_whole
 from holdfast._core.progress import Progress
 from holdfast._core.version import version
 from holdfast.errors import FileError, require
@@ -44,7 +46,7 @@ from holdfast.schema.schema import Schema
 from holdfast.target import Label, Target, TargetLike
 
 ROWS = 100  # people of the training data by whom c is calibrated
-GUIDES, NETWORKS = 40, 80  # models that guide the search; networks are cheap to make and to ask
+GUIDES, NETWORKS = 80, 160  # models that guide the search; networks are cheap to make and to ask
 JUDGES = 100  # models of a calibration or an audit at least; more where the level needs them
 LEVELS = (0.8, 0.9, 0.95, 0.99)  # of a frontier
 STEPS = tuple(i / 2 for i in range(9))  # c of a frontier
@@ -68,7 +70,7 @@ class Recourse:
         classes: names of the classes, as for `Model.of`.
         time: how old rows are: a column of X or one value per row. Then models of earlier data guide the search too.
         window: on how many of the newest periods the model was trained, see `ModelBank.retrain`.
-        cache: a folder that keeps the retrained models; None keeps none.
+        cache: a folder that keeps the retrained models and calibrations; None keeps none.
         seed: of all random numbers.
         workers: how many estimators are retrained at once; left out: as many as there are cores.
         progress: show bars, and say what will be done, how long that takes and what was done, on stderr.
@@ -239,15 +241,27 @@ class Recourse:
             table = self.schema.as_table(cast(pd.DataFrame, self.X))
             people = _refused(self.model, table, wanted, self.seed)
             self._say(f"calibrating on {len(people)} people of the training data")
-            start, search = clock.perf_counter(), SurvivalSearch(self._part("guide"))
+            start, search = clock.perf_counter(), SurvivalSearch(_of_today(self._part("guide")))
             if not self.model.has_grad:
                 search.fit(self.model, table)
-            level: dict[str, Any] = {"at_least": self.hold, "confidence": self.confidence}
-            self.calibrations[key] = calibrate(
-                search, self.model, people, wanted, self._part("calibration"), seed=self.seed, **level
-            )
+            level: dict[str, Any] = {"at_least": self.hold, "confidence": self.confidence, "seed": self.seed}
+
+            def made() -> Calibration:
+                return calibrate(search, self.model, people, wanted, self._part("calibration"), **level)
+
+            file = None if self.cache is None else Path(self.cache) / f"{self._key(search, people, key)}.json"
+            self.calibrations[key] = made() if file is None else _kept(file, made)
             self._note(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
         return self.calibrations[key]
+
+    def _key(self, search: SurvivalSearch, people: pd.DataFrame, target: str) -> str:
+        """A short hash of all that decides a calibration."""
+        assert search.bank is not None
+        models = [self.model.fingerprint(), *search.bank.origins(), *self._part("calibration").origins()]
+        settings = search.get_params(deep=False) | {"bank": None}
+        about = f"{version()} {models} {settings} {target} {self.hold} {self.confidence} {self.seed}"
+        rows = pd.util.hash_pandas_object(people, index=False).to_numpy()
+        return f"calibration-{hashlib.sha256(about.encode() + rows.tobytes()).hexdigest()[:16]}"
 
     # ---- what it gives
 
@@ -338,6 +352,22 @@ class Recourse:
         out.calibrations.update(calibrations)
         out._files, out._parts = files, {"guide": both[1:]}
         return out
+
+
+def _of_today(guide: ModelBank) -> ModelBank:
+    """A guide without its models of earlier data: these are to add to the spread that c counts, so that a plan is surer
+    for them, and not to be calibrated away."""
+    today = [name for name in guide.families if name != "history"]
+    return guide.subset(today) if today else guide
+
+
+def _kept(file: Path, made: Callable[[], Calibration]) -> Calibration:
+    """What a file of the cache says, or what is made and written there; a file that is damaged is made again."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    out = made()
+    write_whole(file, (json.dumps(out.to_dict()) + "\n").encode())
+    return out
 
 
 def _changed(schema: Schema, settings: Settings) -> Schema:

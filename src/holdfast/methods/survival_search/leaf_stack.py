@@ -136,11 +136,12 @@ class PersonalLeaves:
         v = self._outside(person, taken)
         base = torch.bmm(_numbers(v == 0, stack.dtype), stack.value)  # (G, s, k)
         out = base[:, state]
-        ends = torch.searchsorted(move, torch.tensor([[a, b] for a, b, *_ in self.features], dtype=torch.int64))
-        for (a, _, leaves, first), (begin, end) in zip(self.features, ends.tolist(), strict=True):
+        for a, b, leaves, first in self.features:
+            begin, end = (int(torch.searchsorted(move, place)) for place in (a, b))
             if begin == end:
                 continue
-            some, local = state[begin:end].unique(return_inverse=True)
+            used = torch.zeros(len(person), dtype=torch.bool).index_fill_(0, state[begin:end], True)
+            some, local = used.nonzero().squeeze(1), (used.cumsum(0) - 1)[state[begin:end]]
             start = first + (torch.arange(g) * leaves.count)[:, None]
             here = self.row[:, person[some], taken[some, self._place(a)]] - first  # (G, s)
             outside = leaves.outside_tested.index_select(0, here.view(-1)).view(g, len(some), -1)

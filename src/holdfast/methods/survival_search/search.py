@@ -54,8 +54,8 @@ class SurvivalSearch(Explainer):
         norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without gradients 0 or 1.
         models: how many models `fit` makes where there is no bank.
         steps, bisections: as in `MinCost`, for models with gradients.
-        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have no answer at that depth
-            yet may change three times as many features.
+        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have no answer at that
+            depth may change three times as many features.
         max_nodes: as in `TreeSearch`, to prove that a row has no answer at all.
 
     >>> import holdfast as hf
