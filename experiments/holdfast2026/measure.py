@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from torch import Tensor
 
 import holdfast as hf
 from experiments.cells import Arrays
@@ -28,8 +30,30 @@ from holdfast._core.binomial import lower_bound
 from holdfast.datasets import Dataset
 from holdfast.evaluation.calibration import replace_c
 
+Mask = npt.NDArray[np.bool_]
 MARGINS = tuple(i / 4 for i in range(1, 33))
 SNS_MODELS = 10
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The wanted outcome, or that with a probability."""
+
+    setting: Setting
+    place: int  # of the wanted class
+
+    def target(self, margin: float = 0.0) -> hf.Target:
+        """What a method is asked for: more than that by a margin in logits."""
+        p = self.setting.probability
+        if p is None:
+            return hf.Target(self.setting.wanted, margin=margin)
+        return hf.Target(self.setting.wanted, probability=1 / (1 + (1 - p) / p * np.exp(-margin)))
+
+    def met(self, scores: Tensor) -> Mask:
+        """(.., 2) scores -> (..) do they show what is asked for?"""
+        p = self.setting.probability
+        lead = scores[..., self.place] - scores[..., 1 - self.place]
+        return (lead > (0.0 if p is None else np.log(p / (1 - p)))).numpy()
 
 
 @dataclass(frozen=True)
@@ -39,7 +63,7 @@ class World:
     model: hf.Model
     bank: hf.BankSplit
     kind: Kind
-    wanted: str
+    asked: Asked
     people: pd.DataFrame  # to ask about
     known: pd.DataFrame  # to calibrate by
 
@@ -55,16 +79,21 @@ class World:
             recipe, task.X, task.y, task.schema, families=families, classes=classes, seed=seed, workers=1, cache=cache
         )
         parts = bank.split(guide=guide, calibration=tune, audit=judges)
-        refused = [t[(model.predict(t) != setting.wanted).to_numpy()] for t in (task.test, task.X)]
+        asked = Asked(setting, classes.index(setting.wanted))
+        refused = [t[~asked.met(model.score_frame(t))] for t in (task.test, task.X)]
         people, known = refused[0].head(rows or ASKED), refused[1].head(kind.known)
-        return World(model, parts, kind, setting.wanted, people, known)
+        return World(model, parts, kind, asked, people, known)
 
     @property
     def smallest(self) -> hf.Explainer:
         return hf.MinCost(norm=_norm(self.kind)) if self.model.has_grad else hf.TreeSearch(norm=1)
 
     def explain(self, method: hf.Explainer, people: pd.DataFrame, margin: float = 0.0) -> hf.Counterfactuals:
-        return method.explain(self.model, people, hf.Target(self.wanted, margin=margin))
+        return method.explain(self.model, people, self.asked.target(margin))
+
+    def accepted(self, cfs: hf.Counterfactuals, bank: hf.ModelBank) -> Mask:
+        """(M, n) which models accept answers, whatever margin they were found with: it is a means and no aim."""
+        return self.asked.met(bank.scores(cfs.to_frame())) & cfs.answered
 
 
 def _norm(kind: Kind) -> Any:
@@ -77,10 +106,10 @@ def cell(data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None
     guide, norm = world.bank.guide, _norm(world.kind)
     survival = hf.SurvivalSearch(guide, norm=norm)
     tuned = hf.calibrate(
-        survival, world.model, world.known, world.wanted, world.bank.calibration, at_least=HOLD,
+        survival, world.model, world.known, world.asked.target(), world.bank.calibration, at_least=HOLD,
         confidence=CONFIDENCE, share=SHARE, seed=seed,
     )  # fmt: skip
-    margin = calibrated_margin(world, tuned)
+    margin = calibrated_margin(world)
     methods: dict[str, Callable[[], hf.Counterfactuals]] = {
         "smallest": lambda: world.explain(world.smallest, world.people),
         "survival": lambda: world.explain(replace_c(survival, tuned.c), world.people),
@@ -100,13 +129,12 @@ def cell(data: Dataset, setting: Setting, kind: str, seed: int, rows: int | None
 
 
 def judged(world: World, cfs: hf.Counterfactuals, seconds: float) -> Arrays:
-    """Cost and acceptances of each person's answer; the class alone counts, since a margin is a means and no aim."""
-    seen = hf.audit(cfs, world.bank.audit, rule="class")
-    held = {f: seen.held[seen.family == f] & cfs.answered for f in seen.families}
+    """Cost and acceptances of each person's answer."""
+    held = [world.accepted(cfs, world.bank.audit[f]) for f in FAMILIES]
     return {
         "cost": _cost(world, cfs), "found": cfs.found, "answered": cfs.answered,
-        "accepted": np.stack([h.sum(0) for h in held.values()]),
-        "models": np.array([len(h) for h in held.values()]), "seconds": np.array(seconds / max(len(cfs), 1)),
+        "accepted": np.stack([h.sum(0) for h in held]), "models": np.array([len(h) for h in held]),
+        "seconds": np.array(seconds / max(len(cfs), 1)),
     }  # fmt: skip
 
 
@@ -114,15 +142,15 @@ def _cost(world: World, cfs: hf.Counterfactuals) -> np.ndarray[Any, Any]:
     return cfs.cost(f"l{world.kind.norm}").to_numpy()
 
 
-def calibrated_margin(world: World, tuned: hf.Calibration) -> float:
+def calibrated_margin(world: World) -> float:
     """The honest rival: the smallest margin of smallest answers by the same rule on the same people and models."""
     certified = dict[float, np.ndarray[Any, Any]]()
 
     def look(margins: Sequence[float]) -> None:
         for m in margins:
             if m not in certified:
-                seen = hf.audit(world.explain(world.smallest, world.known, m), world.bank.calibration, rule="class")
-                certified[m] = seen.certified(at_least=HOLD, confidence=CONFIDENCE).to_numpy()
+                held = world.accepted(world.explain(world.smallest, world.known, m), world.bank.calibration)
+                certified[m] = lower_bound(held.sum(0), len(held), CONFIDENCE) >= HOLD
 
     def enough() -> list[float]:
         robust = np.logical_or.reduce(list(certified.values()))
@@ -147,8 +175,8 @@ def oracle(world: World) -> Arrays:
     )
     for search in searches:
         cfs = world.explain(search, world.people)
-        refused = (judges.scores(cfs.to_frame()).argmax(2) != world.model.classes.index(world.wanted)).sum(0).numpy()
-        cost = np.where(cfs.answered & (refused <= allowed), _cost(world, cfs), np.inf)
+        refused = (~world.accepted(cfs, judges)).sum(0)
+        cost = np.where(refused <= allowed, _cost(world, cfs), np.inf)
         best = np.minimum(best, cost.reshape(len(world.people), -1).min(1))
     return {"cost": best, "allowed": np.array(allowed)}
 
