@@ -79,6 +79,23 @@ def test_no_reachable_row_that_holds_is_cheaper(kind: str, norm: int, c: float) 
     np.testing.assert_allclose(own[plans.found], best[plans.found], rtol=0, atol=1e-5)
 
 
+def test_people_may_change_more_features_where_a_few_are_not_enough() -> None:
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 6)), columns=list("abcdef"))
+    made = [
+        hf.Recipe(estimator=RandomForestClassifier(20, max_depth=6, random_state=i), inputs="encoded").fit(
+            table, (table.sum(axis=1) > 0).astype(int), hf.Schema.infer(table)
+        ) for i in range(4)
+    ]  # fmt: skip
+    bank = hf.ModelBank.of(made[1:])
+    far = table[(table < 0).sum(axis=1) >= 5].head(8)
+    target = hf.Target(1, probability=0.8)
+    plans = hf.SurvivalSearch(bank, c=1.0, depth=1).explain(made[0], far, target)
+    changed = plans.cost("l0")[plans.found]
+    assert len(changed) >= 6
+    assert changed.max() > 1
+    assert changed.max() <= 3  # three times the depth
+
+
 def test_one_column_in_closed_form() -> None:
     """Lines g_m(z) = a_m z + b_m: where mean - c sd crosses zero is a root that scipy finds too."""
     rng = np.random.default_rng(0)
