@@ -213,6 +213,7 @@ class Judge(BlackBox):
         model = boosted(model, outputs) if is_booster(model) else model
         source = decisions.score_source(model, classes, outputs)
         original = replace(other.original, model=model, source=source)
+        vars(original)["probe"] = other.original.probe  # the same rows
         return Judge(
             schema=other.schema, classes=other.classes, dtype=other.dtype, output_scale=other.output_scale,
             original=original, rule=decisions.decision_rule(model), rejects_missing=other.rejects_missing,

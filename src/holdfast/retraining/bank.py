@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -23,7 +24,7 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.errors import ModelError, SchemaError, did_you_mean, listed, require
+from holdfast.errors import ModelError, SchemaError, did_you_mean, listed, require, untyped
 from holdfast.models.base import Model, ModelLike
 from holdfast.models.scores import to_scores
 from holdfast.models.torch_model import TorchModel
@@ -40,6 +41,7 @@ from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget
 
 SCORED_CELLS = 1 << 22  # scores and hidden values held at once
+ALONE = 4096  # rows that an estimator is asked about by one thread
 MODELS = 100  # of a family that is not asked for by number
 
 
@@ -63,7 +65,10 @@ class ModelGroup:
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
         if self.networks is None:
-            return torch.stack([_scores(model, frame, x) for model in self.judges()])
+            # Threads that wait for each other take longer than one that does the little there is to do.
+            few = len(x) <= ALONE
+            with untyped("threadpoolctl").threadpool_limits(1, user_api="openmp") if few else nullcontext():
+                return torch.stack([_scores(model, frame, x) for model in self.judges()])
         x = x.to(self.dtype)
         models, n = self.networks, len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
@@ -376,8 +381,9 @@ class ModelBank:
             if group.networks is not None:
                 for value in group.networks.state().values():
                     digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
-            for model in group.judges():
-                digest.update(model.fingerprint().encode())
+            with untyped("threadpoolctl").threadpool_limits(1, user_api="openmp"):
+                for model in group.judges():
+                    digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 
     def origins(self) -> list[str]:
