@@ -15,23 +15,23 @@ from support.plans import CALIBRATION, six_plans
 
 def test_the_table_has_a_line_per_person() -> None:
     table = six_plans().table()
-    assert table.columns.tolist() == ["plan", "cost", "survival", "low", "high", "certified", "status"]
+    assert table.columns.tolist() == ["plan", "cost", "holds_on", "survival", "bound", "certified", "status"]
     assert table["status"].tolist() == ["found", "found", "fragile", "not found", "impossible", "already met"]
     assert table["plan"]["Ann"] == "Raise money from €100 to €200."
     assert table["plan"]["Eve"] == "No answer: no leaf."
     assert table["cost"][["Ann", "Ben", "Cyd"]].tolist() == [2.0, 6.0, 6.0]
     assert table["survival"][["Ann", "Ben", "Cyd"]].tolist() == [1.0, 0.95, 0.6]
     assert table["survival"][["Dee", "Eve"]].isna().all()
-    # Of 100, with none refused: 1 - 0.025^(1/100); the certificate is one-sided, 1 - 0.05^(1/100) = 0.9705.
-    assert table["low"]["Ann"] == pytest.approx(0.025 ** (1 / 100))
+    assert table["holds_on"].tolist() == ["100 of 100", "95 of 100", "60 of 100", "", "", ""]
+    assert table["bound"]["Ann"] == pytest.approx(0.05 ** (1 / 100))  # of 100, with none refused
     assert table["certified"].tolist() == [True, False, False, False, False, False]
     assert not six_plans(hold=0.97).certified[1:].any()
 
 
 def test_the_words_count_people_and_certificates() -> None:
     words = six_plans().words()
-    assert words.startswith("6 people: 2 found, 1 fragile, 1 not found, 1 impossible, 1 already met. 1 of 3 answers")
-    assert words.endswith("A certificate covers retraining on like data, not a changed world.")
+    assert words.startswith("6 people: 2 found, 1 fragile, 1 not found, 1 impossible, 1 already met. 1 of 3 plans")
+    assert words.endswith("rows drawn again from this table: not training on new data, and not a changed world.")
     assert repr(six_plans()) == f"<Plans {words}>"
     assert six_plans(models=50).words().endswith("or ask for less.")
     described = six_plans().describe()
@@ -52,7 +52,7 @@ def test_json_has_everything_but_the_pictures(tmp_path: Path) -> None:
     text = plans.to_json(tmp_path / "plans.json")
     assert (tmp_path / "plans.json").read_text(encoding="utf-8") == text + "\n"
     told = json.loads(text)
-    assert (told["hold"], told["confidence"], told["models"], told["asked"]) == (0.95, 0.95, 100, "good")
+    assert (told["hold"], told["confidence"], told["judges"], told["asked"]) == (0.95, 0.95, 100, "good")
     assert told["calibration"]["c"] == 2.5
     ben = told["people"][1]
     assert ben["person"] == "Ben"

@@ -33,7 +33,7 @@ SCORE = (X["income"] - 50) / 10 + (X["years"] - 10) / 10 + (X["home"] == "own") 
 Y = pd.Series(np.where(SCORE > 0.5, "approved", "denied"))
 WORTH = 100 * SCORE
 NUMBERS = X[["income", "years"]]
-FEW: dict[str, Any] = {"hold": 0.8, "models": {"guide": 4, "calibration": 14, "audit": 16}, "workers": 1}  # 14 will do
+FEW: dict[str, Any] = {"family": "retrain", "hold": 0.8, "models": {"guide": 4, "calibration": 14, "audit": 16}, "workers": 1}  # 14 will do
 
 
 def piped(estimator: object) -> Any:

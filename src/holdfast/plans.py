@@ -13,7 +13,9 @@ from holdfast.datasets.tables import records
 from holdfast.errors import FileError, require, untyped
 from holdfast.evaluation.audit import Audit
 from holdfast.evaluation.calibration import Calibration
+from holdfast.evaluation.likeness import Likeness
 from holdfast.render import certificates
+from holdfast.target import Status
 
 MARK = b"holdfast-plans"
 OTHER_FORMATS = (".json", ".csv")
@@ -28,6 +30,10 @@ class Plans:
         hold: the share of retrained models that is to accept a plan.
         confidence: of the certificate that they do.
         calibration: how the search was set; None: by hand.
+        likeness: whether the retrained models are those of the model in use; where they are not, nothing is certified.
+            None: nobody has compared them.
+        warnings: what the judges may not know of the rows, in sentences.
+        looks: how often judges were added, see `Recourse.more_judges`.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
@@ -35,24 +41,37 @@ class Plans:
     >>> refused = data.X[recourse.model.predict(data.X) == "no"].head(5)
     >>> plans = recourse.plans(refused, "yes")
     >>> plans.table().columns.tolist()
-    ['plan', 'cost', 'survival', 'low', 'high', 'certified', 'status']
+    ['plan', 'cost', 'holds_on', 'survival', 'bound', 'certified', 'status']
     """
 
     audit: Audit
     hold: float = 0.95
     confidence: float = 0.95
     calibration: Calibration | None = None
+    likeness: Likeness | None = None
+    warnings: tuple[str, ...] = ()
+    looks: int = 0
+
+    @classmethod
+    def of(cls, audit: Audit, hold: float, confidence: float, **more: Any) -> "Plans":
+        """Plans as the judges see them: what they certify has been found, though the guide was not sure enough of it;
+        what they do not and the guide did not is fragile."""
+        plans = cls(audit, hold, confidence, **more)
+        if plans.refused or audit.too_few(at_least=hold, confidence=confidence):
+            return plans
+        certified = audit.certified(at_least=hold, confidence=confidence).to_numpy()
+        sure = certified & (audit.cfs.status_codes == Status.FRAGILE)
+        codes = np.where(sure, int(Status.FOUND), audit.cfs.status_codes)
+        reasons = ["" if now else reason for now, reason in zip(sure, audit.cfs.reasons, strict=True)]
+        return replace(plans, audit=replace(audit, cfs=replace(audit.cfs, status_codes=codes, reasons=reasons)))
 
     def __len__(self) -> int:
         return len(self.cfs)
 
     def __getitem__(self, rows: RowSelection) -> "Plans":
         """Some of the plans, by position: a number, a slice, numbers, or a mask (n,)."""
-        held = Audit(self.cfs[rows], self.audit.held[:, positions(rows, len(self))], *self._judges())
-        return Plans(held, self.hold, self.confidence, self.calibration)
-
-    def _judges(self) -> tuple[Any, ...]:
-        return self.audit.family, self.audit.bank, self.audit.rule
+        held = replace(self.audit, cfs=self.cfs[rows], held=self.audit.held[:, positions(rows, len(self))])
+        return replace(self, audit=held)
 
     @property
     def cfs(self) -> Counterfactuals:
@@ -66,8 +85,33 @@ class Plans:
 
     @property
     def certified(self) -> "pd.Series[bool]":
-        """Which plans at least `hold` of all retrained models would accept, with the asked confidence."""
-        return self.audit.certified(at_least=self.hold, confidence=self.confidence)
+        """Which plans hold for at least `hold` of the models that are meant, with the asked confidence each; see
+        `words` for which models these are. None where the retrained models are not those of the model in use."""
+        if self.refused:
+            return pd.Series(False, self.cfs.after.index, name="certified")
+        certified = self.audit.certified(at_least=self.hold, confidence=self.confidence)
+        return certified & self.found
+
+    @property
+    def refused(self) -> str:
+        """Why nothing can be certified, whatever the judges say; '' where it can."""
+        return "" if self.likeness is None else self.likeness.words()
+
+    @property
+    def bound(self) -> "pd.Series[float]":
+        """The share of models that accept each plan, at least, with the asked confidence: what a certificate rests
+        on."""
+        return self.audit.bound(confidence=self.confidence)
+
+    def together(self) -> float:
+        """The share of models that every certified plan holds for, at least, with the asked confidence for all of them
+        at once (Bonferroni over the plans); nan where none is certified. It is about the judges' chance alone: an
+        unlucky training table is unlucky for all plans at once."""
+        certified = self.certified.to_numpy()
+        if not certified.any():
+            return float("nan")
+        each = 1 - (1 - self.confidence) / int(certified.sum())
+        return float(self.audit.bound(confidence=each).to_numpy()[certified].min())
 
     @property
     def survival(self) -> "pd.Series[float]":
@@ -79,21 +123,46 @@ class Plans:
         return self.cfs.to_frame()
 
     def table(self) -> pd.DataFrame:
-        """One line per person: what changes, what it costs, the share of retrained models that accept it with its exact
-        interval, whether that is certified, and the status; fragile and impossible ones say so."""
-        level = {"at_least": self.hold, "confidence": self.confidence}
-        seen = self.audit.table(**level)
-        out = seen[["survival", "low", "high", "certified", "status"]].copy()
+        """One line per person: what changes, what it costs, on how many of the judges the plan holds, their share, the
+        bound of that share that a certificate rests on, whether it is certified, and the status; fragile and
+        impossible ones say so."""
+        seen = self.audit.table(at_least=self.hold, confidence=self.confidence)
+        out = seen[["survival", "bound", "certified", "status"]].copy()
+        if not self._too_few():
+            out["certified"] = self.certified
+        accepted = self.audit.held.sum(0)
+        models = len(self.audit.held)
+        held = [certificates.holds_on(int(k), models) for k in accepted]
+        out.insert(0, "holds_on", np.where(self.cfs.answered, held, ""))
         out.insert(0, "cost", self.cfs.cost("weighted"))
         out.insert(0, "plan", self.cfs.sentences())
         return out
 
     def words(self) -> str:
-        """What became of the people, what is certified, and what that covers: two or three sentences."""
+        """What became of the people, what is certified, and what that covers, in a few sentences."""
+        if self.refused:
+            return f"No certificates: {self.refused} {self._counted()}."
+        if self._too_few():
+            return " ".join([f"{self._counted()}. No certificates: {self._too_few()}.", *self.warnings])
+        certified = int(self.certified.sum())
+        families = self.audit.families
+        what = f"{certified} of {int(self.cfs.answered.sum())} plans are certified"
+        each = f"{what}: each {certificates.level(self.hold, self.confidence, families)}."
+        every = ""
+        if certified > 1:
+            every = f"All of them at once: for at least {certificates.rounded_down(self.together())}."
+        parts = [f"{self._counted()}.", each, every, certificates.covers(families), *self.warnings]
+        return " ".join(part for part in parts if part)
+
+    def _too_few(self) -> str:
+        """Why there are too few judges for any certificate; '' if there are enough."""
+        return self.audit.too_few(at_least=self.hold, confidence=self.confidence)
+
+    def _counted(self) -> str:
+        """'5 people: 4 found, 1 fragile'"""
         counts = self.cfs.status["status"].value_counts()
         status = ", ".join(f"{count} {name}" for name, count in counts.items())
-        certified = self.audit.words(at_least=self.hold, confidence=self.confidence)
-        return f"{len(self)} people: {status or 'none'}. {certified}"
+        return f"{len(self)} people: {status or 'none'}"
 
     def describe(self, *, most: int = 20, width: int = 100) -> str:
         """What changes for the first people, and what became of all of them, for a terminal.
@@ -135,9 +204,13 @@ class Plans:
         by_person = {row: records(part.drop(columns="row")) for row, part in changes.groupby("row", sort=False)}
         people = [{**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))]
         calibration = None if self.calibration is None else self.calibration.to_dict()
+        together = self.together()
         return {
             "hold": self.hold, "confidence": self.confidence, "asked": self.audit.asked,
-            "models": len(self.audit.held), "words": self.words(), "covers": certificates.COVERS,
+            "judges": len(self.audit.held), "families": self.audit.families, "spread": self.audit.spread,
+            "words": self.words(), "covers": certificates.covers(self.audit.families),
+            "certified together": None if together != together else together,
+            "likeness": None if self.likeness is None else self.likeness.to_dict(), "warnings": list(self.warnings),
             "calibration": calibration, "people": people,
         }  # fmt: skip
 
@@ -165,7 +238,11 @@ class Plans:
         parquet = untyped("pyarrow.parquet")
         table: Any = parquet.read_table(path)
         calibration = None if self.calibration is None else self.calibration.to_dict()
-        content = {"hold": self.hold, "confidence": self.confidence, "calibration": calibration}
+        likeness = None if self.likeness is None else self.likeness.to_dict()
+        content = {
+            "hold": self.hold, "confidence": self.confidence, "calibration": calibration, "likeness": likeness,
+            "warnings": list(self.warnings), "looks": self.looks,
+        }  # fmt: skip
         marked = {**table.schema.metadata, MARK: json.dumps(content).encode()}
         parquet.write_table(table.replace_schema_metadata(marked), path)
 
@@ -181,6 +258,16 @@ class Plans:
             content = json.loads(metadata[MARK])
             made = content["calibration"]
             calibration = None if made is None else Calibration.from_dict(made)
-            return cls(held, float(content["hold"]), float(content["confidence"]), calibration)
+            likeness = None if content["likeness"] is None else Likeness(**content["likeness"])
+            warnings = tuple(str(text) for text in content["warnings"])
+            return cls(
+                held,
+                float(content["hold"]),
+                float(content["confidence"]),
+                calibration,
+                likeness,
+                warnings,
+                int(content["looks"]),
+            )
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None

@@ -17,7 +17,7 @@ import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,10 @@ from numpy.typing import ArrayLike
 from holdfast._core.files import whole_folder, write_whole
 from holdfast._core.progress import Progress
 from holdfast._core.version import version
-from holdfast.errors import FileError, require
+from holdfast.errors import FileError, SettingError, require
 from holdfast.evaluation.audit import audit, models_needed
-from holdfast.evaluation.calibration import Calibration, calibrate, replace_c
+from holdfast.evaluation.calibration import USUAL, Calibration, calibrate, replace_c
+from holdfast.evaluation.likeness import AGAIN, Likeness, likeness
 from holdfast.explainer import Explainer
 from holdfast.frontier import Frontier
 from holdfast.methods.survival_search.search import SurvivalSearch
@@ -36,20 +37,26 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.plans import Plans
 from holdfast.problem import Outcomes
+from holdfast.render import certificates
 from holdfast.retraining.bank import BankSplit, ModelBank
 from holdfast.retraining.base_run import BaseRun
+from holdfast.retraining.estimators import OwnFit
 from holdfast.retraining.families import family
+from holdfast.retraining.next_training import class_counts, fresh_rows, spread_for
 from holdfast.retraining.outcomes import as_named, outcomes
 from holdfast.retraining.recipe import Recipe
+from holdfast.retraining.row_facts import RowFacts, warnings_about
 from holdfast.schema.infer import Settings
 from holdfast.schema.schema import Schema
 from holdfast.target import Label, Target, TargetLike
 
 ROWS = 100  # people of the training data by whom c is calibrated
 GUIDES, NETWORKS = 80, 160  # models that guide the search; networks are cheap to make and to ask
-JUDGES = 100  # models of a calibration or an audit at least; more where the level needs them
+JUDGES = 300  # models of a calibration or an audit at least; more where the level needs them
 LEVELS = (0.8, 0.9, 0.95, 0.99)  # of a frontier
 STEPS = tuple(i / 2 for i in range(9))  # c of a frontier
+Kind = Literal["auto", "stretch", "fresh", "retrain"]
+KINDS: tuple[Kind, ...] = ("auto", "stretch", "fresh", "retrain")
 SETTINGS = "recourse.json"
 SPARE = 1.7  # times as many as a certificate needs if all of them agree: some may not
 
@@ -68,7 +75,17 @@ class Recourse:
         confidence: of the certificates.
         models: how many models guide, calibrate and audit, such as {"guide": 80}.
         classes: names of the classes, as for `Model.of`.
-        time: how old rows are: a column of X or one value per row. Then models of earlier data guide the search too.
+        time: how old rows are: a column of X or one value per row. Models of earlier data guide the search then, and
+            rows of one time, or of neighbouring times, are drawn together.
+        groups: which rows belong together, such as those of one person: a column of X, or one value per row. They are
+            drawn together.
+        sample_weight: how much each row counted when the model was trained: a column of X, or one number per row.
+        fit_params: what else its `fit` was given; of values of which there is one for each row, those of rows drawn.
+        fit: a function of your own, `fit(X, y, seed)`, that trains the model and returns it, in place of a recipe.
+        family: the judges. "stretch" and "fresh" stand for models of new data of the same kind: bootstraps of the table
+            led away from the model in use, and models of fewer rows. "retrain" are bootstraps as they are, for the
+            question whether plans hold when the model is trained on the same table again. Left out: "stretch", and
+            "fresh" for models that give classes and no scores.
         window: on how many of the newest periods the model was trained, see `ModelBank.retrain`.
         cache: a folder that keeps the retrained models and calibrations; None keeps none.
         seed: of all random numbers.
@@ -91,10 +108,21 @@ class Recourse:
         recipe: Recipe | None = None, bank: BankSplit | ModelBank | None = None, method: Explainer | None = None,
         hold: float = 0.95, confidence: float = 0.95, models: Mapping[str, int] | None = None,
         classes: Sequence[Label] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
+        groups: str | ArrayLike | None = None, sample_weight: str | ArrayLike | None = None,
+        fit_params: Mapping[str, Any] | None = None, fit: Callable[..., Any] | None = None, family: Kind = "auto",
         cache: str | Path | None = None, seed: int = 0, workers: int | None = None, progress: bool = False,
         **settings: Unpack[Settings],
     ) -> None:  # fmt: skip
         models_needed(hold, confidence)  # an error where they are no shares
+        if family not in KINDS:
+            raise SettingError(f"family must be one of {', '.join(KINDS)}, got {family!r}")
+        self.family: Kind = family
+        if fit is not None and recipe is not None:
+            raise SettingError("pass fit=, a function that trains the model, or recipe=, not both")
+        self.groups, self.sample_weight, self.fit_params = groups, sample_weight, fit_params
+        self.fit = fit
+        self.likeness: Likeness | None = None
+        self.warnings: tuple[str, ...] = ()
         self.X, self.y, self.time, self.window = X, y, time, window
         self.hold, self.confidence, self.seed = hold, confidence, seed
         self.cache, self.workers, self.progress = cache, workers, progress
@@ -122,14 +150,32 @@ class Recourse:
             require(self.X is not None, f"a {type(given).__name__} does not say what its columns are; {hint}")
             assert self.X is not None
             known = getattr(given, "feature_names_in_", None)
-            extra = [self.time] if isinstance(self.time, str) and (known is None or self.time not in known) else []
-            schema = Schema.infer(self.X.drop(columns=extra), **settings)
+            about_rows = [self.time, self.groups, self.sample_weight]
+            extra = {name for name in about_rows if isinstance(name, str) and (known is None or name not in known)}
+            schema = Schema.infer(self.X.drop(columns=list(extra & set(self.X.columns))), **settings)
         elif settings:
             schema = _changed(schema, settings)
         if isinstance(given, Recipe):
             X, y = self._data("to fit the recipe")
-            return given.fit(X, y, schema, classes=classes, seed=self.seed)
+            facts = RowFacts.of(X, schema, self.time, self.groups, self.sample_weight)
+            weight = None if facts.weight is None else facts.weight.numpy()
+            return given.fit(
+                facts.table, y, schema, classes=classes, seed=self.seed, sample_weight=weight,
+                fit_params=self.fit_params,
+            )  # fmt: skip
         return Model.of(given, schema, classes=classes)
+
+    @property
+    def kind(self) -> Kind:
+        """The family of the judges."""
+        if self.family != "auto":
+            return self.family
+        return "fresh" if self.model.labels_only else "stretch"
+
+    @property
+    def spread(self) -> float:
+        """How many times as far as bootstraps judges lie from the model in use."""
+        return 1.0 if self.kind == "retrain" else spread_for(self.hold, self.confidence)
 
     def _data(self, why: str) -> tuple[pd.DataFrame, Outcomes]:
         there = self.X is not None and self.y is not None
@@ -155,30 +201,78 @@ class Recourse:
         if self._split is None and self._files:
             self._split = BankSplit(*(self._part(name) for name in BankSplit._fields))
         if self._split is None:
-            X, y = self._data("to retrain it")
-            total, guide = sum(self.counts.values()), self.counts["guide"]
-            history = guide // 2 if self.time is not None else 0
-            families = {"retrain": total - history} | ({"history": history} if history else {})
-            given: Any = self.recipe if self.recipe is not None else self.model
-            named = X, _named(self.model, X, y), self.schema
-            classes = self.model.classes or None
-            how: dict[str, Any] = {"time": self.time, "window": self.window}
-            run = BaseRun.of(given, *named, classes, self.seed, **how)  # what has to be assumed is assumed once
-            self._note(_assumed(self.model, run.recipe) if self.recipe is None else "")
-            what = f"retraining {total} models ({', '.join(f'{n} {name}' for name, n in self.counts.items())})"
-            self._say(what + (self._time_needed(run, total) if self.progress else ""))
-            start = clock.perf_counter()
-            bank = ModelBank.retrain(
-                run.recipe, *named, families=families, classes=classes, seed=self.seed, workers=self.workers,
-                progress=self.progress, cache=self.cache, **how,
-            )  # fmt: skip
-            parts: dict[str, Any] = dict(self.counts)
-            if history:
-                judges = {"calibration": {"retrain": parts["calibration"]}, "audit": {"retrain": parts["audit"]}}
-                parts = {"guide": {"retrain": guide - history, "history": history}, **judges}
-            self._split = bank.split(**parts)
-            self._note(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
+            self._split = self._made()
         return self._split
+
+    def _made(self) -> BankSplit:
+        """Retrain the model, compare what came out with it, and split it into parts."""
+        run = self._run()
+        self._stretch_if_rows_are_few(run)
+        made = "fresh" if self.kind == "fresh" else "retrain"
+        total = sum(self.counts.values())
+        history = self.counts["guide"] // 2 if self.time is not None else 0
+        families = {made: total - history} | ({"history": history} if history else {})
+        self._note(_assumed(self.model, run.recipe) if self.recipe is None and self.fit is None else "")
+        counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
+        what = f"retraining {total} models ({counts})"
+        self._say(what + (self._time_needed(run, total) if self.progress else ""))
+        start = clock.perf_counter()
+        bank = self._retrained(run, families)
+        parts: dict[str, Any] = dict(self.counts)
+        if history:
+            judges = {name: {made: parts[name]} for name in ("calibration", "audit")}
+            parts = {"guide": {made: parts["guide"] - history, "history": history}, **judges}
+        split = self._judging(bank.split(**parts))
+        used = run.in_use()
+        again = self._retrained(run, {"seed_and_order": AGAIN})
+        self.likeness = likeness(self.model, _of_today(split.guide), again, used.X, used.y)
+        self.warnings += warnings_about(used)
+        for text in (self.likeness.words(), *self.warnings):
+            self._note(text)
+        self._note(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
+        return split
+
+    def _stretch_if_rows_are_few(self, run: BaseRun) -> None:
+        """Where models of fewer rows cannot be trained, bootstraps led away from the model in use take over."""
+        if self.kind != "fresh":
+            return
+        used = run.in_use()
+        try:
+            fresh_rows(len(used.X), self.spread, class_counts(used.labels, len(used.classes)))
+        except SettingError as error:
+            if self.model.labels_only:
+                raise
+            self.family = "stretch"
+            self.warnings += (f"Judged by the family 'stretch': {error}.",)
+
+    def _run(self) -> BaseRun:
+        """What the model in use was made from."""
+        X, y = self._data("to retrain it")
+        given: Any = self.recipe if self.recipe is not None else self.model
+        if self.fit is not None:
+            inputs = self.model.inputs if isinstance(self.model, BlackBox) else "frame"
+            given = Recipe(estimator=OwnFit(self.fit), inputs=inputs)
+        return BaseRun.of(
+            given, X, _named(self.model, X, y), self.schema, self.model.classes or None, self.seed, None, self.time,
+            self.window, groups=self.groups, sample_weight=self.sample_weight, fit_params=self.fit_params,
+            spread=self.spread,
+        )  # fmt: skip
+
+    def _retrained(self, run: BaseRun, families: Mapping[str, int | range]) -> ModelBank:
+        """Models of these families, from a run in which everything is settled."""
+        X, y = self._data("to retrain it")
+        return ModelBank.retrain(
+            run.recipe, X, _named(self.model, X, y), self.schema, families=families,
+            classes=self.model.classes or None, seed=self.seed, time=self.time, window=self.window, groups=self.groups,
+            sample_weight=self.sample_weight, fit_params=self.fit_params, spread=self.spread, workers=self.workers,
+            progress=self.progress, cache=self.cache,
+        )  # fmt: skip
+
+    def _judging(self, parts: BankSplit) -> BankSplit:
+        """Retrained models as judges of the family that was asked for."""
+        if self.kind != "stretch":
+            return parts
+        return BankSplit(*(part.stretched(self.model, self.spread) for part in parts))
 
     def _part(self, name: str) -> ModelBank:
         """One part of the bank: of a folder, nothing else is read for it."""
@@ -197,7 +291,7 @@ class Recourse:
 
         def timed(count: int, **changed: int) -> float:
             start = clock.perf_counter()
-            for variation in family("retrain")(run, range(count)):
+            for variation in family("fresh" if self.kind == "fresh" else "retrain")(run, range(count)):
                 if recipe.estimator is None:
                     replace(run, recipe=replace(recipe, **changed)).train(variation, quiet)
                 else:
@@ -228,8 +322,13 @@ class Recourse:
         search = SurvivalSearch(self._part("guide"))
         if not self.model.has_grad and self.X is not None:
             search.fit(self.model, self.X)
-        calibration = self.calibration(target)
-        return replace_c(search, calibration.c)
+        return replace_c(search, self._sureness(target))
+
+    def _sureness(self, target: TargetLike) -> float:
+        """The calibrated c. Where rows have a time, the world is known to change, and c is as usual at least: models of
+        today alone would let it be lower."""
+        c = self.calibration(target).c
+        return c if "history" not in self._part("guide").families else max(c, USUAL)
 
     def calibration(self, target: TargetLike = None) -> Calibration:
         """How sure the search has to be for this target. Made once for each, from people of the training data."""
@@ -276,7 +375,30 @@ class Recourse:
         method = self.method(target)
         cfs = method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
         calibration = None if self._method is not None else self.calibration(target)
-        return Plans(audit(cfs, self._part("audit")), self.hold, self.confidence, calibration)
+        judged = audit(cfs, self._part("audit"))
+        more: dict[str, Any] = {"calibration": calibration, "likeness": self.likeness, "warnings": self.warnings}
+        return Plans.of(judged, self.hold, self.confidence, **more)
+
+    def more_judges(self, plans: Plans, count: int) -> Plans:
+        """The same plans, certified again by so many judges more, without a new search.
+
+        Whoever looks again until a plan is certified will see one certified by luck. So every further look is judged at
+        a higher confidence, 1 - (1 - confidence) / 2^looks: all further looks together are wrong about a plan as seldom
+        as the first one.
+
+        Args:
+            plans: made by this `Recourse`.
+            count: how many judges to add.
+        """
+        made = "fresh" if self.kind == "fresh" else "retrain"
+        first = sum(self.counts.values()) + max(0, len(plans.audit.held) - self.counts["audit"])
+        more = self._retrained(self._run(), {made: range(first, first + count)})
+        judges = self._judging(BankSplit(more[:0], more[:0], more)).audit
+        looks = plans.looks + 1
+        confidence = 1 - (1 - self.confidence) / 2**looks
+        judged = plans.audit.joined(audit(plans.cfs, judges))
+        more_facts: dict[str, Any] = {"calibration": plans.calibration, "likeness": plans.likeness}
+        return Plans.of(judged, self.hold, confidence, warnings=plans.warnings, looks=looks, **more_facts)
 
     def _check(self, X: pd.DataFrame, target: TargetLike) -> None:
         """An error before the work where the model cannot be asked that about these people."""
@@ -302,7 +424,7 @@ class Recourse:
 
     def describe(self) -> str:
         """What it is made of, and what was done so far, with the time it took."""
-        level = f"plans hold on {100 * self.hold:g}% of retrained models ({100 * self.confidence:g}% confidence)"
+        level = f"a plan {certificates.level(self.hold, self.confidence, [self.kind])}"
         lines = [f"{self.model!r}", level]
         return "\n".join([*lines, *self.notes])
 
@@ -319,7 +441,9 @@ class Recourse:
         parts["guide"] = ModelBank.of(self.model, family="in use").join(parts["guide"])  # read together, at once
         content = {
             "holdfast": version(), "hold": self.hold, "confidence": self.confidence, "seed": self.seed,
-            "parts": list(parts), "calibrations": {name: made.to_dict() for name, made in self.calibrations.items()},
+            "family": self.kind, "likeness": None if self.likeness is None else self.likeness.to_dict(),
+            "warnings": list(self.warnings), "parts": list(parts),
+            "calibrations": {name: made.to_dict() for name, made in self.calibrations.items()},
         }  # fmt: skip
         with whole_folder(folder) as temporary:
             for name, part in parts.items():
@@ -337,7 +461,9 @@ class Recourse:
             known = {name: made for name, made in content["calibrations"].items()}
             calibrations = {str(name): Calibration.from_dict(made) for name, made in known.items()}
             names, level = list(content["parts"]), {name: float(content[name]) for name in ("hold", "confidence")}
-            seed = int(content["seed"])
+            seed, kind = int(content["seed"]), content["family"]
+            like = None if content["likeness"] is None else Likeness(**content["likeness"])
+            warnings = tuple(str(text) for text in content["warnings"])
         except FileNotFoundError:
             raise FileError(f"no Recourse at {str(folder)!r}: {SETTINGS} is missing") from None
         except Exception as error:  # the file may say anything
@@ -348,8 +474,9 @@ class Recourse:
         require(not missing, f"{str(folder)!r} has no part {missing[0] if missing else ''!r}", FileError)
         both = ModelBank.load(files["guide"])
         require(len(both) > 1, f"{str(files['guide'])!r} has no models that guide", FileError)
-        out = cls(both.model(0), X, y, seed=seed, **cast(Any, level))
+        out = cls(both.model(0), X, y, seed=seed, family=kind, **cast(Any, level))
         out.calibrations.update(calibrations)
+        out.likeness, out.warnings = like, warnings
         out._files, out._parts = files, {"guide": both[1:]}
         return out
 

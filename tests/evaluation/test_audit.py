@@ -23,7 +23,7 @@ from holdfast.evaluation.audit import Audit, Rule, audit, r_squared
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import stack_of
-from holdfast.render.certificates import COVERS
+from holdfast.render import certificates
 from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
@@ -161,7 +161,7 @@ def test_table_by_hand() -> None:
     assert summary["spread"].tolist() == pytest.approx([np.std([0.75, 0.5, 1.0]), 0.125, 0.0])
     table = some.table()
     # Few models, too few for a certificate: which of them accept which answer?
-    figures = ["status", "survival", "low", "high", "models", "certified"]
+    figures = ["status", "survival", "low", "high", "models", "bound", "certified"]
     assert list(table.columns) == [*figures, "seed 1", "seed 2", "drop"]
     assert table[["seed 1", "seed 2", "drop"]].to_numpy().T.tolist() == [[bool(v) for v in row] for row in TABLE]
     assert list(some.table(at_least=0.29, confidence=0.07).columns) == [*figures, "seed", "drop"]
@@ -171,11 +171,12 @@ def test_table_by_hand() -> None:
     assert (table["low"].iloc[1], table["high"].iloc[1]) == pytest.approx((known.low, known.high))
     assert repr(some).startswith("Audit of 4 answers for 4 rows on 3 models (seed: 2, drop: 1)\n")
     assert "\nWhat a model must give: any other class (rule: target)\n" in repr(some)
-    assert "No certificates: a certificate that at least 95% of retrained models accept, with 95% conf" in repr(some)
+    assert "No certificates: a certificate that an answer holds for at least 95% of models made as those" in repr(some)
     assert "needs at least 59 models, and there are 3" in repr(some)
     low = some.describe(at_least=0.29, confidence=0.07)
-    assert "4 of 4 answers are certified: at least 29% of retrained models accept, with 7% confidence" in low
-    assert low.endswith(COVERS)
+    each = "each holds for at least 29% of models made as those of the bank were, with 7% confidence"
+    assert f"4 of 4 answers are certified: {each}" in low
+    assert low.endswith(certificates.covers(["seed", "drop"]))
     assert "needs at least" not in low
     assert "<table" in some._repr_html_()
     assert "rule: target" in some._repr_html_()
@@ -271,7 +272,8 @@ def test_json_has_everything_and_no_nan() -> None:
     assert [a["certified"] for a in content["answers"]] == certified.tolist()
     level = {"at_least": 0.3, "confidence": 0.6, "models needed": 1}
     assert content["certified"] == {**level, "answers": int(certified.sum())}
-    assert (content["rule"], content["asked"], content["covers"]) == ("target", "any other class", COVERS)
+    covers = certificates.covers(["seed", "drop"])
+    assert (content["rule"], content["asked"], content["covers"]) == ("target", "any other class", covers)
     assert set(content["summary"]) == {"all", "seed", "drop"}
     assert content["summary"]["drop"]["spread"] == 0.0
     assert content["bank"] == some.bank
@@ -374,6 +376,7 @@ def test_the_rule_is_printed_with_the_result(rule: Rule, tmp_path: Path) -> None
     assert f"What a model must give: {asked} (rule: {rule})" in some.describe()
     assert f"What a model must give: {asked} (rule: {rule})" in some._repr_html_()
     content = json.loads(some.to_json())
+    covers = certificates.covers(["seed", "drop"])
     assert (content["rule"], content["asked"]) == (rule, asked)
     chart = some.plot().to_dict()
     assert chart["title"]["text"] == f"Accepted: {asked}"

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.render import plans as page
-from holdfast.render.certificates import COVERS
+from holdfast.render import certificates
 from holdfast.render.charts.audit import survival_cost
 from holdfast.render.html import changes_table
 from holdfast.schema.feature import Feature
@@ -30,29 +30,29 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_headline_and_the_figures_are_counts(text: str) -> None:
     told = (
-        "2 of 6 people have a plan that holds (good), 1 has it already; 1 of the plans is certified: at least 95% of "
-        "retrained models accept, with 95% confidence."
+        "2 of 6 people have a plan that holds (good), 1 has it already; 1 plan is certified: each holds for at least 95% "
+        "of models retrained on rows drawn again from this table, with 95% confidence."
     )
     assert told in text
     figures = {name: (value, small) for name, value, small in page.figures(six_plans())}
     assert figures == {
         "People": ("6", "1 have it already"),
         "Plans that hold": ("2", "33% by the guiding models"),
-        "Certified": ("1", "95% of models, 95% sure"),
+        "Certified": ("1", "95% of models, each 95% sure; all at once at least 97%"),
         "Fragile": ("1", "too few models accept"),
         "No plan": ("2", "1 proved impossible"),
         "Median cost": ("4.00", "sum of weighted changes"),  # of 2 and 6
         "Mean survival": ("97.5%", "share of models that accept"),
-        "Retrained models": ("100", "that had no part in the search"),
+        "Judges": ("100", "models that had no part in the search"),
     }
 
 
 def test_the_table_has_only_what_changes_and_how_surely_it_holds(text: str) -> None:
     rows = Reader(text).rows
     assert rows[:3] == [
-        ["Person", "What to change", "Cost", "Accepted by", "Certificate"],
-        ["Ann", "money €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "✓ certified"],
-        ["Ben", "money €100 → €300home rent → own", "6.00", "95 of 100 (88.7 to 98.4%)", "not certified"],
+        ["Person", "What to change", "Cost", "Holds on", "Certificate"],
+        ["Ann", "money €100 → €200", "2.00", "100 of 100 (at least 97%)", "✓ certified"],
+        ["Ben", "money €100 → €300home rent → own", "6.00", "95 of 100 (at least 89.7%)", "not certified"],
     ]
 
 
@@ -81,10 +81,10 @@ def test_the_page_says_how_it_was_checked_and_what_a_certificate_covers(text: st
     calibrated = "c = 2.5: 92% of the people with a robust answer are certified (50 people, 100 calibration models)"
     assert f"How sure it had to be was set on others: {calibrated}." in text
     assert (
-        "put before 100 further models, which had no part in finding it; a model accepts a plan if it gives good"
+        "put before 100 judges, which had no part in finding it; a judge accepts a plan if it gives good"
         in text
     )
-    assert COVERS in text
+    assert certificates.covers(["retrain"]) in text
     assert "How sure it had to be" not in " ".join(page.checked(six_plans(calibration=None)))
 
 
@@ -117,8 +117,8 @@ def test_too_few_models_are_named_in_place_of_certificates(tmp_path: Path) -> No
     shown = few.report(tmp_path / "few.html").read_text(encoding="utf-8")
     assert "needs at least 59 models, and there are 50" in shown
     assert Reader(shown).rows[1][-1] == "too few models"
-    assert ("Certified", "n/a", "95% of models, 95% sure") in page.figures(few)
-    assert "100%)   -" in few.describe()
+    assert ("Certified", "n/a", "95% of models, each 95% sure") in page.figures(few)
+    assert "(at least 94.1%)   -" in few.describe()
 
 
 def nobody() -> hf.Plans:
@@ -158,12 +158,12 @@ def test_everything_is_escaped(tmp_path: Path) -> None:
 def test_the_notebook_table() -> None:
     shown = six_plans()._repr_html_()
     rows = Reader(shown).rows
-    assert rows[0] == ["person", "status", "what changes", "cost", "accepted by", "certificate"]
-    assert rows[1] == ["Ann", "found", "money: €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "✓ certified"]
+    assert rows[0] == ["person", "status", "what changes", "cost", "holds on", "certificate"]
+    assert rows[1] == ["Ann", "found", "money: €100 → €200", "2.00", "100 of 100 (at least 97%)", "✓ certified"]
     assert rows[3][:2] == ["Cyd", "fragile"]
     assert rows[3][5] == "not certified"
     assert rows[5] == ["Eve", "impossible", "no leaf", "", "", ""]
-    assert COVERS in shown
+    assert certificates.covers(["retrain"]) in shown
     style = re.search(r"<style>(.*?)</style>", shown, re.DOTALL)
     selectors = [s.strip() for rule in re.findall(r"([^{}]+){", style[1]) for s in rule.split(",")]
     assert all(s.startswith(".holdfast-plans") for s in selectors)
@@ -175,8 +175,8 @@ def test_the_terminal_gets_one_line_per_change_no_wider_than_it_is() -> None:
     assert lines[-1] == "The first 5 of 6."
     cells = [re.split(r" {2,}", line.strip()) for line in lines]
     assert cells[0] == ["person", "what changes", "cost", "accepted by", "certified"]
-    assert cells[2] == ["Ann", "money: €100 → €200", "2.00", "100 of 100 (96.4 to 100%)", "yes"]
-    assert cells[3] == ["Ben", "money: €100 → €300", "6.00", "95 of 100 (88.7 to 98.4%)", "no"]
+    assert cells[2] == ["Ann", "money: €100 → €200", "2.00", "100 of 100 (at least 97%)", "yes"]
+    assert cells[3] == ["Ben", "money: €100 → €300", "6.00", "95 of 100 (at least 89.7%)", "no"]
     assert cells[4] == ["home: rent → own"]
     assert ["Eve", "impossible: no leaf"] in cells
     assert max(map(len, page.plans_text(six_plans(), 5, 60).splitlines())) <= 60

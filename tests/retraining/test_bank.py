@@ -23,10 +23,11 @@ from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
 from holdfast.retraining.bank import ModelBank, ModelGroup
-from holdfast.retraining.base_run import BaseRun, periods_of
+from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.recipe import Recipe
+from holdfast.retraining.row_facts import periods_of
 from holdfast.retraining.store import digest_of
 from support.tables import mixed_schema, mixed_table
 

@@ -241,7 +241,7 @@ def test_regressors(estimator: Any) -> None:
     model = Recipe.of(estimator).fit(NUMBERS, WEALTH, schema)
     assert model.is_regression
     families = dict.fromkeys((name for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"), 1)
-    bank = ModelBank.retrain(model, NUMBERS, WEALTH, schema, families=families)
+    bank = ModelBank.retrain(model, NUMBERS, WEALTH, schema, families=families, spread=1.5)
     assert repr(bank).endswith("regression)")
     bank.check_fits(model)
     assert bank.scores(NUMBERS).shape == (len(families), N, 1)

@@ -14,7 +14,7 @@ different ones: see `independence`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -69,7 +69,7 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 30, "bootstrap": 30})
     >>> found = hf.audit(cfs, bank)
     >>> found.table().columns.tolist()
-    ['status', 'survival', 'low', 'high', 'models', 'certified', 'seed', 'bootstrap']
+    ['status', 'survival', 'low', 'high', 'models', 'bound', 'certified', 'seed', 'bootstrap']
     """
     what = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
     good = isinstance(cfs, Counterfactuals) and not isinstance(cast(Any, bank), Counterfactuals | None)
@@ -80,8 +80,9 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     with Progress(progress, "auditing") as bar:
         bar.total(len(judges.groups))
         held, scores = verdicts_and_scores(cfs, judges, asked(cfs, rule), bar)
-    kept = counted(judges, scores)
-    return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule)
+    kept, repeats = counted(judges, scores)
+    spread = max(group.spread for group in judges.groups)
+    return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule, repeats, spread)
 
 
 def existing(cfs: Counterfactuals, models: Model | ModelLike | Sequence[Model | ModelLike]) -> ModelBank:
@@ -99,15 +100,22 @@ def verdicts_and_scores(
 ) -> tuple[Array, Tensor]:
     """The same, and what the models give to some of the answers (M, s, k)."""
     held, some, x = list[Array](), list[Tensor](), {cfs.x_cf.dtype: cfs.x_cf}
+    own = None if bank.around is None else scores_in_use(bank.around, cfs)
     rows = torch.linspace(0, max(len(cfs) - 1, 0), min(len(cfs), COMPARED)).long()
     for group in bank.groups:
         if group.dtype not in x:
             x[group.dtype] = cfs.schema.encode(cfs.after, group.dtype)
         scores = group.scores(cfs.after, x[group.dtype])  # (M, n, k)
-        held.append(group.met(goal, scores).numpy())
+        held.append(group.met(goal, scores, bank.around, own).numpy())
         some.append(scores[:, rows].double())
         bar.step(1)
     return np.concatenate(held), torch.cat(some)
+
+
+def scores_in_use(model: Model, cfs: Counterfactuals) -> Tensor:
+    """(n, k) what the model in use gives to the answers, by which stretched judges are set apart."""
+    with model.eval_mode():
+        return model.score_frame(cfs.after)
 
 
 def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
@@ -139,6 +147,9 @@ class Audit:
         family: (M,) the family of each model.
         bank: fingerprint of the bank.
         rule: what a model must give an answer to accept it: all that was asked for ("target"), or the "class" alone.
+        repeats: (M,) models that compute the same as another one and may be that model: their refusals count, their
+            assent does not make an answer surer. None: there are none.
+        spread: how many times as far from the model in use the judges of the family `stretch` or `fresh` lie.
 
     >>> import holdfast as hf, numpy as np
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -155,6 +166,8 @@ class Audit:
     family: Array
     bank: str
     rule: Rule = "target"
+    repeats: Array | None = None
+    spread: float = 1.0
 
     @property
     def asked(self) -> str:
@@ -184,28 +197,41 @@ class Audit:
         low[~self.cfs.answered], high[~self.cfs.answered] = np.nan, np.nan
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
+    def bound(self, *, confidence: float = 0.95, family: str | None = None) -> "pd.Series[float]":
+        """The share of models that would accept each answer, at least, with this confidence: what certificates rest on.
+        Exact, one-sided; missing where there is no answer."""
+        chosen = self._models(family)
+        counts = chosen if self.repeats is None else chosen & ~self.repeats
+        accepted = self.held[counts].sum(0)
+        refused = (~self.held[chosen]).sum(0)
+        low = lower_bound(accepted, accepted + refused, confidence)
+        low[~self.cfs.answered] = np.nan
+        return pd.Series(low, self.cfs.after.index, name="bound")
+
     def certified(
         self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> "pd.Series[bool]":
         """Which answers at least this share of all retrained models would accept, with this confidence.
 
         The statement is about each answer on its own, and about models drawn as those of the bank (or of one of
-        its families) were: about retraining on like data, not about a changed world. Answers that are not certified
+        its families) were; for what that covers see `words`. Answers that are not certified
         may be good; it cannot be told from these models. With fewer models than any certificate needs, it is an error
         that says how many.
         """
         too_few = self.too_few(at_least=at_least, confidence=confidence, family=family)
         require(not too_few, too_few)
-        kept = self.held[self._models(family)]
-        bound = lower_bound(kept.sum(0), len(kept), confidence)
-        return pd.Series((bound >= at_least) & self.cfs.answered, self.cfs.after.index, name="certified")
+        bound = self.bound(confidence=confidence, family=family)
+        return pd.Series(bound.to_numpy() >= at_least, self.cfs.after.index, name="certified")
 
     def too_few(self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None) -> str:
         """Why no answer can be certified at this level, and how many models it takes; '' if there are enough."""
-        needed, there = models_needed(at_least, confidence), int(self._models(family).sum())
+        chosen = self._models(family)
+        needed = models_needed(at_least, confidence)
+        there = int(chosen.sum() if self.repeats is None else (chosen & ~self.repeats).sum())
         if there >= needed:
             return ""
-        what = f"a certificate that {certificates.level(at_least, confidence)}, needs at least {needed} models"
+        level = certificates.level(at_least, confidence, self.families if family is None else [family])
+        what = f"a certificate that an answer {level}, needs at least {needed} models"
         name = family if family in FAMILIES else "retrain"
         return f"{what}, and there are {there}; make more, as with families={{{name!r}: {needed}}}, or ask for less"
 
@@ -216,7 +242,8 @@ class Audit:
             return f"No certificates: {too_few}."
         certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
         what = f"{certified} of {int(self.cfs.answered.sum())} answers are certified"
-        return f"{what}: {certificates.level(at_least, confidence)}. {certificates.COVERS}"
+        level = certificates.level(at_least, confidence, self.families)
+        return f"{what}: each {level}. {certificates.covers(self.families)}"
 
     def by_model(self) -> pd.DataFrame:
         """One line per row and one column per model: does it accept the answer? None where there is no answer."""
@@ -235,6 +262,7 @@ class Audit:
         out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
         too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
         out["models"] = len(self.held)
+        out["bound"] = self.bound(confidence=confidence)
         out["certified"] = None if too_few else self.certified(at_least=at_least, confidence=confidence)
         if too_few and len(self.held) <= FEW:
             return out.assign(**{str(name): values for name, values in self.by_model().items()})
@@ -280,7 +308,7 @@ class Audit:
         content = {
             "bank": self.bank, "method": self.cfs.run.settings, "rule": self.rule, "asked": self.asked,
             "certified": {**level, "answers": count, "models needed": models_needed(**level)},
-            "words": self.words(**level), "covers": certificates.COVERS,
+            "words": self.words(**level), "covers": certificates.covers(self.families),
             "summary": by_name(self.summary()), "answers": records(answers),
         }  # fmt: skip
         return json.dumps(content, indent=1)
@@ -290,6 +318,21 @@ class Audit:
         from holdfast.render.charts.audit import survival_cost
 
         return survival_cost(self, at_least=at_least, confidence=confidence)
+
+    def joined(self, other: "Audit") -> "Audit":
+        """One audit of the same answers by the models of both."""
+        require(other.held.shape[1] == self.held.shape[1], "only audits of the same answers can be joined")
+        none = [np.zeros(len(one.family), dtype=bool) for one in (self, other)]
+        repeats = [
+            empty if one.repeats is None else one.repeats for one, empty in zip((self, other), none, strict=True)
+        ]
+        return replace(
+            self,
+            held=np.concatenate([self.held, other.held]),
+            family=np.concatenate([self.family, other.family]),
+            bank=f"{self.bank}+{other.bank}",
+            repeats=np.concatenate(repeats),
+        )
 
     # ---- files
 
@@ -308,7 +351,9 @@ class Audit:
         self.cfs.save(path)
         table: Any = parquet.read_table(path)
         by_answer = pa.FixedSizeListArray.from_arrays(pa.array(self.held.T.ravel()), len(self.held))
-        content = json.dumps({"family": self.family.tolist(), "bank": self.bank, "rule": self.rule})
+        repeats = [] if self.repeats is None else np.flatnonzero(self.repeats).tolist()
+        about = {"family": self.family.tolist(), "bank": self.bank, "rule": self.rule}
+        content = json.dumps({**about, "repeats": repeats, "spread": self.spread})
         table = table.append_column(HELD, by_answer)
         parquet.write_table(table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path)
 
@@ -325,7 +370,10 @@ class Audit:
             held = np.array(table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool)
             rule = cast(Rule, content["rule"])
             asked(cfs, rule)
-            return cls(cfs, held.reshape(len(cfs), len(family)).T, family, str(content["bank"]), rule)
+            repeats = np.zeros(len(family), dtype=bool)
+            repeats[np.array(content["repeats"], dtype=np.int64)] = True
+            verdicts, spread = held.reshape(len(cfs), len(family)).T, float(content["spread"])
+            return cls(cfs, verdicts, family, str(content["bank"]), rule, repeats, spread)
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
 

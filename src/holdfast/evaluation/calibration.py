@@ -1,10 +1,12 @@
 """How many standard deviations ahead: the c of `SurvivalSearch` by which answers are certified on models not yet seen.
 
 For a grid of c the answers of some people are put before the models of a calibration bank. The smallest c is taken for
-which a given share of the people who have a robust answer, at any c, get one that is certified. It is one number for a
-model and a target: choosing it for each person would follow the accidents of the calibration bank.
+which a given share of the people who have a robust answer, at any c, get one that is certified, and one standard error
+of that share more: it is measured on few people, and the smallest c that passes is the one that luck favours most. It
+is one number for a model and a target: choosing it for each person would follow the accidents of the calibration bank.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +25,8 @@ from holdfast.target import TargetLike
 
 STEP, MOST = 0.25, 6.0
 USUAL = 3.0  # where nothing can be measured
+
+Seen = dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]  # by c: answers, and which are certified
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,7 @@ def calibrate(
             outcome.
         bank: models of the same families as the guide, none of them in it; 100 or more for a level of 0.95.
         at_least, confidence: what is to be certified, see `Audit.certified`.
-        share: of the people with a robust answer.
+        share: of the people with a robust answer; one standard error is added, as far as there is room.
         progress: show a bar on stderr.
 
     >>> import holdfast as hf
@@ -113,7 +117,7 @@ def calibrate(
     needed = models_needed(at_least, confidence)
     few = f"the calibration bank has {len(bank)} models; a certificate at this level needs at least {needed}"
     require(len(bank) >= needed, f"{few}; make more")
-    seen: dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]] = {}
+    seen: Seen = {}
 
     def look(levels: Sequence[float]) -> None:
         """Answers for each of these c, and which of them are certified."""
@@ -127,16 +131,16 @@ def calibrate(
             seen[c] = cfs[own], certified[own]
 
     def enough() -> list[float]:
-        return [c for c, line in _lines(seen).items() if line["certified"] >= share]
+        robust = int(_robust(seen).sum())
+        asked = min(1.0, share + math.sqrt(share * (1 - share) / max(robust, 1)))
+        return [c for c, line in _lines(seen).items() if robust and line["certified"] >= asked]
 
     look((1.0, 2.0, 3.0, 4.0))
     if not enough():
         look((5.0, MOST))
     top = min(enough(), default=MOST)
     look([c for c in np.arange(top - 1 + STEP, top, STEP).tolist() if c >= 0])
-    lines = _lines(seen)
-    good = [c for c, line in lines.items() if line["certified"] >= share]
-    robust = any(line["certified"] > 0 for line in lines.values())
+    lines, good, robust = _lines(seen), enough(), bool(_robust(seen).any())
     best = max(lines, key=lambda c: (lines[c]["certified"], -c))
     c = min(good) if good else best if robust else USUAL
     table = _table(lines if robust else {})
@@ -150,8 +154,13 @@ def replace_c(method: SurvivalSearch, c: float | tuple[float, ...]) -> SurvivalS
     return out
 
 
-def _lines(seen: dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]) -> dict[float, dict[str, float]]:
-    robust = np.logical_or.reduce([certified for _, certified in seen.values()])
+def _robust(seen: Seen) -> np.ndarray[Any, Any]:
+    """(n,) who has a robust answer at any c."""
+    return np.logical_or.reduce([certified for _, certified in seen.values()])
+
+
+def _lines(seen: Seen) -> dict[float, dict[str, float]]:
+    robust = _robust(seen)
     out = dict[float, dict[str, float]]()
     for c, (cfs, certified) in sorted(seen.items()):
         out[c] = {

@@ -45,8 +45,11 @@ def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
     require(not seen.any(), f"{guides}, so they cannot certify them; {hint}")
 
 
-def counted(bank: ModelBank, scores: Tensor) -> Array:
-    """(M,) which models count: copies do once, with a warning; an error where a family makes nothing but copies.
+def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
+    """(M,) which models judge, and which of them repeat another one; an error where a family makes nothing but copies.
+
+    A copy by what it was made from does not judge again. Of models that were made elsewhere nobody knows whether they
+    are one model or several that came out the same: a repeated refusal counts, and a repeated assent does not.
 
     Args:
         scores: (M, n, k) what the models give to audited rows.
@@ -58,10 +61,16 @@ def counted(bank: ModelBank, scores: Tensor) -> Array:
         if len(group) > 1 and most > MOSTLY * len(group):
             raise SettingError(_makes_copies(group, most))
         start += len(group)
-    kept = first == np.arange(len(bank))
+    repeats = first != np.arange(len(bank))
+    unknown = np.array([not rows for rows in bank.samples()])
+    kept = ~repeats | unknown
     if not kept.all():
         warnings.warn(f"{int((~kept).sum())} models of the bank are copies of others and do not count", stacklevel=4)
-    return kept
+    if (repeats & kept).any():
+        count = int((repeats & kept).sum())
+        what = f"{count} models compute the same as others, and nothing says that they were trained apart"
+        warnings.warn(f"{what}: their refusals count, their assent does not count again", stacklevel=4)
+    return kept, repeats[kept]
 
 
 def originals(bank: ModelBank, scores: Tensor) -> Array:

@@ -168,6 +168,11 @@ class Model(ABC):
         return not self.classes
 
     @property
+    def counts_votes(self) -> bool:
+        """Are its probabilities shares of votes, as those of a forest are? Their logarithms have no end."""
+        return False
+
+    @property
     def engine(self) -> Engine | None:
         """In `eval_mode`: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
         return None

@@ -162,6 +162,15 @@ class BlackBox(Model):
     def has_grad(self) -> bool:
         return False
 
+    @cached_property
+    def counts_votes(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.thresholds is not None:
+            return self.thresholds.outputs == "probabilities"
+        if self.has_grad or self.outputs != "probabilities" or self.labels_only:
+            return False
+        raw = self.original.raw(*self.original.probe)  # nothing but a share is as sure as can be
+        return bool(((raw == 0) | (raw == 1)).any())
+
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         if self.defers_to_predict:
             return torch.log_softmax(to_scores(self.original.raw(x, frame), self.outputs), 1)

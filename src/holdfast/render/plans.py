@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.plans import Plans
 
+UNLUCKY = ("The confidence is over training tables too: a table that is unlucky is unlucky for many plans at once.",)
 CERTIFIED = {True: "certified", False: "not certified", None: ""}  # None: too few models for any certificate
 
 
@@ -47,10 +48,9 @@ class PlanLine:
     line: Line
     cost: str
     accepted: str  # '99 of 101', or nothing where there is no plan
-    interval: str  # '94.6 to 99.8%'
+    bound: str  # 'at least 95.4%'
     share: float
-    low: float
-    high: float
+    low: float  # the bound that a certificate rests on
     certified: bool | None
     sentence: str
 
@@ -104,7 +104,7 @@ def plans_text(plans: "Plans", most: int, width: int) -> str:
     table.add_column("person", overflow="fold")
     table.add_column("what changes", overflow="fold", ratio=1)
     table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("accepted by")
+    table.add_column("holds on")
     table.add_column("certified")
     marks = {True: "yes", False: "no", None: "-"}
     for person in plan_lines(plans, np.arange(min(len(plans), most))):
@@ -112,7 +112,7 @@ def plans_text(plans: "Plans", most: int, width: int) -> str:
         changes = [f"{c.feature}: {c.before} → {c.after}{c.unit}" for c in person.cells]
         status = f"{line.status}{': ' * bool(line.reason)}{line.reason}"
         what = [*changes, *([status] if line.status != Status.FOUND.words else [])]
-        accepted = f"{person.accepted} ({person.interval})" if person.accepted else ""
+        accepted = f"{person.accepted} ({person.bound})" if person.accepted else ""
         mark = marks[person.certified] if person.accepted else ""
         name = f"{line.name} ({line.answer})" if line.answer else line.name
         # As Text: a level "[red]" is no markup.
@@ -134,13 +134,16 @@ def headline(plans: "Plans") -> str:
         return "No people were asked about."
     met = _people(plans.cfs, plans.cfs.status_codes == Status.ALREADY_MET)
     wanted = shortened(plans.cfs.run.target, 60)
-    text = f"{found:,} of {people:,} {'people have' if people != 1 else 'person has'} a plan that holds ({wanted})"
-    text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
+    have = f"{found:,} of {people:,} {'people have' if people != 1 else 'person has'}"
+    already = f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
+    if plans.refused:
+        return f"No certificates: {plans.refused} {have} a plan ({wanted}){already}."
+    text = f"{have} a plan that holds ({wanted}){already}"
     if too_few(plans):
         return f"{text}; there are too few retrained models for certificates."
-    certified = int((plans.certified.to_numpy() & plans.found).sum())
-    level = certificates.level(plans.hold, plans.confidence)
-    return f"{text}; {certified:,} of the plans {'is' if certified == 1 else 'are'} certified: {level}."
+    certified = int(plans.certified.to_numpy().sum())
+    each = certificates.level(plans.hold, plans.confidence, plans.audit.families)
+    return f"{text}; {certified:,} plan{'s are' if certified != 1 else ' is'} certified: each {each}."
 
 
 def figures(plans: "Plans") -> list[tuple[str, str, str]]:
@@ -151,16 +154,18 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     proved = f"{count[Status.IMPOSSIBLE]:,} proved impossible" if count[Status.IMPOSSIBLE] else "nothing within reach"
     met, needed = count[Status.ALREADY_MET], len(plans.audit.held)
     certified = "n/a" if too_few(plans) else f"{int(plans.certified.sum()):,}"
-    level = f"{100 * plans.hold:g}% of models, {100 * plans.confidence:g}% sure"
+    level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
+    together = plans.together()
+    every = f"all at once at least {certificates.rounded_down(together)}" if together == together else ""
     return [
         ("People", f"{_people(cfs, np.ones(n, bool)):,}", f"{met:,} have it already" if met else "asked about"),
         ("Plans that hold", f"{count[Status.FOUND]:,}", f"{share[Status.FOUND]} by the guiding models" if n else ""),
-        ("Certified", certified, level),
+        ("Certified", certified, f"{level}{'; ' * bool(every)}{every}"),
         ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
         ("No plan", f"{count[Status.NOT_FOUND] + count[Status.IMPOSSIBLE]:,}", proved),
         ("Median cost", middle(cfs.cost("weighted"), cfs.found, "median", ".2f"), "sum of weighted changes"),
         ("Mean survival", middle(plans.survival, cfs.found, "mean", ".1%"), "share of models that accept"),
-        ("Retrained models", f"{needed:,}", "that had no part in the search"),
+        ("Judges", f"{needed:,}", "models that had no part in the search"),
     ]  # fmt: skip
 
 
@@ -171,9 +176,16 @@ def checked(plans: "Plans") -> list[str]:
     out = [f"The search was guided by {guides:,} retrained models."] if guides else []
     if plans.calibration is not None:
         out.append(f"How sure it had to be was set on others: {plans.calibration.describe()}.")
-    judged = f"Every plan was then put before {models:,} further models, which had no part in finding it"
-    out.append(f"{judged}; a model accepts a plan if it gives {plans.audit.asked}.")
-    return [*out, plans.audit.words(at_least=plans.hold, confidence=plans.confidence)]
+    judged = f"Every plan was then put before {models:,} judges, which had no part in finding it"
+    out.append(f"{judged}; a judge accepts a plan if it gives {plans.audit.asked}.")
+    what = certificates.judges(plans.audit.families, plans.audit.spread)
+    if what:
+        out.append(what)
+    like = plans.likeness
+    if like is not None and like.alike:
+        near = f"trained again on the same rows a model lies {like.distance:.2g} deviations of retraining away from it"
+        out.append(f"The retrained models are made as the model in use was: {near}.")
+    return [*out, plans.words(), *UNLUCKY[: bool(plans.certified.any())]]
 
 
 def too_few(plans: "Plans") -> bool:
@@ -182,8 +194,8 @@ def too_few(plans: "Plans") -> bool:
 
 
 def bar_start(plans: "Plans") -> float:
-    """Where the bars of survival start: a round share below all of those of plans that hold."""
-    low = plans.audit.interval(confidence=plans.confidence)["low"].to_numpy()[plans.found]
+    """Where the bars of survival start: a round share below all bounds of plans that hold."""
+    low = plans.bound.to_numpy()[plans.found]
     return float(np.floor(10 * min([plans.hold, *low.tolist()]) - 1e-9) / 10)
 
 
@@ -191,20 +203,24 @@ def plan_lines(plans: "Plans", rows: Ints) -> list[PlanLine]:
     """The people of these row numbers as strings."""
     cfs, audit = plans.cfs, plans.audit
     cost, held, models = cfs.cost("weighted").to_numpy(), audit.held.sum(0), len(audit.held)
-    bounds = audit.interval(confidence=plans.confidence).to_numpy()
+    bounds = plans.bound.tolist()
     certified: Sequence[bool | None] = [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
     words: list[str] = sentences(cfs).tolist()
     answered, out, numbers = cfs.answered.tolist(), list[PlanLine](), cast(list[int], rows.tolist())
     for i, line in zip(numbers, table_lines(cfs, rows), strict=True):
-        low, high = bounds[i].tolist()
         there = bool(answered[i])
         out.append(
             PlanLine(
-                line, f"{cost[i]:.2f}" if there else "", f"{held[i]:,} of {models:,}" if there else "",
-                f"{100 * low:.3g} to {100 * high:.3g}%" if there else "", float(held[i]) / models, low, high,
-                certified[i], words[i],
+                line=line,
+                cost=f"{cost[i]:.2f}" if there else "",
+                accepted=certificates.holds_on(held[i], models) if there else "",
+                bound=f"at least {certificates.rounded_down(bounds[i])}" if there else "",
+                share=float(held[i]) / models,
+                low=bounds[i],
+                certified=certified[i],
+                sentence=words[i],
             )
-        )  # fmt: skip
+        )
     return out
 
 

@@ -34,9 +34,11 @@ from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.fitted import FittedEstimators
 from holdfast.retraining.loop import Variation
+from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
+from holdfast.retraining.stretch import asked_of_stretched, stretched_scores
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget
 
@@ -54,6 +56,8 @@ class ModelGroup:
     estimators: Sequence[Model] = ()
     # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
     origins: tuple[str, ...] = ()
+    # As judges, how many times as far from the model in use they are taken to lie; see `retraining.stretch`.
+    spread: float = 1.0
 
     def __len__(self) -> int:
         return self.networks.count if self.networks is not None else len(self.estimators)
@@ -78,12 +82,26 @@ class ModelGroup:
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
 
-    def met(self, goal: BoundTarget, scores: Tensor) -> Tensor:
-        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k)."""
+    def met(self, goal: BoundTarget, scores: Tensor, around: Model | None = None, own: Tensor | None = None) -> Tensor:
+        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k).
+
+        Args:
+            around, own: the model in use and what it gives (n, k), where judges are stretched away from it.
+        """
+        if self.spread != 1:
+            assert around is not None
+            assert own is not None
+            scores = stretched_scores(own, scores, self.spread, goal, shares=around.counts_votes)
         if self.networks is None:
-            return torch.stack([goal.asked_of(m).met(s) for m, s in zip(self.judges(), scores, strict=True)])
+            each = zip(self.judges(), scores, strict=True)
+            return torch.stack([self._goal_of(model, goal, around).met(s) for model, s in each])
         plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
         return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
+
+    def _goal_of(self, model: Model, goal: BoundTarget, around: Model | None) -> BoundTarget:
+        if self.spread == 1 or around is None:
+            return goal.asked_of(model)
+        return asked_of_stretched(goal, around, model, self.spread)
 
     def origin(self, i: int) -> str:
         """A short hash of what model i was made from; where that is not known, of the model itself."""
@@ -102,7 +120,7 @@ class ModelGroup:
         elif self.estimators:
             estimators = tuple(self.estimators[i] for i in chosen)
         origins = tuple(self.origins[i] for i in chosen) if self.origins else ()
-        return ModelGroup(family or self.family, networks, estimators, origins)
+        return ModelGroup(family or self.family, networks, estimators, origins, self.spread)
 
     def judges(self) -> Sequence[Model]:
         """The models that are no stack of networks, to judge rows of a table by."""
@@ -138,6 +156,7 @@ class ModelBank:
     classes: tuple[Any, ...]
     recipe: Recipe | None  # None: the models were made elsewhere
     seed: int
+    around: Model | None = None  # the model in use, where judges are stretched away from it
 
     # ---- making one
 
@@ -146,6 +165,8 @@ class ModelBank:
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
         families: Mapping[str, int | range] | None = None, classes: ClassNames | None = None, seed: int = 0,
         pool: Sequence[int] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
+        groups: str | ArrayLike | None = None, sample_weight: str | ArrayLike | None = None,
+        fit_params: Mapping[str, Any] | None = None, spread: float = USUAL_SPREAD,
         workers: int | None = None, progress: bool = False, cache: str | Path | None = None,
     ) -> "ModelBank":  # fmt: skip
         """Make the model of a recipe again and again.
@@ -162,7 +183,15 @@ class ModelBank:
                 different values are periods of their own; more are cut into four periods of as many rows.
             window: the model in use, and every family but `history`, learns from so many of the newest periods; left
                 out: from all rows. `history` is made as `retrain` is, from windows of as many periods that end one,
-                two and three periods earlier, in turn; if the window is left out, from all rows up to there.
+                two and three periods earlier, in turn; if the window is left out, from all rows up to there. Rows of
+                one time, or of neighbouring times, are drawn together.
+            groups: which rows belong together and are drawn together, such as those of one person: a column of X, which
+                the schema need not have, or one value for each row.
+            sample_weight: how much each row counts: a column of X, or one number for each row.
+            fit_params: what else an estimator's `fit` is given; of values of which there is one for each row, those of
+                the rows that are drawn. Of a pipeline they have the names of its steps, as in "model__eval_metric".
+            spread: how many times as far from the model in use the models of `fresh` lie as those of `retrain`: they
+                learn from n / spread^2 rows; see `spread_for`.
             workers: how many estimators are fitted at once, each by one thread; left out: as many as there are cores.
                 Networks are trained together, in one.
             progress: show a bar on stderr.
@@ -177,7 +206,10 @@ class ModelBank:
         require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
         require(workers is None or workers >= 1, f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
-        whole = BaseRun.of(recipe, X, y, schema, classes, seed, pool, time, window)
+        whole = BaseRun.of(
+            recipe, X, y, schema, classes, seed, pool, time, window, groups=groups, sample_weight=sample_weight,
+            fit_params=fit_params, spread=spread,
+        )  # fmt: skip
         run, network = whole.in_use(), whole.recipe.estimator is None
         known, other = (FOR_NETWORKS, "an estimator") if network else (FOR_ESTIMATORS, "a network")
         here = f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
@@ -185,7 +217,8 @@ class ModelBank:
         require(not unfit, f"family {listed(unfit[:1])} needs {other}; {here}")
         from holdfast.retraining.cache import cached  # which reads and writes banks
 
-        groups, at_once = list[ModelGroup](), workers or os.cpu_count() or 1
+        made = list[ModelGroup]()
+        at_once = workers or os.cpu_count() or 1
         with Progress(progress, "retraining") as bar:
             bar.total(sum(len(models) for models in wanted.values()))
             for name, models in wanted.items():
@@ -198,8 +231,8 @@ class ModelBank:
                     return ModelGroup(name, None, made_from.fit_estimators(some, at_once, bar), origins)
 
                 for variation in family(name)(made_from, models):
-                    groups.append(make(variation) if cache is None else cached(cache, made_from, variation, make, bar))
-        return cls(tuple(groups), schema, run.classes, run.recipe, seed)
+                    made.append(make(variation) if cache is None else cached(cache, made_from, variation, make, bar))
+        return cls(tuple(made), schema, run.classes, run.recipe, seed)
 
     @classmethod
     def from_tables(
@@ -256,11 +289,27 @@ class ModelBank:
         """The same models as one family of this name."""
         return replace(self, groups=tuple(replace(group, family=name) for group in self.groups))
 
+    def stretched(self, model: Model, spread: float) -> "ModelBank":
+        """The same models as judges that lie `spread` times as far from the model in use: as far as models of new data
+        will, with a spread by `spread_for`. The family `retrain` is called `stretch` then; `history` stays as it is."""
+        self.check_fits(model)
+        if spread == 1:
+            return self
+        if model.labels_only:
+            what = "the model predicts classes and gives no scores that could be stretched"
+            raise ModelError(f"{what}; use the family 'fresh'")
+        groups = list[ModelGroup]()
+        for group in self.groups:
+            name = "stretch" if group.family == "retrain" else group.family
+            groups.append(group if group.family == "history" else replace(group, family=name, spread=spread))
+        return replace(self, groups=tuple(groups), around=model)
+
     def join(self, *others: "ModelBank") -> "ModelBank":
         """One bank of all models; classes and encoding must agree. In an audit each model counts once."""
         for other in others:
             self.check_fits(other)
-        return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups))
+        around = next((bank.around for bank in (self, *others) if bank.around is not None), None)
+        return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups), around=around)
 
     def __getitem__(self, models: RowSelection | str) -> "ModelBank":
         """A bank of some of the models: the name of a family, or positions as a number, a slice, numbers, or a mask
@@ -378,6 +427,8 @@ class ModelBank:
         digest = hashlib.sha256(repr(self.classes).encode())
         for group in self.groups:
             digest.update(group.family.encode())
+            if group.spread != 1:
+                digest.update(f"{group.spread!r}".encode())
             if group.networks is not None:
                 for value in group.networks.state().values():
                     digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())

@@ -1,8 +1,8 @@
 """The run that made the model in use, and the same run with variations."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -13,21 +13,22 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError, did_you_mean, require, require_integer
+from holdfast.errors import ModelError, SettingError, require, require_integer
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import EstimatorFit, described, fit_all, one_thread
+from holdfast.retraining.estimators import EstimatorFit, described, fit_all, of_rows, one_thread, weight_name
 from holdfast.retraining.fitted import FittedEstimators
 from holdfast.retraining.from_files import is_forgetful, xgboost_estimator
 from holdfast.retraining.loop import Variation, derived, fit_stack
+from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.retraining.row_facts import RowFacts
 from holdfast.schema.schema import Schema
 
-MOST_PERIODS = 12  # different values of a time that are periods of their own
 MOST_AGO = 3  # how many periods back the windows of the family `history` end
 
 
@@ -47,22 +48,37 @@ class BaseRun:
     pool: Tensor | None = None  # positions of rows that are left out in turn; None draws an order of all
     periods: Tensor | None = None  # (n,) the number of each row's period of time, the oldest is 0
     window: int | None = None  # of how many of the newest periods the model in use has learnt; None: all
+    blocks: Tensor | None = None  # (n,) numbers of the blocks of rows that are drawn together; None: each row alone
+    weight: Tensor | None = None  # (n,) how much each row counts; None: all alike
+    fit_params: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what else the estimator's `fit` is given
+    spread: float = USUAL_SPREAD  # how far the models of `fresh` deviate, as a multiple of how far bootstraps do
 
     @classmethod
     def of(
         cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None = None,
         seed: int = 0, pool: Sequence[int] | None = None, time: str | ArrayLike | None = None,
-        window: int | None = None,
+        window: int | None = None, *, groups: str | ArrayLike | None = None,
+        sample_weight: str | ArrayLike | None = None, fit_params: Mapping[str, Any] | None = None,
+        spread: float = USUAL_SPREAD,
     ) -> "BaseRun":  # fmt: skip
-        require(window is None or time is not None, "window= counts periods of time; pass time= as well")
+        facts = RowFacts.of(X, schema, time, groups, sample_weight)
+        run = cls._of_table(recipe, facts.table, y, schema, classes, seed, pool, facts.periods, window)
+        more = {"blocks": facts.blocks, "weight": facts.weight, "fit_params": dict(fit_params or {})}
+        run = replace(run, **more, spread=spread)
+        if run.recipe.estimator is None and run.fit_params:
+            raise SettingError("fit_params are for estimators; a network learns by its recipe")
+        return run
+
+    @classmethod
+    def _of_table(
+        cls, recipe: RecipeLike, table: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None,
+        seed: int, pool: Sequence[int] | None, periods: Tensor | None, window: int | None,
+    ) -> "BaseRun":  # fmt: skip
+        require(window is None or periods is not None, "window= counts periods of time; pass time= as well")
         if window is not None:
             require_integer("window", window)
-        table, periods = X, None if time is None or isinstance(time, str) else periods_of(time, len(X))
-        if isinstance(time, str):
-            require(time in X.columns, f"the table has no column {time!r} of times; {did_you_mean(time, X.columns)}")
-            periods = periods_of(X[time].to_numpy(), len(X))
-            table = X if time in schema.names else X.drop(columns=time)
-        forgetful, column = is_forgetful(recipe), outcomes(X, y)
+        forgetful = is_forgetful(recipe)
+        column = outcomes(table, y)
         if forgetful and not isinstance(recipe, Model):
             recipe = Model.of(cast(Any, recipe), schema, classes=None if classes is None else list(classes))
         if isinstance(recipe, Model) and not recipe.is_regression:
@@ -75,9 +91,9 @@ class BaseRun:
             how = Recipe(estimator=xgboost_estimator(recipe, learnt.X, learnt.y, seed), inputs=recipe.inputs)
         else:
             how = Recipe.of(recipe)
-        names = how.names(X, column, classes)
+        names = how.names(table, column, classes)
         how.check(schema, names)
-        left_out = None if pool is None else _positions(pool, len(X))
+        left_out = None if pool is None else _positions(pool, len(table))
         return cls(how, table, column, schema, tuple(names), seed, left_out, periods, window)
 
     @cached_property
@@ -123,8 +139,12 @@ class BaseRun:
         if pool is not None:
             require(bool(new[pool].all()), f"pool must hold rows of the newest {self.window} periods, as the window is")
             pool = new.cumsum(0)[pool] - 1
-        X, y = self.X.iloc[rows.numpy()], self.y.iloc[rows.numpy()]
-        return BaseRun(self.recipe, X, y, self.schema, self.classes, self.seed, pool)
+        return replace(
+            self, X=self.X.iloc[rows.numpy()], y=self.y.iloc[rows.numpy()], pool=pool, periods=None, window=None,
+            blocks=None if self.blocks is None else self.blocks[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            fit_params={name: of_rows(value, rows.numpy(), len(self.X)) for name, value in self.fit_params.items()},
+        )  # fmt: skip
 
     def earlier(self) -> list[Tensor]:
         """(n,) the rows of each earlier window, that which ends one period before the newest first."""
@@ -143,10 +163,11 @@ class BaseRun:
     def train(self, variation: Variation, bar: Progress) -> ModelStack:
         """The networks of a variation."""
         recipe, k = self._recipe(variation), len(self.classes)
+        variation = self._weighted(variation)
         if not variation.last_layer:
             return recipe.train(self.x, self.labels, k, variation, bar)
         # A linear model on what the layers below make of the rows.
-        first = Variation((self.seed,), (self.seed,))
+        first = self._weighted(Variation((self.seed,), (self.seed,)))
         base, count = recipe.train(self.x, self.labels, k, first, Progress(False, "")), len(variation)
         if not isinstance(base, Stack) or len(base.sizes) < 3:
             raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
@@ -162,6 +183,13 @@ class BaseRun:
         whole.load({**tensors, **dict(zip(last, heads.state().values(), strict=True))})
         return whole
 
+    def _weighted(self, variation: Variation) -> Variation:
+        """The variation, in which rows also count by their weights; these have mean 1, as steps go by them."""
+        if self.weight is None:
+            return variation
+        weight = (self.weight / self.weight.mean()).float().expand(len(variation), -1)
+        return replace(variation, emphasis=weight if variation.emphasis is None else variation.emphasis * weight)
+
     def fit_estimators(self, variation: Variation, workers: int, bar: Progress) -> FittedEstimators:
         """Clones of the estimator; the variation says which rows, labels and seed a clone gets."""
         fits, names, each = list[EstimatorFit](), np.array(self.classes), one_thread(self.recipe.estimator)
@@ -169,6 +197,8 @@ class BaseRun:
             rows, y = np.arange(len(self.X)), self.y
             if variation.kept is not None:
                 rows = np.flatnonzero(variation.kept[i].numpy())
+            if variation.rows is not None:
+                rows = variation.rows[i].numpy()
             if variation.emphasis is not None:
                 rows = np.repeat(rows, variation.emphasis[i].long().numpy()[rows])
             if variation.order[i] != self.seed:
@@ -179,8 +209,14 @@ class BaseRun:
                 y = pd.Series(names[labels] if self.classes else labels, index=y.index)
             settings = each | dict(variation.settings[i] if variation.settings else {})
             table = self.recipe.estimator, self.recipe.inputs, self.X, y, self.schema, self.classes
-            fits.append(EstimatorFit(*table, variation.weights[i], rows, settings))
+            fits.append(EstimatorFit(*table, variation.weights[i], rows, settings, self.given_to_fit()))
         return FittedEstimators(fit_all(fits, workers, bar))
+
+    def given_to_fit(self) -> dict[str, Any]:
+        """What an estimator's `fit` gets besides rows and outcomes."""
+        if self.weight is None:
+            return dict(self.fit_params)
+        return {weight_name(self.recipe.estimator): self.weight.numpy(), **self.fit_params}
 
     def _recipe(self, variation: Variation) -> Recipe:
         return self.recipe if variation.width == 1 else self.recipe.widened(variation.width)
@@ -194,6 +230,10 @@ class BaseRun:
         base = self.seed if variation.last_layer else None
         common = hashlib.sha256(f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode())
         common.update(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
+        if self.weight is not None:
+            common.update(self.weight.numpy().tobytes())
+        if self.fit_params:
+            common.update(described(dict(self.fit_params)).encode())
         table = hashlib.sha256(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
         out = list[str]()
         for i in range(len(variation)):
@@ -206,30 +246,12 @@ class BaseRun:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
             if variation.settings:
                 digest.update(f"{sorted(variation.settings[i].items())}".encode())
-            for part in (variation.kept, variation.emphasis, variation.labels):
+            drawn = () if variation.rows is None else (variation.rows,)
+            for part in (variation.kept, variation.emphasis, variation.labels, *drawn):
                 digest.update(b"-" if part is None else part[i].numpy().tobytes())
                 rows.update(b"-" if part is None else part[i].numpy().tobytes())
             out.append(f"{rows.hexdigest()[:8]}-{digest.hexdigest()[:16]}")
         return tuple(out)
-
-
-def periods_of(time: ArrayLike, n: int) -> Tensor:
-    """(n,) the number of each row's period: one for every value that there is, or four of equal size if they are more
-    than a few."""
-    values = np.asarray(time)
-    one_each = f"time must be the name of a column, or have one value for each of the {n} rows"
-    require(values.shape == (n,), f"{one_each}, got shape {values.shape}")
-    missing = int(pd.Series(values).isna().sum())
-    require(not missing, f"{missing} values of time are missing; leave those rows out")
-    try:
-        known, place = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        raise SettingError(f"values of time cannot be put in order: {error}") from None
-    if len(known) > MOST_PERIODS:
-        place = np.searchsorted(np.sort(place)[[n // 4, n // 2, 3 * n // 4]], place, side="right")
-        place = np.unique(place, return_inverse=True)[1]
-    require(place.max() > 0, "all rows are of one time; history needs at least two periods")
-    return torch.tensor(place)
 
 
 def _positions(pool: Sequence[int], n: int) -> Tensor:

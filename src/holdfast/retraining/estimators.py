@@ -1,7 +1,7 @@
 """Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and read by name."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -37,6 +37,8 @@ class EstimatorFit:
         X, y, rows: the table and its outcomes, and the positions of the rows to learn from, in this order.
         classes: their names in the order of the scores; none of a regressor.
         settings: in place of the estimator's own.
+        params: what else `fit` is given, such as weights; of values of which there is one for each row of X, those of
+            the rows to learn from.
     """
 
     estimator: Any
@@ -48,6 +50,7 @@ class EstimatorFit:
     seed: int
     rows: npt.NDArray[np.int64] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __call__(self) -> FittedEstimator:
         """The clone, seeded wherever it has a `random_state`, and fitted."""
@@ -76,8 +79,12 @@ class EstimatorFit:
         clone = untyped("sklearn.base").clone(self.estimator)
         states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
         clone.set_params(**dict.fromkeys(states, self.seed % (1 << 32)), **self.settings)
+        own_rows = np.arange(len(self.X)) if self.rows is None else self.rows
+        params = {name: of_rows(value, own_rows, len(self.X)) for name, value in self.params.items()}
         try:
-            clone.fit(rows, y)
+            if isinstance(clone, OwnFit):
+                return clone.made(rows, y, self.seed, params)
+            clone.fit(rows, y, **params)
             clone.predict(rows[:1])  # a threshold on a class that is known by another name only fails here
             return clone
         except (TypeError, ValueError) as error:
@@ -101,6 +108,49 @@ class EstimatorFit:
 
     def _of(self, fitted: Any) -> FittedEstimator:
         return FittedEstimator(fitted, self.schema, tuple(self.classes), self.inputs)
+
+
+class OwnFit:
+    """A function of the user's own that fits a model, `fit(X, y, seed)`, in the place of an estimator."""
+
+    def __init__(self, fit: Callable[..., Any]) -> None:
+        self.own = fit
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        return self.own(*args, **kwargs)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"fit": self.own} if not deep else {}
+
+    def set_params(self, **params: Any) -> "OwnFit":
+        return self
+
+    def __sklearn_clone__(self) -> "OwnFit":
+        return self
+
+    def made(self, rows: Any, y: Any, seed: int, params: Mapping[str, Any]) -> Any:
+        """What the function makes of these rows."""
+        model = self.own(rows, y, seed, **params)
+        if not hasattr(model, "predict"):
+            what = f"fit(X, y, seed) must return a fitted estimator, got {type(model).__name__}"
+            raise ModelError(f"{what}; end it with 'return model'")
+        return model
+
+
+def of_rows(value: Any, rows: npt.NDArray[np.int64], n: int) -> Any:
+    """Of a value that has an entry for each of n rows, the entries of some; any other as it is."""
+    if type(value) in (str, dict) or not hasattr(value, "__len__") or len(value) != n:
+        return value
+    if hasattr(value, "iloc"):
+        return value.iloc[rows]
+    return value[rows] if hasattr(value, "dtype") else [value[i] for i in rows]
+
+
+def weight_name(estimator: Any) -> str:
+    """What `fit` calls the weights of rows: of a pipeline, those of its last step."""
+    if kind_of(estimator) == "sklearn.Pipeline":
+        return f"{estimator.steps[-1][0]}__{weight_name(estimator.steps[-1][1])}"
+    return "sample_weight"
 
 
 def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[FittedEstimator]:

@@ -15,6 +15,7 @@ from holdfast.errors import SettingError, did_you_mean, listed, require
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.estimators import settings_of
 from holdfast.retraining.loop import Variation
+from holdfast.retraining.next_training import class_counts, fresh_rows, same_steps
 
 MOST_DRAWS = 1000  # of rows until there is one of every class
 GOLDEN = 0.6180339887498949  # its multiples spread evenly however many there are
@@ -24,6 +25,21 @@ def retrain(run: BaseRun, models: range) -> list[Variation]:
     """What a real retraining does: other initial weights, another order, and rows drawn with replacement."""
     seeds = run.own_seeds(4, models)
     return [Variation(seeds, seeds, emphasis=_times_drawn(run, 5, models))]
+
+
+def fresh(run: BaseRun, models: range) -> list[Variation]:
+    """As far from the model in use as models of new data lie: other initial weights, another order, and fewer rows
+    drawn with replacement, on which a network makes as many steps. See `next_training`."""
+    n = len(run.labels)
+    count = fresh_rows(n, run.spread, class_counts(run.labels, len(run.classes)))
+    seeds = run.own_seeds(8, models)
+    rows = torch.stack([_drawn(run, 9, i, torch.arange(n), count) for i in models])
+    variation = Variation(seeds, seeds, rows=rows)
+    recipe = run.recipe
+    if recipe.estimator is not None:
+        return [variation]
+    epochs = same_steps(recipe.epochs, recipe.batch_size, n, count)
+    return [replace(variation, epochs=(epochs,) * len(models))]
 
 
 def seed(run: BaseRun, models: range) -> list[Variation]:
@@ -72,23 +88,48 @@ def history(run: BaseRun, models: range) -> list[Variation]:
 
 
 def _times_drawn(run: BaseRun, purpose: int, models: Iterable[int], of: Tensor | None = None) -> Tensor:
-    """(M, n) how often each row is drawn, with replacement, of all or of some; again where that leaves a class without
-    any row."""
-    n, k, out = len(run.labels), len(run.classes), list[Tensor]()
+    """(M, n) how often each row is drawn, with replacement, of all or of some."""
+    n = len(run.labels)
     of = torch.arange(n) if of is None else of
+    times = [torch.bincount(_drawn(run, purpose, i, of), minlength=n) for i in models]
+    return torch.stack(times).float()
+
+
+def _drawn(run: BaseRun, purpose: int, i: int, of: Tensor, count: int | None = None) -> Tensor:
+    """Positions of rows, drawn with replacement from some for model i; again where that leaves a class without any.
+
+    Rows that belong together are drawn together: as many blocks as there are, or so many rows.
+    """
+    k = len(run.classes)
+    g = run.generator(purpose, i)
     there = run.labels[of].bincount(minlength=k) if k else torch.zeros(0)
-    for i in models:
-        g = run.generator(purpose, i)
-        for _ in range(MOST_DRAWS):
-            rows = of[torch.randint(len(of), (len(of),), generator=g)]
-            if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
-                break
-        else:
-            rare = run.classes[int(there.where(there > 0, n).argmin())]
-            count = f"{rare!r} has {int(there[there > 0].min())} of {len(of)} rows"
-            raise SettingError(f"rows drawn with replacement keep leaving out a class: {count}")
-        out.append(torch.bincount(rows, minlength=n))
-    return torch.stack(out).float()
+    for _ in range(MOST_DRAWS):
+        rows = _rows_drawn(of, count, g) if run.blocks is None else _blocks_drawn(of, run.blocks[of], count, g)
+        if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
+            return rows
+    rare = run.classes[int(there.where(there > 0, len(run.labels)).argmin())]
+    few = f"{rare!r} has {int(there[there > 0].min())} of {len(of)} rows"
+    raise SettingError(f"rows drawn with replacement keep leaving out a class: {few}")
+
+
+def _rows_drawn(of: Tensor, count: int | None, g: torch.Generator) -> Tensor:
+    return of[torch.randint(len(of), (len(of) if count is None else count,), generator=g)]
+
+
+def _blocks_drawn(of: Tensor, block: Tensor, count: int | None, g: torch.Generator) -> Tensor:
+    """Whole blocks, as many as there are; or until there are so many rows, the last block cut."""
+    order = block.argsort(stable=True)
+    sizes = [int(size) for size in block.bincount() if size]
+    members: tuple[Tensor, ...] = torch.split(of[order], sizes)
+    if count is None:
+        chosen = torch.randint(len(members), (len(members),), generator=g)
+        return torch.cat([members[int(j)] for j in chosen])
+    rows = list[Tensor]()
+    drawn = 0
+    while drawn < count:
+        rows.append(members[int(torch.randint(len(members), (1,), generator=g))])
+        drawn += len(rows[-1])
+    return torch.cat(rows)[:count]
 
 
 def last_layer(run: BaseRun, models: range) -> list[Variation]:
@@ -168,7 +209,7 @@ def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variat
 
 
 Family = Callable[[BaseRun, range], list[Variation]]
-_FOR_BOTH = (retrain, history, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, label_noise)
+_FOR_BOTH = (retrain, fresh, history, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, label_noise)
 _NETWORKS = (last_layer, epochs, width)
 _ESTIMATORS = (trees, depth, learning_rate)
 FAMILIES: dict[str, Family] = {make.__name__: make for make in (*_FOR_BOTH, *_NETWORKS, *_ESTIMATORS)}

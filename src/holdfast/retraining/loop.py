@@ -39,6 +39,7 @@ class Variation:
     kept: Tensor | None = None  # (M, n) which rows each model sees; as many for each
     emphasis: Tensor | None = None  # (M, n) how much each row counts
     labels: Tensor | None = None  # (M, n)
+    rows: Tensor | None = None  # (M, m) positions of the rows that each model sees in an epoch, with repetitions
     epochs: tuple[int, ...] | None = None
     epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
     settings: tuple[Mapping[str, Any], ...] | None = None  # of estimators, which have more than their rows and seeds
@@ -51,9 +52,16 @@ class Variation:
         if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
             raise SettingError("models that are trained together must leave out equally many rows")
         require(self.kept is None or bool(self.kept.any(1).all()), "no row is left to train on")
+        require(self.kept is None or self.rows is None, "a variation has the rows that are kept, or rows, not both")
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def rows_of_an_epoch(self, n: int) -> int:
+        """How many of n rows each model sees in an epoch."""
+        if self.rows is not None:
+            return self.rows.shape[1]
+        return n if self.kept is None else int(self.kept[0].sum())
 
     def __getitem__(self, models: slice | list[int]) -> "Variation":
         chosen = list(range(len(self))[models]) if isinstance(models, slice) else models
@@ -153,7 +161,7 @@ def fit_in_parts(
     their initial weights, the rows, and which of the M models they are, the state of these when trained."""
     whole = stack_of(module, len(variation))
     x = x.to(whole.theta.dtype)
-    check_batches(module, len(x) if variation.kept is None else int(variation.kept[0].sum()), loop.batch_size)
+    check_batches(module, variation.rows_of_an_epoch(len(x)), loop.batch_size)
     alone = isinstance(whole, ModuleStack) and whole.trains_alone(x[:2])
     size = 1 if alone else models_at_once(module, loop.batch_size, len(variation))
     state = {name: torch.empty_like(value) for name, value in whole.state().items()}
@@ -280,10 +288,15 @@ class Orders:
     """The order of the rows, epoch by epoch; drawn once for all models that share a seed."""
 
     def __init__(self, variation: Variation, n: int) -> None:
-        self.draws, self.kept, self.n = SharedDraws(variation.order, 1), variation.kept, n
+        self.draws = SharedDraws(variation.order, 1)
+        self.kept = variation.kept
+        self.rows = variation.rows
+        self.n = n if self.rows is None else self.rows.shape[1]
 
     def next(self) -> Tensor:
         drawn = self.draws.draw(lambda g: torch.randperm(self.n, generator=g))
+        if self.rows is not None:
+            return self.rows.gather(1, drawn[self.draws.place])
         if self.kept is None and len(drawn) == 1:
             return drawn
         order = drawn[self.draws.place]  # (M, n)

@@ -3,7 +3,7 @@
 
 import copy
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import tomli_w
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
@@ -23,9 +24,17 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import Estimator, EstimatorFit, InOrder, named_estimator, written_settings
+from holdfast.retraining.estimators import (
+    Estimator,
+    EstimatorFit,
+    InOrder,
+    named_estimator,
+    weight_name,
+    written_settings,
+)
 from holdfast.retraining.loop import RobustLoop, Start, Variation, fit_stack, glorot, redrawn
 from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, numbers, outcomes
+from holdfast.retraining.row_facts import weights_of
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -152,7 +161,7 @@ class Recipe(RobustLoop):
 
     def fit(
         self, X: pd.DataFrame, y: Outcomes, schema: Schema, *, classes: ClassNames | None = None, seed: int = 0,
-        progress: bool = False,
+        sample_weight: ArrayLike | None = None, fit_params: Mapping[str, Any] | None = None, progress: bool = False,
     ) -> Model:  # fmt: skip
         """Make the model.
 
@@ -160,16 +169,25 @@ class Recipe(RobustLoop):
             X, y, schema: n rows and their n classes (numbers, for a regressor), and how the rows become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay as they are.
+            sample_weight: how much each row counts; all alike if left out.
+            fit_params: what else an estimator's `fit` is given.
             progress: show a bar on stderr.
         """
+        weight = None if sample_weight is None else weights_of(sample_weight, len(X))
         column = outcomes(X, y)
         names = self.names(X, column, classes)
         if self.estimator is not None:
-            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed)().model
+            params = {} if weight is None else {weight_name(self.estimator): weight.numpy()}
+            given = params | dict(fit_params or {})
+            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed, params=given)().model
+        if fit_params:
+            raise SettingError("fit_params are for estimators; a network learns by its recipe")
         self.check(schema, names)
         with Progress(progress, "training") as bar:
             bar.total(1)
             labels, first = class_numbers(column, names), Variation((seed,), (seed,))
+            if weight is not None:
+                first = replace(first, emphasis=(weight / weight.mean()).float()[None])
             models = self.train(schema.encode(X), labels, len(names), first, bar)
         return Model.of(self.as_module(models, 0), schema, classes=names)
 

@@ -8,9 +8,10 @@ in one child process first.
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from zipfile import ZIP_DEFLATED
@@ -50,14 +51,17 @@ Parts = dict[Format, bytes]
 def save_bank(bank: ModelBank, path: str | Path) -> None:
     """All models, the recipe and the schema in one file; an error before it is written if one of them cannot be."""
     tensors, groups = dict[str, Tensor](), list[dict[str, Any]]()
-    for i, group in enumerate(bank.groups):
+    # The model in use, where judges are led away from it, is a group of its own behind the others.
+    around = () if bank.around is None else ModelBank.of(bank.around, family="in use").groups
+    for i, group in enumerate((*bank.groups, *around)):
         entry, own = _network_entry(group) if group.networks is not None else _entry(group, bank.schema)
-        groups.append({"family": group.family, "models": len(group), "origins": list(group.origins)} | entry)
+        about = {"family": group.family, "models": len(group), "origins": list(group.origins), "spread": group.spread}
+        groups.append(about | entry)
         tensors |= {f"{i}/{name}": value for name, value in own.items()}
     recipe, own = _recipe_entry(bank.recipe)
     tensors |= {f"recipe/{name}": value for name, value in own.items()}
     content = {"groups": groups, "schema": bank.schema.to_dict(), "classes": list(bank.classes)}
-    content |= {"recipe": recipe, "seed": bank.seed, "digest": digest_of(tensors)}
+    content |= {"recipe": recipe, "seed": bank.seed, "around": bool(around), "digest": digest_of(tensors)}
     safetensors.write(path, tensors, {MARK: content})
 
 
@@ -243,6 +247,9 @@ def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = 
             for entry, mine, models in zip(content["groups"], own, found, strict=True)
         ]
         bank = ModelBank(tuple(groups), schema, classes, recipe(), int(content["seed"]))
+        if content["around"]:
+            in_use = replace(bank, groups=bank.groups[-1:])
+            bank = replace(bank, groups=bank.groups[:-1], around=in_use.model(0))
         return bank if trust else _checked(bank)
     except Exception as error:  # the file may say anything
         what = f"{type(error).__name__}: {error}"
@@ -279,7 +286,7 @@ def _group(
     fitted = [model.made(schema, classes) for model in found if isinstance(model, _Found)]
     modules = tuple(model for model in found if isinstance(model, Model))
     require(not (fitted and modules), f"family {entry['family']!r} mixes kinds of models", ModelError)
-    return ModelGroup(str(entry["family"]), None, modules or FittedEstimators(fitted), origins)
+    return ModelGroup(str(entry["family"]), None, modules or FittedEstimators(fitted), origins, _spread(entry))
 
 
 def _checked(bank: ModelBank) -> ModelBank:
@@ -304,7 +311,15 @@ def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:
         raise ModelError(f"family {entry['family']!r} mixes kinds of floating-point numbers")
     models = stack_of(module.to_empty(device="cpu").to(dtypes.pop()), int(entry["models"]))
     models.load(own)
-    return ModelGroup(str(entry["family"]), models, origins=tuple(str(origin) for origin in entry["origins"]))
+    origins = tuple(str(origin) for origin in entry["origins"])
+    return ModelGroup(str(entry["family"]), models, origins=origins, spread=_spread(entry))
+
+
+def _spread(entry: dict[str, Any]) -> float:
+    spread = float(entry["spread"])
+    if not 1 <= spread < math.inf:
+        raise ModelError(f"family {entry['family']!r} lies {spread} times as far from the model in use as it can")
+    return spread
 
 
 def _read_recipe(

@@ -48,12 +48,11 @@ def small_world(kind: str) -> tuple[hf.Model, hf.ModelBank]:
 
 
 def bound(model: hf.Model, bank: hf.ModelBank, c: float, rows: pd.DataFrame) -> np.ndarray:
-    """S_c by the definition, from the estimators' own probabilities; of a forest in probability."""
+    """S_c by the definition, from the estimators' own probabilities."""
 
     def margin(one: hf.Model) -> np.ndarray:
         x = one.schema.encode(rows, torch.float64).numpy()
-        p = one.wrapped.predict_proba(x)[:, 1].astype(np.float64)
-        return 2 * p - 1 if isinstance(one.wrapped, RandomForestClassifier) else np.log(p / (1 - p))
+        return 2 * one.wrapped.predict_proba(x)[:, 1].astype(np.float64) - 1
 
     g = np.stack([margin(bank.model(i)) for i in range(len(bank))])
     return np.minimum(margin(model), g.mean(0) - c * g.std(0, ddof=1))
@@ -175,18 +174,15 @@ def test_more_certainty_costs_more() -> None:
 
 @pytest.mark.parametrize("p", [None, 0.8])
 def test_margins_are_counted_from_what_was_asked(p: float | None) -> None:
-    """Every kind of guide gives log-odds of the asked class minus those asked for; a forest squashes them."""
-    model, bank = small_world("xgboost")
-    x = model.schema.encode(GRID, torch.float64)
-    goal = hf.Target(1, probability=p).bind(model, model(x))
+    """Guides of trees give log-odds of the asked class minus those asked for, squashed."""
     wanted = np.log((p or 0.5) / (1 - (p or 0.5)))
-    prob = np.stack([bank.model(i).wrapped.predict_proba(x.numpy())[:, 1].astype(float) for i in range(3)])
-    margins = guide_of(bank).margins(x, goal).numpy()
-    np.testing.assert_allclose(margins, np.log(prob / (1 - prob)) - wanted, atol=2e-5)
-    model, bank = small_world("forest")
-    prob = np.stack([bank.model(i).wrapped.predict_proba(x.numpy())[:, 1] for i in range(3)]).clip(1e-300, 1 - 1e-16)
-    margins = guide_of(bank).margins(x, goal).numpy()
-    np.testing.assert_allclose(margins, np.tanh((np.log(prob / (1 - prob)) - wanted) / 2), atol=1e-6)
+    for kind in ("xgboost", "forest"):
+        model, bank = small_world(kind)
+        x = model.schema.encode(GRID, torch.float64)
+        goal = hf.Target(1, probability=p).bind(model, model(x))
+        prob = np.stack([bank.model(i).wrapped.predict_proba(x.numpy())[:, 1].astype(float) for i in range(3)])
+        odds = np.log(prob.clip(1e-300) / (1 - prob).clip(1e-16))
+        np.testing.assert_allclose(guide_of(bank).margins(x, goal).numpy(), np.tanh((odds - wanted) / 2), atol=1e-5)
 
 
 def test_fragile_answers_say_how_many_models_accept_them() -> None:

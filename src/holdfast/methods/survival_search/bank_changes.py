@@ -70,8 +70,9 @@ class BankLeafChanges(SingleChanges):
         for some in chunks(active, rows_per_chunk(len(stack) * stack.width, LEAVES, at_least=8)):
             move, state = tried[some].T.nonzero(as_tuple=True)
             raw, who = self.leaves.raw(person[some], taken[some], state, move), person[some[state]]  # (G, p, k)
-            margins = bank.guide.squashed(margins_of(raw, bank.goal[who], stack.outputs))
-            gap = torch.minimum(margins[0], bank.bound_of(margins[1:], who) - off).double()
+            margins = margins_of(raw, bank.goal[who], stack.outputs)
+            own = bank.guide.squashed(margins[0])
+            gap = torch.minimum(own, bank.bound_of(margins[1:], margins[0], who) - off).double()
             out[some[state], move] = rounded(gap + bank.goal.margin)
         return out
 
@@ -95,11 +96,11 @@ class BankChanges(SingleChanges):
             rows, goal = self.personal.after(z[state[some]], who, to), bank.goal[who]
             for i, model in enumerate(self.models):
                 gap = goal.gap(model(rows.to(model.dtype))) - goal.margin
-                margins[i, state[some], to] = bank.guide.squashed(gap).double()
+                margins[i, state[some], to] = gap.double()
         part = bank[person]
-        screen = part.bound_of(margins[1:])
+        screen = part.bound_of(margins[1:], margins[0])
         bound = screen + (part.bound(z)[:, None] - screen.gather(1, taken[:, :1]))
-        gap = torch.minimum(margins[0], bound) + bank.goal.margin
+        gap = torch.minimum(bank.guide.squashed(margins[0]), bound) + bank.goal.margin
         return torch.where(tried, rounded(gap), -torch.inf)
 
     def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:

@@ -1,8 +1,9 @@
 """Margins of many retrained models at once, and the way back from weights on them to gradients by the rows.
 
-The margin of a model is by how much it exceeds the goal: a lead in logits, a distance from the end of a range. Models
-that give probabilities, such as forests, are sure where all their trees agree; their logits have no end there, so
-their margins are squashed, tanh(g / 2), which for two classes is the lead in probability.
+The margin of a model is by how much it exceeds the goal: a lead in logits, a distance from the end of a range. Those of
+trees are squashed, tanh(g / 2), which for two classes is the lead in probability: boosted trees differ most where they
+are surest, which adds to the spread but takes nothing from the answer, and forests have no logits where all their trees
+agree.
 """
 
 import math
@@ -18,6 +19,7 @@ from holdfast.models.compiled.tree_bank import TreeBank
 from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import Stack
 from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.stretch import stretched_margins
 from holdfast.target import BoundTarget
 
 Pull = Callable[[Tensor], Tensor]  # weights (M, n) on the margins -> gradients (n, d)
@@ -28,7 +30,9 @@ class Guide(ABC):
 
     count: int
     has_grad = False
-    squash = False  # are margins squashed?
+    squash = False  # are margins squashed for the bound?
+    spread: Tensor | None = None  # (M,) how many times as far from the model in use they count as; None: once
+    shares = False  # in the unit of shares, see `retraining.stretch`
 
     @abstractmethod
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
@@ -43,8 +47,17 @@ class Guide(ABC):
         raise NotImplementedError
 
     def squashed(self, gap: Tensor) -> Tensor:
-        """A margin in the units of the guide."""
+        """A margin in the units of the bound."""
         return torch.tanh(gap / 2) if self.squash else gap
+
+    def judged(self, margins: Tensor, own: Tensor) -> Tensor:
+        """(M, ..) what the bound is made of: margins (M, ..) of the first models, away from that in use (..)."""
+        if self.spread is None:
+            return self.squashed(margins)
+        if self.shares:  # tanh(g / 2) is for two classes the lead in shares
+            own, margins = torch.tanh(own / 2), torch.tanh(margins / 2)
+        far = stretched_margins(own, margins, self.spread[: len(margins)])[0]
+        return far if self.shares else self.squashed(far)
 
 
 def margins_of(raw: Tensor, goal: BoundTarget, outputs: Outputs) -> Tensor:
@@ -138,7 +151,7 @@ class TreeGuide(Guide):
         trees = [m.thresholds for m in models if m.thresholds is not None]
         self.bank, self.models, self.count = TreeBank(trees), models, len(models)
         self.outputs: Outputs = trees[0].outputs
-        self.squash = self.outputs == "probabilities"
+        self.squash = not models[0].is_regression
 
     def has_leaves(self, model: Model) -> bool:
         """Do leaf tables say what these models and the one in use give?"""
@@ -149,7 +162,7 @@ class TreeGuide(Guide):
         return self.models[:count]
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
-        return self.squashed(margins_of(self.bank(z), goal, self.outputs))
+        return margins_of(self.bank(z), goal, self.outputs)
 
 
 class ModelGuide(Guide):
@@ -164,7 +177,7 @@ class ModelGuide(Guide):
         return self.models[:count]
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
-        return self.squashed(torch.stack([goal.gap(m(z.to(m.dtype))) - goal.margin for m in self.models]).double())
+        return torch.stack([goal.gap(m(z.to(m.dtype))) - goal.margin for m in self.models]).double()
 
     def margins_and_pull(self, z: Tensor, goal: BoundTarget) -> tuple[Tensor, Pull]:
         scores, pulls = zip(*[m.vjp(z.to(m.dtype)) for m in self.models], strict=True)
@@ -179,6 +192,14 @@ class ModelGuide(Guide):
 
 def guide_of(bank: ModelBank) -> Guide:
     """The fastest way to ask all models of a bank."""
+    guide = _asking(bank)
+    if bank.around is not None:
+        guide.spread = torch.tensor([group.spread for group in bank.groups for _ in range(len(group))])
+        guide.shares = bank.around.counts_votes
+    return guide
+
+
+def _asking(bank: ModelBank) -> Guide:
     stacks = [g.networks for g in bank.groups if isinstance(g.networks, Stack)]
     parts: list[Guide] = [ReluGuide(stack.layers) for stack in stacks]
     family_of = [g for g in bank.groups for _ in range(len(g))]

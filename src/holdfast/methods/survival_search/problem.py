@@ -9,6 +9,7 @@ from torch import Tensor
 from holdfast.methods.survival_search.guide import Guide
 from holdfast.nn.relu_network import Pullback
 from holdfast.problem import SLACK, SearchProblem
+from holdfast.retraining.stretch import stretched_weights
 
 TINY = 1e-6
 
@@ -35,26 +36,34 @@ class SurvivalProblem(SearchProblem):
 
     def bound(self, z: Tensor) -> Tensor:
         """(n,) mean - c sd of the guide's margins."""
-        return self.bound_of(self.guide.margins(z, self.goal))
+        return self.bound_of(self.guide.margins(z, self.goal), self.own_margin(z))
 
-    def bound_of(self, margins: Tensor, who: Tensor | None = None) -> Tensor:
-        """The same of margins (M, n, ..) that are known, of all rows or of some, (n,)."""
+    def bound_of(self, margins: Tensor, own: Tensor, who: Tensor | None = None) -> Tensor:
+        """The same of margins (M, n, ..) that are known, and those of the model in use (n, ..); of all rows or of
+        some, (n,)."""
         c = self.c if who is None else self.c[who]
-        return lower_bound(margins, c.view(-1, *[1] * (margins.ndim - 2)))
+        return lower_bound(self.guide.judged(margins, own), c.view(-1, *[1] * (margins.ndim - 2)))
 
     def weights_of(self, margins: Tensor) -> Tensor:
-        """(M, n) the derivative of the bound by the margins."""
+        """(M, n) the derivative of the bound by the margins of judges."""
         sd, mean = torch.std_mean(margins, 0)
         m, c = len(margins), self.c.to(margins.dtype)
         return 1 / m - c * (margins - mean) / ((m - 1) * sd.clamp_min(TINY))
+
+    def own_margin(self, z: Tensor) -> Tensor:
+        """(n,) the margin of the model in use, as the guide has those of the others."""
+        return super().gap(z) + SLACK
 
     def own_gap(self, z: Tensor) -> Tensor:
         """(n,) by how much the model itself exceeds the goal."""
         return self.guide.squashed(super().gap(z))
 
     def gap(self, z: Tensor) -> Tensor:
-        own = self.own_gap(z)
-        return torch.minimum(own, (self.bound(z) - SLACK).to(own.dtype))
+        exceeds = super().gap(z)
+        margins = self.guide.margins(z, self.goal)
+        bound = self.bound_of(margins, exceeds + SLACK) - SLACK
+        own = self.guide.squashed(exceeds)
+        return torch.minimum(own, bound.to(own.dtype))
 
     def met(self, z: Tensor) -> Tensor:
         return self.gap(z) > 0
@@ -63,8 +72,14 @@ class SurvivalProblem(SearchProblem):
         u, v, own_pull = super().shortfall(z)
         own, grad = -u.squeeze(1), own_pull(torch.full_like(v, -1.0))
         margins, pull = self.guide.margins_and_pull(z, self.goal)  # (M, n)
-        bound = (self.bound_of(margins) - SLACK).to(own.dtype)
-        slope = pull(self.weights_of(margins)).to(grad.dtype)
+        judged = self.guide.judged(margins, own + SLACK)
+        bound = (lower_bound(judged, self.c) - SLACK).to(own.dtype)
+        weights = self.weights_of(judged)
+        if self.guide.spread is None:
+            slope = pull(weights).to(grad.dtype)
+        else:
+            of_models, of_own = stretched_weights(own + SLACK, margins, self.guide.spread, weights)
+            slope = pull(of_models).to(grad.dtype) + of_own[:, None].to(grad.dtype) * grad
         return torch.minimum(own, bound), torch.where((own < bound)[:, None], grad, slope)
 
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:

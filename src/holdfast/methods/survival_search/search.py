@@ -12,11 +12,12 @@ gradients,
 
 and in `TreeSearch` for all others, where every single change is weighed for the whole bank at once.
 
-A row for which the bank lets nothing through gets the answer that comes nearest to it and that the model itself
-accepts. It is reported as fragile, with the share of the bank that accepts it.
+A row for which the bank lets nothing through at c gets the surest answer there is: of the search by gradients the one
+that comes nearest, else what holds at a lower c, at last the smallest that the model itself accepts. It is reported as
+fragile, with the share of the bank that accepts it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -37,6 +38,8 @@ from holdfast.problem import Found, Outcomes, Rows, SearchProblem
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import BoundTarget
+
+RUNGS = (0.75, 0.5, 0.25)  # shares of c that people are given for whom nothing holds at c
 
 
 @dataclass(eq=False, repr=False)
@@ -151,7 +154,7 @@ class SurvivalSearch(Explainer):
     def search(self, problem: SearchProblem) -> Found:
         n, guided = len(problem), self._guided(problem.model)
         rows = problem.x[:, None].repeat(1, len(self.levels), 1)
-        fallback = Fallback(guided.plain, problem)
+        fallback = Fallback(guided, problem)
         start: Tensor | None = None
         # What holds at a higher c holds at a lower one too, so each search starts from the one before it.
         for place in sorted(range(len(self.levels)), key=lambda i: -self.levels[i]):
@@ -160,16 +163,17 @@ class SurvivalSearch(Explainer):
             z = guided.search(survival, start)
             holds = survival.met(z)
             start = torch.where(holds[:, None], z, problem.x)
-            rows[:, place] = fallback.where(~holds, z)
+            rows[:, place] = fallback.where(~holds, z, survival)
         return Found(rows.squeeze(1) if len(self.levels) == 1 else rows, fallback.infeasible)
 
     def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor:
         guide, each = self._guide(), torch.tensor(self.levels, dtype=torch.float64)
         out = torch.full((len(x),), torch.nan, dtype=torch.float64)
         for some in chunks(torch.arange(len(x)), rows_per_chunk(guide.count * x.shape[1])):
-            margins = guide.margins(x[some], goal[some])
-            holds = lower_bound(margins, each[some % len(each)]) > 0
-            out[some] = torch.where(holds, torch.nan, (margins > 0).double().mean(0))
+            own = goal[some].gap(model(x[some])) - goal.margin
+            judged = guide.judged(guide.margins(x[some], goal[some]), own)
+            holds = lower_bound(judged, each[some % len(each)]) > 0
+            out[some] = torch.where(holds, torch.nan, (judged > 0).double().mean(0))
         return out
 
     # ---- how the bank is asked
@@ -207,21 +211,29 @@ class SurvivalSearch(Explainer):
 
 
 class Fallback:
-    """Rows that the model itself accepts, for people to whom the bank lets nothing through."""
+    """The surest rows that the model itself accepts, for people to whom the bank lets nothing through."""
 
-    def __init__(self, plain: Explainer, problem: SearchProblem) -> None:
-        self.plain, self.problem, n = plain, problem, len(problem)
+    def __init__(self, guided: BankSearch, problem: SearchProblem) -> None:
+        self.guided, self.problem, n = guided, problem, len(problem)
         self.known, self.infeasible = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
         self.rows = problem.x.clone()
 
-    def where(self, chosen: Tensor, z: Tensor) -> Tensor:
+    def where(self, chosen: Tensor, z: Tensor, survival: SurvivalProblem) -> Tensor:
         """Rows z, and in their place those chosen (n,) that the model does not accept, what it does accept."""
         if not bool(chosen.any()):
             return z
         chosen = chosen & ~self.problem.met(z)
         new = (chosen & ~self.known).nonzero().squeeze(1)
-        if len(new):
+        self.known[new] = True
+        for rung in RUNGS:
+            if not len(new):
+                break
             full = whole_blocks(new)
-            found, proved = self.plain.found(self.problem[full])
-            self.rows[new], self.infeasible[new], self.known[new] = found[: len(new)], proved[: len(new)], True
+            lower = replace(survival[full], c=survival.c[full] * rung)
+            found = self.guided.search(lower, None)
+            ok = lower.met(found)[: len(new)]
+            self.rows[new[ok]], new = found[: len(new)][ok], new[~ok]
+        if len(new):
+            found, proved = self.guided.plain.found(self.problem[whole_blocks(new)])
+            self.rows[new], self.infeasible[new] = found[: len(new)], proved[: len(new)]
         return torch.where(chosen[:, None], self.rows, z)

@@ -67,7 +67,7 @@ def survival_cost(
     x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
     lowest = float(np.min([at_least, *dots["survival"]]))
     scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
-    y = alt.Y("survival:Q", title="Retrained models that accept the answer", scale=scale).axis(format="%", tickCount=6)
+    y = alt.Y("survival:Q", title="Judges that accept the answer", scale=scale).axis(format="%", tickCount=6)
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
     level = alt.Chart(pd.DataFrame({"level": [at_least]}))
     line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(y=alt.Y("level:Q", scale=scale))

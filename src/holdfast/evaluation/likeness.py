@@ -1,0 +1,148 @@
+"""Are the retrained models of a bank those of the model in use?
+
+A certificate is about what the model in use becomes when it is trained again. Retrained models can say that only where
+they are made as it was: by the same settings, from the same rows, with the same weights. Made again on the very rows
+in use, with other seeds, a model is one of a kind with the one in use. So a few are made (`seed_and_order`), and with
+p_m(x) the probabilities that model m gives to a training row x, and sd(x) how far bootstraps lie apart,
+
+    d(f) = rms_x( p_f(x) - mean_m p_m(x) ) / rms_x sd(x)
+
+must be for the model in use about what it is for each of those made again, compared with the others. Where it is
+larger, the bank is of another model.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from holdfast.models.base import Model
+from holdfast.retraining.bank import ModelBank
+
+AGAIN = 8  # models that are made again on the same rows
+ROWS = 500  # training rows by which models are compared
+# How far the model may lie from those made again: so much more than they lie from one another, in units of how far
+# bootstraps lie apart.
+FACTOR, TOLERANCE = 1.5, 0.35
+SHIFT = 4.0  # deviations of the mean prediction from which on rows must have counted differently
+KNOWS_LESS = 0.1  # a share of outcomes that the model predicts worse than models made again
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How near the model in use is to models made again, and what that means.
+
+    Args:
+        distance: of the model in use from the models made again, in units of how far bootstraps lie apart.
+        among: the largest such distance of one of these from the others.
+        agreement: the share of training rows to which model and bank give the same outcome, in the mean over the bank.
+        among_bank: the same share of two models of the bank.
+        accepted_as_they_are: of the people that the model refuses, the share that models of the bank accept as they
+            are; nan where nobody is refused.
+        cause: why the model is another one, likely; '' where it is like them.
+    """
+
+    distance: float
+    among: float
+    agreement: float
+    among_bank: float
+    accepted_as_they_are: float
+    cause: str = ""
+
+    @property
+    def alike(self) -> bool:
+        """Are they models of one kind?"""
+        return self.distance <= FACTOR * self.among + TOLERANCE
+
+    def words(self) -> str:
+        """Why nothing can be certified; '' where it can."""
+        if self.alike:
+            return ""
+        share = f"{self.agreement:.0%} of the training rows, and with one another on {self.among_bank:.0%}"
+        what = f"the retrained models are not made as the model in use was: they agree with it on {share}"
+        far = f"trained again on the same rows a model lies {self.distance:.2g} deviations of retraining away from it"
+        return f"{what}; {far} ({FACTOR * self.among + TOLERANCE:.2g} would do). {self.cause}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def likeness(model: Model, bank: ModelBank, again: ModelBank, X: pd.DataFrame, y: "pd.Series[Any]") -> Likeness:
+    """Compare the model in use with retrained models.
+
+    Args:
+        bank: bootstraps, by which it is known how far retrained models lie apart.
+        again: models made again on the same rows, with other seeds.
+        X, y: the rows that they were trained on, and the outcomes in the names of the model's classes.
+    """
+    rows = np.linspace(0, len(X) - 1, min(ROWS, len(X))).astype(int)
+    table, outcomes = X.iloc[rows], y.iloc[rows]
+    with model.eval_mode():
+        own = estimates(model.score_frame(table)[None])[0]
+    retrained = estimates(bank.scores(table))
+    made_again = estimates(again.scores(table))
+    spread = float(retrained.var(0).mean().sqrt().clamp_min(1e-9))
+    distance = _rms(own - made_again.mean(0)) / spread
+    others = (made_again.sum(0) - made_again) / (len(made_again) - 1)
+    among = max(_rms(gap) / spread for gap in made_again - others)
+    found = Likeness(distance, among, *_agreement(own, retrained, model.is_regression))
+    if found.alike:
+        return found
+    shift = float(own.mean(0).sub(retrained.mean((0, 1))).abs().max())
+    usual_shift = float(retrained.mean(1).std(0).max().clamp_min(1e-9))
+    known = _known(own, outcomes, model)
+    knowable = float(np.mean([_known(one, outcomes, model) for one in made_again]))
+    return Likeness(
+        distance, among, found.agreement, found.among_bank, found.accepted_as_they_are,
+        cause_of(shift / usual_shift, knowable - known, is_regression=model.is_regression),
+    )  # fmt: skip
+
+
+def estimates(scores: Tensor) -> Tensor:
+    """(M, n, k) scores -> probabilities; of a regression the numbers themselves."""
+    scores = scores.detach().double()
+    return torch.softmax(scores, -1) if scores.shape[-1] > 1 else scores
+
+
+def cause_of(shift: float, knows_less: float, *, is_regression: bool) -> str:
+    """What is likely to have made the model another one, and what to pass."""
+    if knows_less > KNOWS_LESS:
+        what = "It does not know these outcomes as models trained on them do"
+        return f"{what}: were X and y its training rows, in the same order, and nothing of y among its columns?"
+    if not is_regression and shift > SHIFT:
+        what = "Its predictions are shifted as a whole, as by weights of rows or a balance of classes"
+        return f"{what}: pass sample_weight= or fit_params= as they were given to fit."
+    what = "Other settings, steps or rows may be the reason"
+    return f"{what}: pass recipe= or fit= to say how it was trained, and X and y that it was trained on."
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def _agreement(own: Tensor, retrained: Tensor, is_regression: bool) -> tuple[float, float, float]:
+    """Agreement with the bank, agreement in the bank, and how many refused people the bank accepts as they are."""
+    if is_regression:
+        return float("nan"), float("nan"), float("nan")
+    predicted, by_bank = own.argmax(-1), retrained.argmax(-1)
+    same = float((by_bank == predicted).double().mean())
+    votes = torch.nn.functional.one_hot(by_bank, own.shape[-1]).double().sum(0)  # (n, k)
+    m = len(by_bank)
+    pairs = float(((votes * (votes - 1)).sum(-1) / (m * (m - 1))).mean()) if m > 1 else 1.0
+    changed = (by_bank != predicted).double().mean(0)
+    rare = predicted != int(torch.mode(predicted).values)
+    return same, pairs, float(changed[rare].mean()) if bool(rare.any()) else float("nan")
+
+
+def _known(estimate: Tensor, outcomes: "pd.Series[Any]", model: Model) -> float:
+    """The share of outcomes that are predicted; of a regression, the share of their variance that is explained."""
+    if model.is_regression:
+        seen = torch.tensor(outcomes.to_numpy(dtype=np.float64))
+        return float(1 - (estimate.squeeze(-1) - seen).square().mean() / seen.var().clamp_min(1e-9))
+    place = {name: i for i, name in enumerate(model.classes)}
+    seen = torch.tensor([place[v] for v in outcomes])
+    return float((estimate.argmax(-1) == seen).double().mean())
