@@ -5,4 +5,4 @@ package: `reported` is what it printed, `setup` its data, settings and methods, 
 how that is shown, and `notes.md` the words below the tables. A sixth paper is one more package, and its name here.
 """
 
-PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021", "holdfast2026")
+PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")

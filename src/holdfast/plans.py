@@ -105,9 +105,9 @@ class Plans:
 
     def together(self) -> float:
         """The share of models that every certified plan holds for, at least, with the asked confidence for all of them
-        at once (Bonferroni over the plans); nan where none is certified. It is about the judges' chance alone: an
-        unlucky training table is unlucky for all plans at once."""
-        certified = self.certified.to_numpy()
+        at once (Bonferroni over the plans); nan where none is certified or judges are too few. It is about the judges'
+        chance alone: an unlucky training table is unlucky for all plans at once."""
+        certified = np.zeros(len(self), bool) if self._too_few() else self.certified.to_numpy()
         if not certified.any():
             return float("nan")
         each = 1 - (1 - self.confidence) / int(certified.sum())

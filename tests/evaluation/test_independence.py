@@ -78,7 +78,7 @@ def test_nearly_all_is_all() -> None:
         SettingError, match=r"family 'release' makes copies: 19 of its 20 models compute the same.*keep one"
     ):
         hf.audit(CFS, group_of(*[one] * 19, others[0], family="release"))
-    with pytest.warns(UserWarning, match="7 models of the bank are copies of others"):
+    with pytest.warns(UserWarning, match="7 models compute the same as others"):
         some = hf.audit(CFS, group_of(*[one] * 8, *others))
     assert len(some.held) == 13
     expected = [(e.predict(CFS.after) == 1).tolist() for e in (one, *others)]

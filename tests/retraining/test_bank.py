@@ -106,7 +106,9 @@ def test_together_equals_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", FOR_NETWORKS)
 def test_a_range_makes_the_same_models_as_a_count(name: str) -> None:
-    old = {"time": np.arange(N) % 4} if name == "history" else {}
+    old: dict[str, Any] = {"time": np.arange(N) % 4} if name == "history" else {}
+    if name == "fresh":  # which needs rows
+        old = {"table": pd.concat([X] * 6, ignore_index=True), "outcome": pd.concat([Y] * 6, ignore_index=True)}
     many, few = bank(families={name: 6}, **old), bank(families={name: range(2, 5)}, **old)
     assert len(many) == 6
     assert len(few) == 3
@@ -279,7 +281,9 @@ def test_history_is_retrained_on_older_windows() -> None:
         assert part.emphasis is not None
         inside = (years <= newest) & (years > newest - 2)
         assert (part.kept.numpy() == inside).all()
-        assert part.emphasis.sum(1).tolist() == [inside.sum()] * 2
+        first, second = part.emphasis.sum(1).tolist()  # whole blocks of time, of about as many rows each
+        assert abs(first - inside.sum()) <= 3
+        assert abs(second - inside.sum()) <= 3
         assert not part.emphasis[:, ~inside].any()
         assert part.weights == part.order
     assert len({seed for part in parts for seed in part.weights}) == 6
@@ -686,7 +690,7 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inputs", ["frame", "encoded"])
 def test_estimators(inputs: Any) -> None:
     original = Pipeline([("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=4))])
-    families = {name: 2 for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"}
+    families = {name: 2 for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name not in ("history", "fresh")}
     state, legacy = torch.get_rng_state(), np.random.get_state()
     made = bank(Recipe(estimator=original, inputs=inputs), families=families)
     assert torch.equal(state, torch.get_rng_state())

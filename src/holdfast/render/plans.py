@@ -185,7 +185,7 @@ def checked(plans: "Plans") -> list[str]:
     if like is not None and like.alike:
         near = f"trained again on the same rows a model lies {like.distance:.2g} deviations of retraining away from it"
         out.append(f"The retrained models are made as the model in use was: {near}.")
-    return [*out, plans.words(), *UNLUCKY[: bool(plans.certified.any())]]
+    return [*out, plans.words(), *UNLUCKY[: not too_few(plans) and bool(plans.certified.any())]]
 
 
 def too_few(plans: "Plans") -> bool:

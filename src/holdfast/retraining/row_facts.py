@@ -42,6 +42,7 @@ class RowFacts:
         named = {"times": time, "groups": groups, "weights": weight}
         values = {what: _column(X, what, given) for what, given in named.items()}
         no_features = {given for given in named.values() if isinstance(given, str)} - set(schema.names)
+        periods = None if values["times"] is None else periods_of(values["times"], n)
         blocks = None
         if values["groups"] is not None:
             blocks = groups_of(values["groups"], n)
@@ -49,7 +50,7 @@ class RowFacts:
             blocks = blocks_of(values["times"], n)
         return cls(
             table=X.drop(columns=list(no_features)) if no_features else X,
-            periods=None if values["times"] is None else periods_of(values["times"], n),
+            periods=periods,
             blocks=blocks,
             weight=None if values["weights"] is None else weights_of(values["weights"], n),
         )

@@ -174,7 +174,7 @@ def test_more_certainty_costs_more() -> None:
 
 @pytest.mark.parametrize("p", [None, 0.8])
 def test_margins_are_counted_from_what_was_asked(p: float | None) -> None:
-    """Guides of trees give log-odds of the asked class minus those asked for, squashed."""
+    """Guides of trees give log-odds of the asked class minus those asked for; the bound squashes them."""
     wanted = np.log((p or 0.5) / (1 - (p or 0.5)))
     for kind in ("xgboost", "forest"):
         model, bank = small_world(kind)
@@ -182,7 +182,11 @@ def test_margins_are_counted_from_what_was_asked(p: float | None) -> None:
         goal = hf.Target(1, probability=p).bind(model, model(x))
         prob = np.stack([bank.model(i).wrapped.predict_proba(x.numpy())[:, 1].astype(float) for i in range(3)])
         odds = np.log(prob.clip(1e-300) / (1 - prob).clip(1e-16))
-        np.testing.assert_allclose(guide_of(bank).margins(x, goal).numpy(), np.tanh((odds - wanted) / 2), atol=1e-5)
+        guide = guide_of(bank)
+        margins = guide.margins(x, goal)
+        np.testing.assert_allclose(margins.numpy(), odds - wanted, rtol=1e-5, atol=1e-5)
+        judged = guide.judged(margins, margins[0])
+        np.testing.assert_allclose(judged.numpy(), np.tanh((odds - wanted) / 2), atol=1e-5)
 
 
 def test_fragile_answers_say_how_many_models_accept_them() -> None:
