@@ -9,7 +9,9 @@ whom the model refuses and who are not in the table. Then models are trained on 
 the next trainings. A certified plan is false where fewer of them than promised accept it. The same is done with
 certificates by bootstraps (`family="retrain"`), and for the two levels .9 and .95.
 
-Retrained models are made once a table, and led away from the model in use for each level, as `Recourse` does itself.
+Certificates by models of fewer rows (`family="fresh"`) are counted in cells of their own, on the same tables and
+people.
+
 Everything below was settled on the tables 0 to 9, before any table from 100 on was drawn; these are the ones that
 count.
 """
@@ -17,6 +19,7 @@ count.
 import argparse
 import json
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +33,6 @@ import torch
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast.retraining.loop import Variation
-from holdfast.retraining.next_training import spread_for
 
 RESULTS = Path(__file__).parent / "results" / "next_training"
 FIRST_TABLE = 100  # tables before that were there to try settings on
@@ -38,7 +40,7 @@ TABLES = 10
 PEOPLE = 40  # refused people of a table
 NEXT_MODELS = 300
 HOLDS = (0.9, 0.95)
-FAMILIES = ("stretch", "retrain")
+DRAWN_AGAIN = ("stretch", "retrain")  # families of judges that are made of the same retrained models
 ROWS_OF_A_PERSON = 3  # in a grouped population
 REPEATS = 2000  # of the bootstrap over tables
 
@@ -74,11 +76,12 @@ class Cell:
     rows: int
     table: int
     grouped: bool = False
+    fresh: bool = False  # judged by models of fewer rows
 
     @property
     def name(self) -> str:
-        grouped = "-grouped" if self.grouped else ""
-        return f"{self.population}-{self.kind}-{self.rows}{grouped}-{self.table}"
+        about = "-grouped" * self.grouped + "-fresh" * self.fresh
+        return f"{self.population}-{self.kind}-{self.rows}{about}-{self.table}"
 
     @property
     def path(self) -> Path:
@@ -94,6 +97,9 @@ def cells() -> Iterator[Cell]:
             yield Cell(population, kind, 1000, table)
     for table in tables:
         yield Cell("gmsc", "lr", 999, table, grouped=True)
+    for table in tables:
+        for population, kind in first:
+            yield Cell(population, kind, 1000, table, fresh=True)
     others = [(population, kind) for population in POPULATIONS for kind in ("lr", "xgb", "net", "forest")]
     for rows in (1000, 4000):
         for table in tables:
@@ -210,31 +216,37 @@ def run(cell: Cell) -> dict[str, Any]:
     people = world.data.X.iloc[asked]
     groups = np.repeat(np.arange(len(world.table)), ROWS_OF_A_PERSON) if cell.grouped else None
     how: dict[str, Any] = {"recipe": recipe, "seed": cell.table, "groups": groups, "workers": 1}
-    base = hf.Recourse(model, X, y, family="retrain", **how)
-    parts = base.bank
     found = dict[str, dict[str, Any]]()
     rows = list[pd.DataFrame]()
-    for hold in HOLDS:
-        for family in FAMILIES:
-            spread = spread_for(hold, 0.95) if family == "stretch" else 1.0
-            bank = hf.BankSplit(*(part.stretched(model, spread) for part in parts))
-            recourse = hf.Recourse(model, X, y, bank=bank, hold=hold, family=family, **how)
-            begin = time.perf_counter()
-            plans = recourse.plans(people, world.target)
-            found[f"{family} {hold:g}"] = {
-                "certified": plans.certified.tolist(),
-                "cost": [round(v, 6) for v in plans.cfs.cost("l1").tolist()],
-                "share of judges": [round(v, 4) for v in plans.survival.tolist()],
-                "c": plans.calibration.c if plans.calibration else None,
-                "seconds": round(time.perf_counter() - begin, 1),
-            }
-            rows.append(plans.to_frame())
+    for name, recourse in judged_by(cell, model, X, y, how):
+        begin = time.perf_counter()
+        plans = recourse.plans(people, world.target)
+        found[name] = {
+            "certified": plans.certified.tolist(),
+            "cost": [round(v, 6) for v in plans.cfs.cost("l1").tolist()],
+            "share of judges": [round(v, 4) for v in plans.survival.tolist()],
+            "judges": len(plans.audit.held),
+            "spread": round(recourse.spread, 3),
+            "alike": None if plans.likeness is None else plans.likeness.alike,
+            "seconds": round(time.perf_counter() - begin, 1),
+        }
+        rows.append(plans.to_frame())
     accepted = accepted_by_next(world, recipe, pd.concat(rows), asked).mean(0).reshape(len(rows), -1)
     for values, share in zip(found.values(), accepted, strict=True):
         values["share of next models"] = [round(float(v), 4) for v in share]
-    like = None if base.likeness is None else base.likeness.to_dict()
-    about = {"people": len(people), "next models": NEXT_MODELS, "likeness": like, "commit": commit()}
+    about = {"people": len(people), "next models": NEXT_MODELS, "commit": commit()}
     return {**asdict(cell), **about, "seconds": round(time.perf_counter() - start, 1), "found": found}
+
+
+def judged_by(
+    cell: Cell, model: hf.Model, X: pd.DataFrame, y: "pd.Series[Any]", how: dict[str, Any]
+) -> Iterator[tuple[str, hf.Recourse]]:
+    """Every kind of judges at every level, by a name such as 'stretch 0.95'."""
+    families: tuple[Any, ...] = ("fresh",) if cell.fresh else DRAWN_AGAIN
+    with tempfile.TemporaryDirectory() as kept:  # the same retrained models serve several kinds of judges
+        for hold in HOLDS:
+            for family in families:
+                yield f"{family} {hold:g}", hf.Recourse(model, X, y, family=family, hold=hold, cache=kept, **how)
 
 
 def commit() -> str:
@@ -253,7 +265,7 @@ def table(finished: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for name, values in cell["found"].items():
             family, hold = name.split()
             key = cell["population"], cell["kind"], cell["rows"], cell["grouped"], float(hold), family
-            bootstraps = cell["found"][f"retrain {hold}"]
+            bootstraps = cell["found"].get(f"retrain {hold}", values)
             lines.setdefault(key, []).append({**values, "hold": float(hold), "bootstraps": bootstraps})
     names = ["population", "model", "rows", "grouped", "hold", "judges"]
     out = [dict(zip(names, key, strict=True)) | counted(values) for key, values in sorted(lines.items())]
@@ -295,7 +307,14 @@ def interval(false: np.ndarray[Any, Any], certified: np.ndarray[Any, Any]) -> tu
 
 
 def finished() -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    """All cells that are there; those of one table as one."""
+    out = dict[tuple[Any, ...], dict[str, Any]]()
+    for path in sorted(RESULTS.glob("*.json")):
+        cell = json.loads(path.read_text())
+        key = cell["population"], cell["kind"], cell["rows"], cell["grouped"], cell["table"]
+        there = out.setdefault(key, {**cell, "found": {}})
+        there["found"].update(cell["found"])
+    return list(out.values())
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 import holdfast as hf
-import holdfast.recourse as recourse_module
 from holdfast.errors import FileError, HoldfastError, SchemaError, SettingError
+from holdfast.evaluation.calibration import USUAL
 from holdfast.retraining.split import BankSplit
 
 torch.set_num_threads(1)
@@ -94,7 +94,6 @@ def test_from_a_fitted_model_to_certificates(kind: str) -> None:
     # One family, three parts that have no model in common.
     assert [len(part) for part in recourse.bank] == [4, 14, 16]
     assert not recourse.bank.guide.members() & recourse.bank.audit.members()
-    assert list(recourse.calibrations) == ["approved"]
 
 
 def test_a_regression_model_and_a_range() -> None:
@@ -139,7 +138,10 @@ def test_a_bank_that_is_there_is_split_or_taken_as_it_is(network: hf.Recourse) -
     people, given = refused(network, NUMBERS), {"X": NUMBERS, "hold": 0.8}
     first = network.plans(people, "approved")
     again = hf.Recourse(network.model, bank=network.bank, **given).plans(people, "approved")
-    assert again.to_json() == first.to_json()
+    assert again.likeness is not None
+    assert again.likeness.alike
+    assert not again.likeness.made_again
+    assert again.table().equals(first.table())
     whole = network.bank.guide.join(network.bank.calibration, network.bank.audit)
     parts = hf.Recourse(network.model, bank=whole, models=FEW["models"], **given).bank
     assert isinstance(parts, BankSplit)
@@ -151,7 +153,6 @@ def test_a_method_that_is_there_keeps_its_settings(network: hf.Recourse) -> None
     search = hf.SurvivalSearch(network.bank.guide, c=1.5)
     plans = hf.Recourse(network.model, bank=network.bank, method=search).plans(refused(network, NUMBERS), "approved")
     assert "c=1.5" in plans.cfs.run.settings
-    assert plans.calibration is None
     other = hf.Recourse(network.model, bank=network.bank, method=hf.MinCost())
     assert other.plans(refused(network, NUMBERS), "approved").cfs.run.method == "MinCost"
     with pytest.raises(SettingError, match="a frontier needs a SurvivalSearch"):
@@ -164,14 +165,14 @@ def test_a_time_column_makes_earlier_models_guide() -> None:
     assert recourse.schema.names == ["income", "years"]
     assert recourse.bank.guide.families == {"retrain": 2, "history": 2}
     assert recourse.bank.audit.families == {"retrain": 16}
-    # Earlier models are asked for plans; by how much one has to be ahead of them is decided without them.
-    today = hf.SurvivalSearch(recourse.bank.guide["retrain"])
-    people = recourse_module._refused(recourse.model, NUMBERS, hf.Target("approved"), recourse.seed)
-    alone = hf.calibrate(today, recourse.model, people, "approved", recourse.bank.calibration, at_least=FEW["hold"])
-    assert json.dumps(recourse.calibration("approved").to_dict()) == json.dumps(alone.to_dict())
-    method = recourse.method("approved")
+    # Models of earlier data add to what the search must stay clear of, and no plan has less than the usual margin.
+    method = recourse.method
     assert isinstance(method, hf.SurvivalSearch)
     assert method.bank is recourse.bank.guide
+    assert min(method.levels) == USUAL
+    alone = hf.Recourse(LogisticRegression().fit(NUMBERS, Y), NUMBERS, Y, **FEW).method
+    assert isinstance(alone, hf.SurvivalSearch)
+    assert min(alone.levels) < USUAL
 
 
 def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
@@ -182,32 +183,6 @@ def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
     assert files
     assert [part.fingerprint() for part in made[1].bank] == prints
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == files
-
-
-def test_the_second_time_calibrations_come_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
-
-    def made(**other: Any) -> hf.Recourse:
-        settings = FEW | {"classes": ["denied", "approved"], "cache": tmp_path} | other
-        return hf.Recourse(recipe, NUMBERS, Y, **settings)
-
-    first, count, calibrate = made().calibration("approved"), list[int](), hf.calibrate
-
-    def counted(*args: Any, **kwargs: Any) -> hf.Calibration:
-        count.append(1)
-        return calibrate(*args, **kwargs)
-
-    monkeypatch.setattr(recourse_module, "calibrate", counted)
-    assert made().calibration("approved").to_dict() == first.to_dict()
-    assert not count
-    made().calibration("denied")
-    made(hold=0.75).calibration("approved")
-    made(seed=1).calibration("approved")
-    assert len(count) == 3
-    for file in tmp_path.glob("calibration-*.json"):
-        file.write_text("{}")
-    assert made().calibration("approved").to_dict() == first.to_dict()
-    assert len(count) == 4
 
 
 # ---- what it says
@@ -222,8 +197,6 @@ def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixt
     lines = said.err.splitlines()
     assert lines[0] == "retraining 34 models (4 guide, 14 calibration, 16 audit), about a second"
     assert lines[1].startswith("retrained 34 models in ")
-    assert lines[2].startswith("calibrating on ")
-    assert lines[3].startswith("calibrated in ")
     assert recourse.describe().splitlines()[1:3] == [
         "a plan holds for at least 80% of models retrained on rows drawn again from this table, with 95% confidence",
         lines[1],
@@ -272,27 +245,26 @@ def test_a_folder_gives_the_same_plans_to_the_bit_and_runs_no_code(
     assert started.hold == 0.8
 
 
-def test_a_folder_can_be_calibrated_again_and_replaced(network: hf.Recourse, tmp_path: Path) -> None:
+def test_a_folder_answers_for_any_target_and_can_be_replaced(network: hf.Recourse, tmp_path: Path) -> None:
     folder = network.save(tmp_path / "folder")
     started = hf.Recourse.load(folder)
     assert [part.fingerprint() for part in started.bank] == [part.fingerprint() for part in network.bank]
-    with pytest.raises(SettingError, match=r"needs X, rows like those .* for the target 'denied'"):
-        started.plans(NUMBERS.head(3), "denied")
-    started.X = NUMBERS
     assert len(started.plans(NUMBERS.head(3), "denied")) == 3
     assert started.save(folder) == folder
-    assert "denied" in hf.Recourse.load(folder).calibrations
+    again = hf.Recourse.load(folder)
+    assert again.plans(NUMBERS.head(3), "denied").to_json() == started.plans(NUMBERS.head(3), "denied").to_json()
 
 
 def test_parts_of_a_folder_are_read_when_they_are_needed(network: hf.Recourse, tmp_path: Path) -> None:
     people = refused(network, NUMBERS)
-    first = network.plans(people, "approved")
     folder = network.save(tmp_path / "folder")
     started = hf.Recourse.load(folder, NUMBERS, Y)
-    (folder / "calibration.bank").write_bytes(b"")  # nothing has to be calibrated
-    assert started.plans(people, "approved").to_json() == first.to_json()
+    (folder / "calibration.bank").write_bytes(b"")
+    method = started.method
+    assert isinstance(method, hf.SurvivalSearch)
+    assert method.bank.fingerprint() == network.bank.guide.fingerprint()
     with pytest.raises(FileError, match=r"calibration\.bank"):
-        started.frontier(people, "approved")
+        started.plans(people, "approved")
 
 
 def test_folders_that_are_none_are_refused(network: hf.Recourse, tmp_path: Path) -> None:
@@ -324,7 +296,7 @@ def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
         (SettingError, "no part 'judges'", lambda: hf.Recourse(fitted, NUMBERS, Y, models={"judges": 3})),
         (
             SettingError,
-            r"need at least 59 that calibrate, and that audit; models={'audit': 20} are too few",
+            r"need at least 59 that choose, and that audit; models={'audit': 20} are too few",
             lambda: hf.Recourse(fitted, NUMBERS, Y, models={"audit": 20}),
         ),
         (SchemaError, "did you mean 'years'", lambda: hf.Recourse(fitted, NUMBERS, Y, fixed=["yeers"])),
@@ -344,6 +316,3 @@ def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
     for error, words, call in cases:
         with pytest.raises(error, match=words):
             call()
-    everybody = NUMBERS[(network.model.predict(NUMBERS) == "approved").to_numpy()]
-    with pytest.raises(SettingError, match="everybody in the training data has the wanted outcome"):
-        hf.Recourse(network.model, everybody, bank=network.bank, hold=0.8).plans(everybody.head(2), "approved")

@@ -35,6 +35,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "krishna2024": results.krishna2024,
     "altmeyer2025": results.altmeyer2025,
     "hoeltgen2021": results.hoeltgen2021,
+    "population experiment": results.next_training,
     "peers": results.peers,
     "tree search": results.tree_search,
     "compiled trees": results.compiled_trees,

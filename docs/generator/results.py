@@ -8,6 +8,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
 
+MODELS = {"lr": "logistic regression", "xgb": "XGBoost", "net": "network", "forest": "random forest"}
+POPULATIONS = {"gmsc": "Give Me Some Credit", "adult": "Adult", "taiwan": "Taiwan", "lending": "Lending Club"}
+
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
@@ -71,6 +74,31 @@ def hoeltgen2021() -> str:
 
     head = ["networks", "method", "L0", "L1", "AnoGAN score", "failures"]
     return _table(head, (row for r in _all("hoeltgen2021") for row in brief(r)))
+
+
+def next_training() -> str:
+    """Of what is certified, how much is false for models of other rows; and what that costs."""
+    from benchmarks.next_training import finished, table
+
+    head = ["population", "model", "rows", "hold", "judges", "tables", "certified", "**false**", "95 % interval"]
+    rows = list[list[object]]()
+    for line in table(finished()).to_dict(orient="records"):
+        told = [MODELS[line["model"]], f"{line['rows']:,}{' in groups of 3' if line['grouped'] else ''}"]
+        shares = [f"{line['certified']:.2f}", f"**{line['false']:.3f}**", f"{line['low']:.3f} to {line['high']:.3f}"]
+        price = f"{line['cost / bootstraps']:.2f}x"
+        rows.append(
+            [
+                POPULATIONS[line["population"]],
+                *told,
+                f"{line['hold']:g}",
+                f"`{line['judges']}`",
+                line["tables"],
+                *shares,
+                f"{line['holds on']:.3f}",
+                price,
+            ]
+        )
+    return _table([*head, "hold on", "cost"], rows)
 
 
 def peers() -> str:

@@ -12,7 +12,6 @@ from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.datasets.tables import records
 from holdfast.errors import FileError, require, untyped
 from holdfast.evaluation.audit import Audit
-from holdfast.evaluation.calibration import Calibration
 from holdfast.evaluation.likeness import Likeness
 from holdfast.render import certificates
 from holdfast.target import Status
@@ -29,7 +28,6 @@ class Plans:
         audit: the answers, and which of the audit models accept which.
         hold: the share of retrained models that is to accept a plan.
         confidence: of the certificate that they do.
-        calibration: how the search was set; None: by hand.
         likeness: whether the retrained models are those of the model in use; where they are not, nothing is certified.
             None: nobody has compared them.
         warnings: what the judges may not know of the rows, in sentences.
@@ -47,23 +45,28 @@ class Plans:
     audit: Audit
     hold: float = 0.95
     confidence: float = 0.95
-    calibration: Calibration | None = None
     likeness: Likeness | None = None
     warnings: tuple[str, ...] = ()
     looks: int = 0
 
     @classmethod
     def of(cls, audit: Audit, hold: float, confidence: float, **more: Any) -> "Plans":
-        """Plans as the judges see them: what they certify has been found, though the guide was not sure enough of it;
-        what they do not and the guide did not is fragile."""
+        """Plans as the judges see them: what they certify has been found, and what the model accepts though they do not
+        certify it is fragile. Where nothing can be certified, it is as the search left it."""
         plans = cls(audit, hold, confidence, **more)
         if plans.refused or audit.too_few(at_least=hold, confidence=confidence):
             return plans
+        cfs = audit.cfs
         certified = audit.certified(at_least=hold, confidence=confidence).to_numpy()
-        sure = certified & (audit.cfs.status_codes == Status.FRAGILE)
-        codes = np.where(sure, int(Status.FOUND), audit.cfs.status_codes)
-        reasons = ["" if now else reason for now, reason in zip(sure, audit.cfs.reasons, strict=True)]
-        return replace(plans, audit=replace(audit, cfs=replace(audit.cfs, status_codes=codes, reasons=reasons)))
+        codes = cfs.status_codes.copy()
+        codes[cfs.answered] = np.where(certified, Status.FOUND, Status.FRAGILE)[cfs.answered]
+        accepted = audit.held.sum(0)
+        judges = len(audit.held)
+        reasons = list(cfs.reasons)
+        for i in np.flatnonzero(cfs.answered):
+            holds = certificates.holds_on(int(accepted[i]), judges)
+            reasons[i] = "" if certified[i] else f"it holds on {holds} judges, too few for a certificate"
+        return replace(plans, audit=replace(audit, cfs=replace(cfs, status_codes=codes, reasons=reasons)))
 
     def __len__(self) -> int:
         return len(self.cfs)
@@ -175,8 +178,6 @@ class Plans:
 
         lines = [plans_text(self, most, width)] if len(self) else []
         lines.append(self.words())
-        if self.calibration is not None:
-            lines.append(f"Calibrated: {self.calibration.describe()}.")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -203,7 +204,6 @@ class Plans:
         changes = replace(self.cfs, **tables).changes()  # by position: people may share a name
         by_person = {row: records(part.drop(columns="row")) for row, part in changes.groupby("row", sort=False)}
         people = [{**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))]
-        calibration = None if self.calibration is None else self.calibration.to_dict()
         together = self.together()
         return {
             "hold": self.hold, "confidence": self.confidence, "asked": self.audit.asked,
@@ -211,7 +211,7 @@ class Plans:
             "words": self.words(), "covers": certificates.covers(self.audit.families),
             "certified together": None if together != together else together,
             "likeness": None if self.likeness is None else self.likeness.to_dict(), "warnings": list(self.warnings),
-            "calibration": calibration, "people": people,
+            "people": people,
         }  # fmt: skip
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -237,10 +237,9 @@ class Plans:
         self.audit.save(path)
         parquet = untyped("pyarrow.parquet")
         table: Any = parquet.read_table(path)
-        calibration = None if self.calibration is None else self.calibration.to_dict()
         likeness = None if self.likeness is None else self.likeness.to_dict()
         content = {
-            "hold": self.hold, "confidence": self.confidence, "calibration": calibration, "likeness": likeness,
+            "hold": self.hold, "confidence": self.confidence, "likeness": likeness,
             "warnings": list(self.warnings), "looks": self.looks,
         }  # fmt: skip
         marked = {**table.schema.metadata, MARK: json.dumps(content).encode()}
@@ -256,15 +255,12 @@ class Plans:
         )
         try:
             content = json.loads(metadata[MARK])
-            made = content["calibration"]
-            calibration = None if made is None else Calibration.from_dict(made)
             likeness = None if content["likeness"] is None else Likeness(**content["likeness"])
             warnings = tuple(str(text) for text in content["warnings"])
             return cls(
                 held,
                 float(content["hold"]),
                 float(content["confidence"]),
-                calibration,
                 likeness,
                 warnings,
                 int(content["looks"]),

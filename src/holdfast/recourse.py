@@ -3,19 +3,19 @@
     recourse = hf.Recourse(pipeline, X_train, y_train, fixed=["sex"], up=["age"], hold=0.95)
     plans = recourse.plans(X_denied, target="approved")
 
-What happens: the schema is read off the table; the model is retrained many times on like data; some of these models
-guide the search for the cheapest plan (`SurvivalSearch`), others set how sure it has to be (`calibrate`), and others
-again, which had no part in it, say which plans hold (`audit`). Every part can be given ready-made instead.
+What happens: the schema is read off the table; the model is retrained many times; some of these models guide the search
+for plans of several safety margins (`SurvivalSearch`), others choose for each person the cheapest of these that will
+hold (`choose`), and others again, which had no part in it, say which plans do hold (`audit`). Every part can be given
+ready-made instead.
 """
 
-import contextlib
-import hashlib
 import json
 import math
 import os
 import time as clock
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
 
@@ -23,18 +23,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.files import whole_folder, write_whole
+from holdfast._core.files import whole_folder
 from holdfast._core.progress import Progress
 from holdfast._core.version import version
-from holdfast.errors import FileError, SettingError, require
+from holdfast.errors import FileError, SettingError, require, untyped
 from holdfast.evaluation.audit import audit, models_needed
-from holdfast.evaluation.calibration import USUAL, Calibration, calibrate, replace_c
-from holdfast.evaluation.likeness import AGAIN, Likeness, likeness
+from holdfast.evaluation.calibration import USUAL, replace_c
+from holdfast.evaluation.choice import choose
+from holdfast.evaluation.likeness import AGAIN, DRAWN_AGAIN, Likeness, likeness
 from holdfast.explainer import Explainer
 from holdfast.frontier import Frontier
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
+from holdfast.models.torch_model import TorchModel
 from holdfast.plans import Plans
 from holdfast.problem import Outcomes
 from holdfast.render import certificates
@@ -42,7 +44,15 @@ from holdfast.retraining.bank import BankSplit, ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.estimators import OwnFit
 from holdfast.retraining.families import family
-from holdfast.retraining.next_training import class_counts, fresh_rows, spread_for
+from holdfast.retraining.next_training import (
+    ALLOWANCES,
+    Unit,
+    class_counts,
+    fresh_rows,
+    share_from_rows,
+    spread_for,
+    spread_of_rows,
+)
 from holdfast.retraining.outcomes import as_named, outcomes
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts, warnings_about
@@ -50,14 +60,18 @@ from holdfast.schema.infer import Settings
 from holdfast.schema.schema import Schema
 from holdfast.target import Label, Target, TargetLike
 
-ROWS = 100  # people of the training data by whom c is calibrated
-GUIDES, NETWORKS = 80, 160  # models that guide the search; networks are cheap to make and to ask
-JUDGES = 300  # models of a calibration or an audit at least; more where the level needs them
+GUIDES = 160  # models that guide the search: it finds out what few of them have in common by accident
+JUDGES, JUDGING_NETWORKS = 400, 1000  # models that choose, and that audit, at least; more where the level needs them
+# The c of the plans among which a person's is chosen, as multiples of what normal margins would take.
+MARGINS = (0.6, 0.75, 0.9, 1.05, 1.2, 1.35, 1.5, 1.8, 2.4)
+LEAST_MARGIN = 0.5
+ROWS = 500  # training rows by which models are compared
 LEVELS = (0.8, 0.9, 0.95, 0.99)  # of a frontier
 STEPS = tuple(i / 2 for i in range(9))  # c of a frontier
 Kind = Literal["auto", "stretch", "fresh", "retrain"]
 KINDS: tuple[Kind, ...] = ("auto", "stretch", "fresh", "retrain")
 SETTINGS = "recourse.json"
+NOT_COMPARED = "Nobody has compared these retrained models with the model in use: pass X, the rows it was trained on."
 SPARE = 1.7  # times as many as a certificate needs if all of them agree: some may not
 
 
@@ -73,7 +87,7 @@ class Recourse:
         method: a method to search with, ready-made; a `SurvivalSearch` keeps its c.
         hold: the share of retrained models that is to accept a plan.
         confidence: of the certificates.
-        models: how many models guide, calibrate and audit, such as {"guide": 80}.
+        models: how many models guide, choose ("calibration") and audit, such as {"guide": 80}.
         classes: names of the classes, as for `Model.of`.
         time: how old rows are: a column of X or one value per row. Models of earlier data guide the search then, and
             rows of one time, or of neighbouring times, are drawn together.
@@ -87,7 +101,7 @@ class Recourse:
             question whether plans hold when the model is trained on the same table again. Left out: "stretch", and
             "fresh" for models that give classes and no scores.
         window: on how many of the newest periods the model was trained, see `ModelBank.retrain`.
-        cache: a folder that keeps the retrained models and calibrations; None keeps none.
+        cache: a folder that keeps the retrained models; None keeps none.
         seed: of all random numbers.
         workers: how many estimators are retrained at once; left out: as many as there are cores.
         progress: show bars, and say what will be done, how long that takes and what was done, on stderr.
@@ -122,6 +136,7 @@ class Recourse:
         self.groups, self.sample_weight, self.fit_params = groups, sample_weight, fit_params
         self.fit = fit
         self.likeness: Likeness | None = None
+        self.from_rows = 1.0
         self.warnings: tuple[str, ...] = ()
         self.X, self.y, self.time, self.window = X, y, time, window
         self.hold, self.confidence, self.seed = hold, confidence, seed
@@ -129,7 +144,6 @@ class Recourse:
         self.model = self._model(model, schema, classes, settings)
         self.recipe = recipe if recipe is not None else model if isinstance(model, Recipe) else None
         self.counts = self._counts(models or {})
-        self.calibrations: dict[str, Calibration] = {}
         self.notes: list[str] = []
         self._split = bank.split(**self.counts) if isinstance(bank, ModelBank) else bank
         self._files, self._parts = dict[str, Path](), dict[str, ModelBank]()  # of a folder, and what was read so far
@@ -174,8 +188,20 @@ class Recourse:
 
     @property
     def spread(self) -> float:
-        """How many times as far as bootstraps judges lie from the model in use."""
-        return 1.0 if self.kind == "retrain" else spread_for(self.hold, self.confidence)
+        """How many times as far as bootstraps judges lie from the model in use; those of fewer rows, by their rows."""
+        if self.kind == "retrain":
+            return 1.0
+        rule = spread_of_rows if self.kind == "fresh" else spread_for
+        smooth = "smooth" if self.model.has_grad else "other"
+        allowance = ALLOWANCES["network" if self._is_network else smooth]
+        return rule(self.hold, self.confidence, self.from_rows, allowance)
+
+    @property
+    def _is_network(self) -> bool:
+        recipe = self.recipe
+        if self.fit is not None:
+            return False
+        return isinstance(self.model, TorchModel) if recipe is None else recipe.estimator is None
 
     def _data(self, why: str) -> tuple[pd.DataFrame, Outcomes]:
         there = self.X is not None and self.y is not None
@@ -183,16 +209,17 @@ class Recourse:
         return cast(pd.DataFrame, self.X), cast(Outcomes, self.y)
 
     def _counts(self, models: Mapping[str, int]) -> dict[str, int]:
-        judges = max(JUDGES, math.ceil(SPARE * models_needed(self.hold, self.confidence)))
-        usual = {"guide": NETWORKS if self.model.has_grad else GUIDES, "calibration": judges, "audit": judges}
+        needed = models_needed(self.hold, self.confidence)
+        judges = max(JUDGING_NETWORKS if self._is_network else JUDGES, math.ceil(SPARE * needed))
+        usual = {"guide": GUIDES, "calibration": judges, "audit": judges}
         unknown = [name for name in models if name not in usual]
-        require(not unknown, f"models has no part {unknown[0] if unknown else ''!r}; there are {list(usual)}")
-        counts, needed = usual | dict(models), models_needed(self.hold, self.confidence)
-        few = [name for name in ("calibration", "audit") if counts[name] < needed]
-        what = (
-            f"plans that hold on {100 * self.hold:g}% of models need at least {needed} that calibrate, and that audit"
-        )
-        require(not few, f"{what}; models={{{few[0] if few else ''!r}: {counts[few[0]] if few else 0}}} are too few")
+        if unknown:
+            raise SettingError(f"models has no part {unknown[0]!r}; there are {list(usual)}")
+        counts = usual | dict(models)
+        for part in ("calibration", "audit"):
+            if counts[part] < needed:
+                what = f"plans that hold on {100 * self.hold:g}% of models need at least {needed} that choose"
+                raise SettingError(f"{what}, and that audit; models={{{part!r}: {counts[part]}}} are too few")
         return counts
 
     @property
@@ -206,31 +233,56 @@ class Recourse:
 
     def _made(self) -> BankSplit:
         """Retrain the model, compare what came out with it, and split it into parts."""
+        start = clock.perf_counter()
         run = self._run()
-        self._stretch_if_rows_are_few(run)
+        self._note(_assumed(self.model, run.recipe) if self.recipe is None and self.fit is None else "")
+        again = self._retrained(run, {"seed_and_order": AGAIN})
+        if self.kind == "fresh":
+            self._see_what_rows_do(run, again, self._retrained(run, {"retrain": DRAWN_AGAIN}))
+            self._stretch_if_rows_are_few(run)
+            run = self._run()
         made = "fresh" if self.kind == "fresh" else "retrain"
         total = sum(self.counts.values())
         history = self.counts["guide"] // 2 if self.time is not None else 0
         families = {made: total - history} | ({"history": history} if history else {})
-        self._note(_assumed(self.model, run.recipe) if self.recipe is None and self.fit is None else "")
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
         what = f"retraining {total} models ({counts})"
         self._say(what + (self._time_needed(run, total) if self.progress else ""))
-        start = clock.perf_counter()
         bank = self._retrained(run, families)
         parts: dict[str, Any] = dict(self.counts)
         if history:
             judges = {name: {made: parts[name]} for name in ("calibration", "audit")}
             parts = {"guide": {made: parts["guide"] - history, "history": history}, **judges}
-        split = self._judging(bank.split(**parts))
+        split = bank.split(**parts)
         used = run.in_use()
-        again = self._retrained(run, {"seed_and_order": AGAIN})
         self.likeness = likeness(self.model, _of_today(split.guide), again, used.X, used.y)
+        if self.kind == "stretch":
+            self._see_what_rows_do(run, again, _of_today(split.guide))
         self.warnings += warnings_about(used)
         for text in (self.likeness.words(), *self.warnings):
             self._note(text)
         self._note(f"retrained {total} models in {clock.perf_counter() - start:.1f} s")
-        return split
+        return self._judging(split)
+
+    def _compare_ready_made(self) -> None:
+        """A bank that was given is compared with the model once, by the rows that there are."""
+        if self.likeness is not None or self._files or self._split is None or NOT_COMPARED in self.warnings:
+            return
+        if self.X is None:
+            self.warnings += (NOT_COMPARED,)
+            return
+        y = None if self.y is None else outcomes(self.X, _named(self.model, self.X, self.y))
+        table = self.schema.as_table(self.X)
+        self.likeness = likeness(self.model, _of_today(self._split.guide), None, table, y)
+        self._note(self.likeness.words())
+
+    def _see_what_rows_do(self, run: BaseRun, again: ModelBank, drawn: ModelBank) -> None:
+        """How far retrained models differ by their rows, and how far by their seeds."""
+        used = run.in_use()
+        rows = np.linspace(0, len(used.X) - 1, min(ROWS, len(used.X))).astype(int)
+        table = used.X.iloc[rows]
+        unit: Unit = "classes" if self.model.labels_only else "shares" if self.model.counts_votes else "logits"
+        self.from_rows = share_from_rows(again.scores(table), drawn.scores(table), unit)
 
     def _stretch_if_rows_are_few(self, run: BaseRun) -> None:
         """Where models of fewer rows cannot be trained, bootstraps led away from the model in use take over."""
@@ -315,52 +367,21 @@ class Recourse:
         with Progress("lines" if self.progress else False, "holdfast") as bar:
             bar.say(text)
 
-    def method(self, target: TargetLike = None) -> Explainer:
-        """The search for a target, calibrated where it is not ready-made."""
+    @cached_property
+    def method(self) -> Explainer:
+        """The search: for plans of several safety margins, where it is not ready-made."""
         if self._method is not None:
             return self._method
-        search = SurvivalSearch(self._part("guide"))
+        guide = self._part("guide")
+        # Where rows have a time the world is known to change. Models of earlier data guide then, which judges of today
+        # know nothing of, so that these do not choose plans of less than the usual margin.
+        least = USUAL if "history" in guide.families else 0.0
+        return self._ready(SurvivalSearch(guide, c=margins_for(self.hold, least)))
+
+    def _ready(self, search: SurvivalSearch) -> SurvivalSearch:
         if not self.model.has_grad and self.X is not None:
-            search.fit(self.model, self.X)
-        return replace_c(search, self._sureness(target))
-
-    def _sureness(self, target: TargetLike) -> float:
-        """The calibrated c. Where rows have a time, the world is known to change, and c is as usual at least: models of
-        today alone would let it be lower."""
-        c = self.calibration(target).c
-        return c if "history" not in self._part("guide").families else max(c, USUAL)
-
-    def calibration(self, target: TargetLike = None) -> Calibration:
-        """How sure the search has to be for this target. Made once for each, from people of the training data."""
-        wanted = Target.of(target)
-        key = str(wanted)
-        if key not in self.calibrations:
-            what = "Recourse needs X, rows like those that the model was trained on, to calibrate the search"
-            require(self.X is not None, f"{what} for the target {key!r}")
-            table = self.schema.as_table(cast(pd.DataFrame, self.X))
-            people = _refused(self.model, table, wanted, self.seed)
-            self._say(f"calibrating on {len(people)} people of the training data")
-            start, search = clock.perf_counter(), SurvivalSearch(_of_today(self._part("guide")))
-            if not self.model.has_grad:
-                search.fit(self.model, table)
-            level: dict[str, Any] = {"at_least": self.hold, "confidence": self.confidence, "seed": self.seed}
-
-            def made() -> Calibration:
-                return calibrate(search, self.model, people, wanted, self._part("calibration"), **level)
-
-            file = None if self.cache is None else Path(self.cache) / f"{self._key(search, people, key)}.json"
-            self.calibrations[key] = made() if file is None else _kept(file, made)
-            self._note(f"calibrated in {clock.perf_counter() - start:.1f} s: {self.calibrations[key].describe()}")
-        return self.calibrations[key]
-
-    def _key(self, search: SurvivalSearch, people: pd.DataFrame, target: str) -> str:
-        """A short hash of all that decides a calibration."""
-        assert search.bank is not None
-        models = [self.model.fingerprint(), *search.bank.origins(), *self._part("calibration").origins()]
-        settings = search.get_params(deep=False) | {"bank": None}
-        about = f"{version()} {models} {settings} {target} {self.hold} {self.confidence} {self.seed}"
-        rows = pd.util.hash_pandas_object(people, index=False).to_numpy()
-        return f"calibration-{hashlib.sha256(about.encode() + rows.tobytes()).hexdigest()[:16]}"
+            search.fit(self.model, self.schema.as_table(self.X))
+        return search
 
     # ---- what it gives
 
@@ -372,12 +393,16 @@ class Recourse:
             target: the wanted class, a `Target`, or None for any class but the present one.
         """
         self._check(X, target)
-        method = self.method(target)
-        cfs = method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
-        calibration = None if self._method is not None else self.calibration(target)
+        self._compare_ready_made()
+        several = self.method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
+        if self._method is None and len(several):
+            first = audit(several, self._part("calibration"))
+            judges = len(self._part("audit"))
+            cfs = several[choose(first, judges, hold=self.hold, confidence=self.confidence)]
+        else:
+            cfs = several
         judged = audit(cfs, self._part("audit"))
-        more: dict[str, Any] = {"calibration": calibration, "likeness": self.likeness, "warnings": self.warnings}
-        return Plans.of(judged, self.hold, self.confidence, **more)
+        return Plans.of(judged, self.hold, self.confidence, likeness=self.likeness, warnings=self.warnings)
 
     def more_judges(self, plans: Plans, count: int) -> Plans:
         """The same plans, certified again by so many judges more, without a new search.
@@ -397,8 +422,8 @@ class Recourse:
         looks = plans.looks + 1
         confidence = 1 - (1 - self.confidence) / 2**looks
         judged = plans.audit.joined(audit(plans.cfs, judges))
-        more_facts: dict[str, Any] = {"calibration": plans.calibration, "likeness": plans.likeness}
-        return Plans.of(judged, self.hold, confidence, warnings=plans.warnings, looks=looks, **more_facts)
+        facts: dict[str, Any] = {"likeness": plans.likeness, "warnings": plans.warnings, "looks": looks}
+        return Plans.of(judged, self.hold, confidence, **facts)
 
     def _check(self, X: pd.DataFrame, target: TargetLike) -> None:
         """An error before the work where the model cannot be asked that about these people."""
@@ -415,9 +440,9 @@ class Recourse:
         good = len(levels) > 0 and all(0 < level <= 1 for level in levels)
         require(good, f"levels must be shares between 0 and 1, got {levels!r}")
         self._check(X, target)
-        search = self.method(target)
-        require(isinstance(search, SurvivalSearch), f"a frontier needs a SurvivalSearch, not {search!r}")
-        assert isinstance(search, SurvivalSearch)
+        search = self.method
+        if not isinstance(search, SurvivalSearch):
+            raise SettingError(f"a frontier needs a SurvivalSearch, not {search!r}")
         several = replace_c(search, STEPS)
         cfs = several.explain(self.model, X, target, seed=self.seed, progress=self.progress)
         return Frontier(audit(cfs, self._part("calibration")), audit(cfs, self._part("audit")), tuple(sorted(levels)))
@@ -434,16 +459,15 @@ class Recourse:
     # ---- files
 
     def save(self, folder: str | Path) -> Path:
-        """Write the model, the retrained models and the calibrations to a folder, from which `load` starts at once. It
-        runs no code when it is loaded, and holds none of the people; a folder that exists is replaced."""
+        """Write the model and the retrained models to a folder, from which `load` starts at once. It runs no code when
+        it is loaded, and holds none of the people; a folder that exists is replaced."""
         folder, parts = Path(folder), {name: part for name, part in self.bank._asdict().items() if len(part)}
         require("guide" in parts and "audit" in parts, "a Recourse without models that guide and audit cannot be saved")
         parts["guide"] = ModelBank.of(self.model, family="in use").join(parts["guide"])  # read together, at once
         content = {
             "holdfast": version(), "hold": self.hold, "confidence": self.confidence, "seed": self.seed,
             "family": self.kind, "likeness": None if self.likeness is None else self.likeness.to_dict(),
-            "warnings": list(self.warnings), "parts": list(parts),
-            "calibrations": {name: made.to_dict() for name, made in self.calibrations.items()},
+            "from_rows": self.from_rows, "warnings": list(self.warnings), "parts": list(parts),
         }  # fmt: skip
         with whole_folder(folder) as temporary:
             for name, part in parts.items():
@@ -453,15 +477,13 @@ class Recourse:
 
     @classmethod
     def load(cls, folder: str | Path, X: pd.DataFrame | None = None, y: Outcomes | None = None) -> "Recourse":
-        """Read a folder written by `save`; with X and y it can be calibrated for other targets too. Models that
-        calibrate and audit are read when they are needed."""
+        """Read a folder written by `save`; with X and y it can add judges. Models that choose and audit are read when
+        they are needed."""
         folder = Path(folder)
         try:
             content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-            known = {name: made for name, made in content["calibrations"].items()}
-            calibrations = {str(name): Calibration.from_dict(made) for name, made in known.items()}
             names, level = list(content["parts"]), {name: float(content[name]) for name in ("hold", "confidence")}
-            seed, kind = int(content["seed"]), content["family"]
+            seed, kind, from_rows = int(content["seed"]), content["family"], float(content["from_rows"])
             like = None if content["likeness"] is None else Likeness(**content["likeness"])
             warnings = tuple(str(text) for text in content["warnings"])
         except FileNotFoundError:
@@ -475,10 +497,19 @@ class Recourse:
         both = ModelBank.load(files["guide"])
         require(len(both) > 1, f"{str(files['guide'])!r} has no models that guide", FileError)
         out = cls(both.model(0), X, y, seed=seed, family=kind, **cast(Any, level))
-        out.calibrations.update(calibrations)
-        out.likeness, out.warnings = like, warnings
+        out.likeness, out.warnings, out.from_rows = like, warnings, from_rows
         out._files, out._parts = files, {"guide": both[1:]}
         return out
+
+
+def margins_for(hold: float, least: float = 0.0) -> tuple[float, ...]:
+    """The safety margins of a person's plans, none of them below the least.
+
+    >>> margins_for(0.95)[0], margins_for(0.95)[-1]
+    (0.99, 3.95)
+    """
+    normal = max(LEAST_MARGIN, float(untyped("scipy.stats").norm.ppf(hold)))
+    return tuple(sorted({max(least, round(factor * normal, 2)) for factor in MARGINS}))
 
 
 def _of_today(guide: ModelBank) -> ModelBank:
@@ -486,15 +517,6 @@ def _of_today(guide: ModelBank) -> ModelBank:
     for them, and not to be calibrated away."""
     today = [name for name in guide.families if name != "history"]
     return guide.subset(today) if today else guide
-
-
-def _kept(file: Path, made: Callable[[], Calibration]) -> Calibration:
-    """What a file of the cache says, or what is made and written there; a file that is damaged is made again."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return Calibration.from_dict(json.loads(file.read_text(encoding="utf-8")))
-    out = made()
-    write_whole(file, (json.dumps(out.to_dict()) + "\n").encode())
-    return out
 
 
 def _changed(schema: Schema, settings: Settings) -> Schema:
@@ -522,13 +544,3 @@ def _assumed(model: Model, recipe: Recipe) -> str:
         return ""
     loop = f"{recipe.epochs} epochs of {recipe.optimizer} at {recipe.lr:g}, {recipe.batch_size} rows at a time"
     return f"the network ({model.name}) does not say how it was trained: taken to be {loop}; a recipe settles it"
-
-
-def _refused(model: Model, table: pd.DataFrame, target: Target, seed: int) -> pd.DataFrame:
-    """Some people who do not have the wanted outcome, drawn from the seed."""
-    with model.eval_mode():
-        scores = model.score_frame(table)
-    refused = np.flatnonzero(~target.bind(model, scores).met(scores).numpy())
-    require(len(refused) > 0, f"everybody in the training data has the wanted outcome ({target}) already")
-    drawn = np.random.default_rng(seed).permutation(refused)[:ROWS]
-    return table.iloc[np.sort(drawn)]

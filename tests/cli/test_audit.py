@@ -112,7 +112,9 @@ def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest
 
 def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
     ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
-    assert "at least 99.5% of retrained models accept, with 99.9% confidence" in ran.err
+    each = "holds for at least 99.5% of models made as those of the bank were, with 99.9% confidence"
+    assert f"No certificates: a certificate that an answer {each}, needs at least 1379 models" in ran.err
+    assert f"{each}, needs at least 1379 models" in json.loads(ran.out)["words"]
 
 
 def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
+from holdfast._core.binomial import lower_bound
 from holdfast.errors import SettingError
 from holdfast.evaluation.independence import originals, refuse_guides
 from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of
@@ -80,9 +81,14 @@ def test_nearly_all_is_all() -> None:
         hf.audit(CFS, group_of(*[one] * 19, others[0], family="release"))
     with pytest.warns(UserWarning, match="7 models compute the same as others"):
         some = hf.audit(CFS, group_of(*[one] * 8, *others))
-    assert len(some.held) == 13
-    expected = [(e.predict(CFS.after) == 1).tolist() for e in (one, *others)]
+    expected = [(e.predict(CFS.after) == 1).tolist() for e in (*[one] * 8, *others)]
     assert some.held.tolist() == expected
+    assert some.repeats is not None
+    assert some.repeats.tolist() == [False] + [True] * 7 + [False] * 12
+    # Each of the 20 may refuse; of those that are the same, one accepts.
+    refused = (~some.held).sum(0)
+    accepted = some.held[~some.repeats].sum(0)
+    assert some.bound().tolist() == lower_bound(accepted, accepted + refused).tolist()
     # One model alone is no copy, not even of the model that was asked.
     assert hf.audit(CFS, group_of(one)).held[:, CFS.found].all()
 

@@ -42,6 +42,10 @@ def plans(
     time: str | None = option(
         "table", "COLUMN", "The column of --data that says how old rows are: models of earlier data guide the search."
     ),
+    groups: str | None = option(
+        "table", "COLUMN", "The column of --data that says which rows belong together, such as those of one person."
+    ),
+    weight: str | None = option("table", "COLUMN", "The column of --data that says how much each row counted."),
     schema: Path | None = option(
         "table", "FILE", "What may change (TOML); left out: the one in the model file, or read off --data."
     ),
@@ -51,8 +55,12 @@ def plans(
     recipe: Path | None = option(
         "retraining", "FILE", "How the model is made (TOML); left out: as the model file says, or as is usual."
     ),
+    family: str | None = option(
+        "retraining", "NAME",
+        "The judges: stretch or fresh, for models of new data; retrain, for models of the same table; default: auto.",
+    ),
     models: str | None = option(
-        "retraining", "LIST", "How many models guide, calibrate and audit, such as guide=40,calibration=100,audit=100."
+        "retraining", "LIST", "How many models guide, choose and audit, such as guide=40,calibration=100,audit=100."
     ),
     workers: int | None = option("retraining", "N", "Models retrained at once; left out: as many as there are cores."),
     cache: Path | None = option("retraining", "DIR", "Keep the retrained models here, and start from those it has."),
@@ -80,7 +88,8 @@ def plans(
         of_models = {
             "--model": model, "--hold": hold, "--confidence": confidence, "--classes": classes, "--schema": schema,
             "--fixed": fixed, "--up": up, "--down": down, "--recipe": recipe, "--models": models, "--time": time,
-            "--cache": cache, "--trust-model-code": trust, "--outcome": outcome,
+            "--groups": groups, "--weight": weight, "--family": family, "--cache": cache, "--outcome": outcome,
+            "--trust-model-code": trust,
         }  # fmt: skip
         refuse(of_models, "the folder of --from has the model and all that was made for it, so {} cannot be heeded")
         recourse = hf.Recourse.load(start)
@@ -90,11 +99,12 @@ def plans(
         level = {"hold": 0.95 if hold is None else hold, "confidence": 0.95 if confidence is None else confidence}
         made_with: dict[str, Any] = {
             **level, "models": counts(models), "cache": cache, "seed": seed, "workers": workers, "progress": not quiet,
-            "recipe": None if recipe is None else hf.Recipe.load(recipe),
+            "recipe": None if recipe is None else hf.Recipe.load(recipe), "family": family or "auto",
         }  # fmt: skip
         changed = {"fixed": split_names(fixed), "up": split_names(up), "down": split_names(down)}
         made_with |= {name: columns for name, columns in changed.items() if columns}
-        recourse = fresh(model, data, outcome, time, schema, split_names(classes), trust, made_with)
+        about_rows = {"time": time, "groups": groups, "sample_weight": weight}
+        recourse = fresh(model, data, outcome, about_rows, schema, split_names(classes), trust, made_with)
     own = recourse.model.classes
     asked = hf.Target(probability=probability) if target is None and own else wanted(own, target, False, probability)
     people = hf.datasets.read_table(table, recourse.schema)
@@ -107,10 +117,11 @@ def plans(
 
 
 def fresh(
-    model: Path | None, data: Path | None, outcome: str | None, time: str | None, schema: Path | None,
-    classes: list[str], trust: bool, made_with: dict[str, Any],
+    model: Path | None, data: Path | None, outcome: str | None, about_rows: dict[str, str | None],
+    schema: Path | None, classes: list[str], trust: bool, made_with: dict[str, Any],
 ) -> "hf.Recourse":  # fmt: skip
-    """All that plans are made with, from a model file and the rows that it learnt from."""
+    """All that plans are made with, from a model file and the rows that it learnt from; `about_rows` names columns that
+    say how old rows are, which belong together, and how much they count."""
     import holdfast as hf
     from holdfast.evaluation.audit import models_needed
     from holdfast.models.formats.inspect import as_taken, inspect
@@ -122,7 +133,7 @@ def fresh(
     own = bool(inspect(model)["schema"])
     if given is None and not own:
         rows = hf.datasets.read_table(data)
-        kept = tuple(name for name in (check_outcome(rows, outcome, data), time) if name)
+        kept = (check_outcome(rows, outcome, data), *(name for name in about_rows.values() if name))
         rows = as_taken(rows, model, kept)
         given = hf.Schema.infer(rows.drop(columns=[name for name in kept if name in rows.columns]))
         rows = hf.datasets.read_table(data, given)
@@ -131,9 +142,8 @@ def fresh(
         loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
         rows = hf.datasets.read_table(data, loaded.schema)
     X, y = labelled(data, outcome, rows, loaded)
-    if time is not None:
-        made_with = {**made_with, "time": rows[check_column(rows, time, data)].to_numpy()}
-    return hf.Recourse(loaded, X, y, **made_with)
+    values = {what: rows[check_column(rows, name, data)].to_numpy() for what, name in about_rows.items() if name}
+    return hf.Recourse(loaded, X, y, **made_with, **values)
 
 
 def check_outcome(rows: "pd.DataFrame", outcome: str | None, data: Path) -> str:

@@ -8,10 +8,11 @@ p_m(x) the probabilities that model m gives to a training row x, and sd(x) how f
     d(f) = rms_x( p_f(x) - mean_m p_m(x) ) / rms_x sd(x)
 
 must be for the model in use about what it is for each of those made again, compared with the others. Where it is
-larger, the bank is of another model.
+larger, the bank is of another model. Of a bank that is ready-made it is not known how to make models again: the model
+in use must then lie no further from the middle of the bank than every one of its own models does.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from torch import Tensor
 from holdfast.models.base import Model
 from holdfast.retraining.bank import ModelBank
 
-AGAIN = 8  # models that are made again on the same rows
+AGAIN = 16  # models that are made again on the same rows
+DRAWN_AGAIN = 32  # models of rows drawn again, where judges are of another kind
 ROWS = 500  # training rows by which models are compared
 # How far the model may lie from those made again: so much more than they lie from one another, in units of how far
 # bootstraps lie apart.
@@ -43,6 +45,7 @@ class Likeness:
         accepted_as_they_are: of the people that the model refuses, the share that models of the bank accept as they
             are; nan where nobody is refused.
         cause: why the model is another one, likely; '' where it is like them.
+        made_again: whether models were made again to compare with; else the bank's own models take their place.
     """
 
     distance: float
@@ -51,11 +54,17 @@ class Likeness:
     among_bank: float
     accepted_as_they_are: float
     cause: str = ""
+    made_again: bool = True
+
+    @property
+    def limit(self) -> float:
+        """The largest distance at which they are models of one kind."""
+        return FACTOR * self.among + TOLERANCE if self.made_again else self.among
 
     @property
     def alike(self) -> bool:
         """Are they models of one kind?"""
-        return self.distance <= FACTOR * self.among + TOLERANCE
+        return self.distance <= self.limit
 
     def words(self) -> str:
         """Why nothing can be certified; '' where it can."""
@@ -63,43 +72,51 @@ class Likeness:
             return ""
         share = f"{self.agreement:.0%} of the training rows, and with one another on {self.among_bank:.0%}"
         what = f"the retrained models are not made as the model in use was: they agree with it on {share}"
-        far = f"trained again on the same rows a model lies {self.distance:.2g} deviations of retraining away from it"
-        return f"{what}; {far} ({FACTOR * self.among + TOLERANCE:.2g} would do). {self.cause}"
+        others = "trained again on the same rows a model lies" if self.made_again else "their middle lies"
+        far = f"{others} {self.distance:.2g} deviations of retraining away from it"
+        return f"{what}; {far} ({self.limit:.2g} would do). {self.cause}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
 
 
-def likeness(model: Model, bank: ModelBank, again: ModelBank, X: pd.DataFrame, y: "pd.Series[Any]") -> Likeness:
+def likeness(
+    model: Model, bank: ModelBank, again: ModelBank | None, X: pd.DataFrame, y: "pd.Series[Any] | None"
+) -> Likeness:
     """Compare the model in use with retrained models.
 
     Args:
         bank: bootstraps, by which it is known how far retrained models lie apart.
-        again: models made again on the same rows, with other seeds.
-        X, y: the rows that they were trained on, and the outcomes in the names of the model's classes.
+        again: models made again on the same rows, with other seeds; None where it is not known how to make them.
+        X, y: the rows that they were trained on, and the outcomes in the names of the model's classes, if known.
     """
     rows = np.linspace(0, len(X) - 1, min(ROWS, len(X))).astype(int)
-    table, outcomes = X.iloc[rows], y.iloc[rows]
+    table = X.iloc[rows]
     with model.eval_mode():
         own = estimates(model.score_frame(table)[None])[0]
     retrained = estimates(bank.scores(table))
-    made_again = estimates(again.scores(table))
+    others = retrained if again is None else estimates(again.scores(table))
     spread = float(retrained.var(0).mean().sqrt().clamp_min(1e-9))
-    distance = _rms(own - made_again.mean(0)) / spread
-    others = (made_again.sum(0) - made_again) / (len(made_again) - 1)
-    among = max(_rms(gap) / spread for gap in made_again - others)
-    found = Likeness(distance, among, *_agreement(own, retrained, model.is_regression))
+    distance = _rms(own - others.mean(0)) / spread
+    without_each = (others.sum(0) - others) / (len(others) - 1)
+    among = max(_rms(gap) / spread for gap in others - without_each)
+    agreement = _agreement(own, retrained, model.is_regression)
+    found = Likeness(distance, among, *agreement, made_again=again is not None)
     if found.alike:
         return found
     shift = float(own.mean(0).sub(retrained.mean((0, 1))).abs().max())
     usual_shift = float(retrained.mean(1).std(0).max().clamp_min(1e-9))
-    known = _known(own, outcomes, model)
-    knowable = float(np.mean([_known(one, outcomes, model) for one in made_again]))
-    return Likeness(
-        distance, among, found.agreement, found.among_bank, found.accepted_as_they_are,
-        cause_of(shift / usual_shift, knowable - known, is_regression=model.is_regression),
-    )  # fmt: skip
+    knows_less = 0.0 if y is None else _knows_less(own, others, y.iloc[rows], model)
+    cause = cause_of(shift / usual_shift, knows_less, is_regression=model.is_regression)
+    return replace(found, cause=cause)
+
+
+def _knows_less(own: Tensor, others: Tensor, y: "pd.Series[Any]", model: Model) -> float:
+    """By how much the others know outcomes better than the model in use."""
+    known = _known(own, y, model)
+    knowable = float(np.mean([_known(one, y, model) for one in others]))
+    return knowable - known
 
 
 def estimates(scores: Tensor) -> Tensor:

@@ -174,8 +174,6 @@ def checked(plans: "Plans") -> list[str]:
     cfs, models = plans.cfs, len(plans.audit.held)
     guides = len(cfs.run.guided_by)
     out = [f"The search was guided by {guides:,} retrained models."] if guides else []
-    if plans.calibration is not None:
-        out.append(f"How sure it had to be was set on others: {plans.calibration.describe()}.")
     judged = f"Every plan was then put before {models:,} judges, which had no part in finding it"
     out.append(f"{judged}; a judge accepts a plan if it gives {plans.audit.asked}.")
     what = certificates.judges(plans.audit.families, plans.audit.spread)
@@ -183,7 +181,8 @@ def checked(plans: "Plans") -> list[str]:
         out.append(what)
     like = plans.likeness
     if like is not None and like.alike:
-        near = f"trained again on the same rows a model lies {like.distance:.2g} deviations of retraining away from it"
+        middle = "trained again on the same rows a model lies" if like.made_again else "their middle lies"
+        near = f"{middle} {like.distance:.2g} deviations of retraining away from it"
         out.append(f"The retrained models are made as the model in use was: {near}.")
     return [*out, plans.words(), *UNLUCKY[: not too_few(plans) and bool(plans.certified.any())]]
 

@@ -12,26 +12,56 @@ times as far from the model in use as bootstraps do. Two kinds of judges do so:
 
     stretch    the margin of a bootstrap m, led away from that of the model in use:  g + s (g_m - g)
     fresh      models of m = n / s^2 rows drawn with replacement, as deviations grow with 1 / sqrt(m)
+
+That is so where models differ by their rows alone. Of networks, and of other models that draw random numbers, a part of
+the deviations comes from their seeds. Bootstraps draw seeds anew, each its own, so that their middle is free of that
+part, and only the other one can be nearer to the edge than it seems. With r the share of the variance that comes from
+rows,
+
+    s(h, gamma, r) = 1 + sqrt(r) z_gamma / z_h
+
+and models of fewer rows, whose seeds deviate as ever, must deviate by their rows so much more that
+
+    s^2 r + 1 - r = s(h, gamma, r)^2
+
+A plan is no point that was there before the table: it is found where the model in use is generous, by accident in part
+(the winner's curse). So b deviations are added, (sqrt(r) z_gamma + b) / z_h in place of the fraction. What b has to be
+was measured where large tables serve as populations, see `benchmarks/next_training.py`: nothing for networks, of which
+the bootstraps' middle is free of the accidents of seeds; a little for other smooth models; most for trees, which have
+most places to be generous in.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from holdfast.errors import SettingError, untyped
 
 USUAL_SPREAD = 2.0  # s(h, h) of any share h
+# By how many deviations the model in use is too generous where plans are found; settled on the tables 0 to 9 of the
+# populations of `benchmarks/next_training.py`.
+ALLOWANCES = {"network": 0.0, "smooth": 0.25, "other": 0.5}
+LEAST_FROM_ROWS = 0.05  # a share that is measured is never taken to be less
+TINY = 1e-12
 LEAST_OF_A_CLASS = 10  # rows of the rarest class that a model of fewer rows can expect to see
 LEAST_ROWS = 30
 SHUFFLED = 7  # of columns, by which it is known how many equal rows are to be expected
 MANY_EQUAL = 0.1  # a share of rows that are equal to others from which on somebody should ask why
 
+Unit = Literal["logits", "shares", "classes"]
 
-def spread_for(hold: float, confidence: float) -> float:
+
+def spread_for(hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0) -> float:
     """How many times as far as bootstraps judges must lie from the model in use.
+
+    Args:
+        hold, confidence: of the certificate.
+        from_rows: r, the share of the variance of retrained models that comes from their rows, see `share_from_rows`.
+        allowance: b, the deviations by which a model in use is too generous where plans are found.
 
     >>> [round(spread_for(hold, 0.95), 2) for hold in (0.8, 0.9, 0.95, 0.99)]
     [2.95, 2.28, 2.0, 1.71]
@@ -40,7 +70,53 @@ def spread_for(hold: float, confidence: float) -> float:
         what = f"hold must be above 0.5 to speak of models of new data, got {hold:g}"
         raise SettingError(f"{what}; ask for more, or pass family='retrain' for models of the same table")
     quantile: Any = untyped("scipy.stats").norm.ppf
-    return float(1 + max(0.0, quantile(confidence)) / quantile(hold))
+    further = math.sqrt(from_rows) * max(0.0, float(quantile(confidence))) + allowance
+    return 1 + further / float(quantile(hold))
+
+
+def spread_of_rows(hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0) -> float:
+    """The same of what comes from the rows alone: how many times as far models of fewer rows must deviate by these.
+
+    >>> round(spread_of_rows(0.95, 0.95), 2), round(spread_of_rows(0.95, 0.95, from_rows=0.5), 2)
+    (2.0, 2.2)
+    """
+    whole = spread_for(hold, confidence, from_rows, allowance)
+    return math.sqrt((whole**2 - 1 + from_rows) / from_rows)
+
+
+def share_from_rows(again: Tensor, retrained: Tensor, unit: Unit) -> float:
+    """Which part of the variance of retrained models comes from their rows, and not from their seeds.
+
+    Args:
+        again: (S, n, k) scores of models that were trained again on the same rows, with other seeds.
+        retrained: (M, n, k) scores of models of rows drawn again, with other seeds.
+        unit: in which they differ: logits (the numbers themselves, of a regression), shares of votes, or classes alone.
+    """
+    if unit == "classes":
+        by_rows = _disagreement(retrained)
+        ratio = (_disagreement(again) / by_rows) ** 2 if by_rows else 1.0
+    else:
+        variances = [_variance(scores, unit) for scores in (again, retrained)]
+        ratio = float((variances[0] / variances[1].clamp_min(TINY)).median())
+    return float(np.clip(1 - ratio, LEAST_FROM_ROWS, 1.0))
+
+
+def _variance(scores: Tensor, unit: Unit) -> Tensor:
+    """(n,) how far models differ about each row."""
+    values = scores.detach().double()
+    if unit == "shares":
+        values = torch.softmax(values, -1)
+    if values.shape[-1] > 1:
+        values = values - values.mean(-1, keepdim=True)  # a constant added to all logits changes nothing
+    return values.var(0).sum(-1)
+
+
+def _disagreement(scores: Tensor) -> float:
+    """How often two of the models give a row different classes."""
+    models, _, k = scores.shape
+    votes = torch.nn.functional.one_hot(scores.argmax(-1), k).double().sum(0)
+    same = (votes * (votes - 1)).sum(-1) / (models * (models - 1))
+    return float(1 - same.mean())
 
 
 def fresh_rows(rows: int, spread: float, per_class: Sequence[int]) -> int:
