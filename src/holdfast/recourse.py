@@ -61,7 +61,9 @@ from holdfast.schema.schema import Schema
 from holdfast.target import Label, Target, TargetLike
 
 GUIDES = 160  # models that guide the search: it finds out what few of them have in common by accident
-JUDGES, JUDGING_NETWORKS = 400, 1000  # models that choose, and that audit, at least; more where the level needs them
+# Models that choose and models that audit, at least; more where the level needs them.
+CHOOSING, AUDITING = 400, 600
+NETWORKS = 1000  # of each, of which all are trained at once
 # The c of the plans among which a person's is chosen, as multiples of what normal margins would take.
 MARGINS = (0.6, 0.75, 0.9, 1.05, 1.2, 1.35, 1.5, 1.8, 2.4)
 LEAST_MARGIN = 0.5
@@ -210,8 +212,9 @@ class Recourse:
 
     def _counts(self, models: Mapping[str, int]) -> dict[str, int]:
         needed = models_needed(self.hold, self.confidence)
-        judges = max(JUDGING_NETWORKS if self._is_network else JUDGES, math.ceil(SPARE * needed))
-        usual = {"guide": GUIDES, "calibration": judges, "audit": judges}
+        least = math.ceil(SPARE * needed)
+        choosing, auditing = (NETWORKS, NETWORKS) if self._is_network else (CHOOSING, AUDITING)
+        usual = {"guide": GUIDES, "calibration": max(choosing, least), "audit": max(auditing, least)}
         unknown = [name for name in models if name not in usual]
         if unknown:
             raise SettingError(f"models has no part {unknown[0]!r}; there are {list(usual)}")

@@ -13,7 +13,15 @@ import holdfast as hf
 from holdfast.errors import SettingError
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import family
-from holdfast.retraining.next_training import fresh_rows, many_equal_rows, same_steps, spread_for
+from holdfast.retraining.next_training import (
+    LEAST_FROM_ROWS,
+    fresh_rows,
+    many_equal_rows,
+    same_steps,
+    share_from_rows,
+    spread_for,
+    spread_of_rows,
+)
 from holdfast.retraining.row_facts import blocks_of, groups_of, weights_of
 
 RNG = np.random.default_rng(3)
@@ -68,6 +76,52 @@ def test_stretched_judges_of_a_linear_model_follow_the_rule() -> None:
     judged = stretched_scores(scores(own), scores(bootstraps), spread_for(hold, confidence), goal, shares=False)
     certified = ((judged[..., 1] > 0).double().mean(0) >= hold).double().mean()
     assert float(certified) == pytest.approx(1 - confidence, abs=0.035)  # bootstraps of 60 rows are a little narrow
+
+
+@pytest.mark.parametrize("from_rows", [1.0, 0.6, 0.2])
+@pytest.mark.parametrize("rule", [spread_for, spread_of_rows])
+def test_seeds_are_no_bad_luck_of_the_table(from_rows: float, rule: Any) -> None:
+    """Models differ by rows and by seeds. The middle of the judges has the luck of the rows in use and of no seed, and
+    they lie around it as far as each rule says: plans at exactly `hold` are certified for 1 - confidence of tables."""
+    random = np.random.default_rng(2)
+    draws, hold, confidence = 200_000, 0.9, 0.95
+    middle = random.normal(norm.ppf(hold), np.sqrt(from_rows), draws)
+    spread = rule(hold, confidence, from_rows)
+    deviation = spread if rule is spread_for else np.sqrt(spread**2 * from_rows + 1 - from_rows)
+    certified = middle > deviation * norm.ppf(hold)
+    error = 4 * np.sqrt(confidence * (1 - confidence) / draws)
+    assert certified.mean() == pytest.approx(1 - confidence, abs=error)
+
+
+def test_the_allowance_is_that_many_deviations() -> None:
+    """A middle that is b deviations too generous, of models that differ by their rows alone."""
+    hold, confidence, allowance = 0.95, 0.9, 0.5
+    z = spread_for(hold, confidence, 1.0, allowance) * norm.ppf(hold) - norm.ppf(hold)
+    assert norm.sf(z - allowance) == pytest.approx(1 - confidence)
+
+
+@pytest.mark.parametrize("unit", ["logits", "shares"])
+@pytest.mark.parametrize("from_rows", [0.9, 0.5])
+def test_the_share_of_rows_is_measured(unit: Any, from_rows: float) -> None:
+    random = torch.Generator().manual_seed(0)
+    lead = torch.randn(400, generator=random)
+    by_rows = 0.1 * np.sqrt(from_rows) * torch.randn(200, 400, generator=random)
+    by_seeds = 0.1 * np.sqrt(1 - from_rows) * torch.randn(200, 400, generator=random)
+    again = torch.stack([torch.zeros(200, 400), lead + by_seeds], -1)
+    drawn = torch.stack([torch.zeros(200, 400), lead + by_seeds.flip(0) + by_rows], -1)
+    assert share_from_rows(again, drawn, unit) == pytest.approx(from_rows, abs=0.05)
+    assert share_from_rows(again + 7, drawn + 7, unit) == pytest.approx(share_from_rows(again, drawn, unit))
+
+
+def test_the_share_of_rows_of_models_that_say_classes_alone() -> None:
+    """By hand: of two models made again a fifth disagree about a row, of two drawn again two fifths."""
+    again, drawn = (torch.zeros(5, 10, 2) for _ in range(2))
+    again[..., 0] = drawn[..., 0] = 1
+    again[0, :5, 1] = 2  # one of five models differs about half of the rows: 4 of 10 pairs
+    drawn[0, :, 1] = 2
+    assert share_from_rows(again, drawn, "classes") == pytest.approx(1 - (0.2 / 0.4) ** 2)
+    assert share_from_rows(drawn, drawn, "classes") == LEAST_FROM_ROWS
+    assert share_from_rows(again[1:], drawn, "classes") == 1
 
 
 def test_the_spread_needs_a_promise_about_most_models() -> None:

@@ -17,6 +17,8 @@ from torch import nn
 
 import holdfast as hf
 from holdfast._core.progress import Progress
+from holdfast._core.row_random import RowRandom
+from holdfast.methods.survival_search.donors import DONORS, LIKELY, donors_of
 from holdfast.methods.survival_search.guide import guide_of
 from holdfast.methods.survival_search.problem import SurvivalProblem
 from holdfast.problem import TimeBudget
@@ -78,21 +80,78 @@ def test_no_reachable_row_that_holds_is_cheaper(kind: str, norm: int, c: float) 
     np.testing.assert_allclose(own[plans.found], best[plans.found], rtol=0, atol=1e-5)
 
 
-def test_people_may_change_more_features_where_a_few_are_not_enough() -> None:
+@cache
+def six_columns() -> tuple[pd.DataFrame, hf.Model, hf.ModelBank]:
+    """Forests that are sure only where many of six columns are large."""
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 6)), columns=list("abcdef"))
     made = [
-        hf.Recipe(estimator=RandomForestClassifier(20, max_depth=6, random_state=i), inputs="encoded").fit(
-            table, (table.sum(axis=1) > 0).astype(int), hf.Schema.infer(table)
+        hf.Recipe(estimator=RandomForestClassifier(20, max_depth=6), inputs="encoded").fit(
+            table, (table.sum(axis=1) > 0).astype(int), hf.Schema.infer(table), seed=i
         ) for i in range(4)
     ]  # fmt: skip
-    bank = hf.ModelBank.of(made[1:])
+    return table, made[0], hf.ModelBank.of(made[1:])
+
+
+def test_people_may_change_more_features_where_a_few_are_not_enough() -> None:
+    table, model, bank = six_columns()
     far = table[(table < 0).sum(axis=1) >= 5].head(8)
     target = hf.Target(1, probability=0.8)
-    plans = hf.SurvivalSearch(bank, c=1.0, depth=1).explain(made[0], far, target)
+    plans = hf.SurvivalSearch(bank, c=1.0, depth=1).explain(model, far, target)
     changed = plans.cost("l0")[plans.found]
     assert len(changed) >= 6
     assert changed.max() > 1
     assert changed.max() <= 3  # three times the depth
+
+
+def accepted(model: hf.Model, rows: pd.DataFrame) -> np.ndarray:
+    """What the estimator itself says the chance of 1 is."""
+    return model.wrapped.predict_proba(model.schema.encode(rows, torch.float64).numpy())[:, 1]
+
+
+def test_people_become_like_sure_rows_where_growing_stops_short() -> None:
+    """All of eight columns have to be large: no few of them help."""
+    table = pd.DataFrame(np.random.default_rng(1).normal(size=(600, 8)), columns=list("abcdefgh"))
+    outcome = (table.min(axis=1) > -1).astype(int)
+    made = [
+        hf.Recipe(estimator=RandomForestClassifier(20), inputs="encoded").fit(
+            table, outcome, hf.Schema.infer(table, fixed=["h"]), seed=i
+        ) for i in range(4)
+    ]  # fmt: skip
+    model, bank = made[0], hf.ModelBank.of(made[1:])
+    far = table[((table < -1).sum(axis=1) >= 3) & (table["h"] > 0)].head(8)
+    target = hf.Target(1, probability=0.8)
+    method = hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2)
+    grown = method.explain(model, far, target)
+    fitted = hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2).fit(model, table).explain(model, far, target)
+    assert fitted.found[grown.found].all()
+    by_donors = fitted.found & ~grown.found
+    assert by_donors.any()
+    # Of three models none lies 2 deviations from their mean: all of them accept.
+    rows = fitted.to_frame()[by_donors]
+    assert all(bool((accepted(bank.model(i), rows) > 0.8).all()) for i in range(3))
+    # What is not needed of a donor is given back: nobody has to take over all of one.
+    assert fitted.cost("l0")[by_donors].max() < 7
+
+
+def test_donors_by_the_definition() -> None:
+    table, model, bank = six_columns()
+    data = hf.NearestNeighbor().fit(model, table)
+    x = model.schema.encode(table.head(3), model.dtype)
+    goal = hf.Target(1).bind(model, model(x))
+    problem = SurvivalProblem(
+        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")),
+        guide_of(bank), torch.zeros(len(x), dtype=torch.float64),
+    )  # fmt: skip
+    [(people, donors)] = donors_of(problem, data)
+    assert people.tolist() == [0, 1, 2]
+    wanted = table[(model.predict(table) == 1).to_numpy()]
+    lead = np.stack([2 * accepted(bank.model(i), wanted) - 1 for i in range(3)])
+    likely = np.argsort(-accepted(model, wanted), kind="stable")[:LIKELY]
+    ahead = lead.mean(0)[likely] / np.maximum(lead.std(0, ddof=1)[likely], 1e-6)
+    assert len(donors) == DONORS
+    place = {tuple(row): i for i, row in enumerate(model.schema.encode(wanted.iloc[likely], model.dtype).tolist())}
+    found = ahead[[place[tuple(row)] for row in donors.tolist()]]
+    np.testing.assert_allclose(found, np.sort(ahead)[::-1][:DONORS], rtol=1e-4)
 
 
 def test_one_column_in_closed_form() -> None:

@@ -1,6 +1,7 @@
 """The search for one value of c: by gradients, along the thresholds of trees, or by asking."""
 
 from abc import ABC, abstractmethod
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from holdfast.distances import distance_of, l0, l1
 from holdfast.explainer import Explainer
 from holdfast.methods.min_cost import MinCost
 from holdfast.methods.survival_search.bank_changes import SCREEN, BankChanges, BankLeafChanges, union_cells
+from holdfast.methods.survival_search.donors import offer_donors
 from holdfast.methods.survival_search.guide import Guide, TreeGuide
 from holdfast.methods.survival_search.leaf_stack import LeafStack
 from holdfast.methods.survival_search.problem import SurvivalProblem
@@ -64,7 +66,7 @@ class ChangeSearch(BankSearch):
         return out
 
     def _answer(self, changes: SingleChanges, start: Tensor | None) -> Tensor:
-        problem, personal = changes.problem, changes.personal
+        problem, personal = cast(SurvivalProblem, changes.problem), changes.personal
         best = BestMoves(personal, fewest=distance_of(self.tree_search.norm, (l0, l1)) == l0)
         everyone = torch.arange(len(problem))
         if start is not None:
@@ -73,6 +75,8 @@ class ChangeSearch(BankSearch):
             best.offer(everyone, taken, problem.feasible.contains(z) & problem.met(z))
         depth = self.tree_search.depth
         grow(changes, best, self.tree_search.beam, depth, further=2 * depth)
+        if self.tree_search.is_fitted and not problem.budget.over():
+            offer_donors(problem, personal, best, self.tree_search.neighbor_)
         exchange(changes, best, best.found)
         z = repaired(problem.feasible, personal.rows(everyone, best.taken))
         ok = problem.met(z).nonzero().squeeze(1)
