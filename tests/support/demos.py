@@ -14,6 +14,6 @@ def small_demo() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "TREES", {"max_iter": 10, "max_leaf_nodes": 5, "learning_rate": 0.3})
         patch.setattr(demo, "HOLD", 0.8)
-        patch.setattr(demo, "MODELS", {"guide": 6, "calibration": 20, "audit": 20})
-        patch.setattr(demo, "FEWER", "guide=6,calibration=14,audit=14")
+        patch.setattr(demo, "MODELS", {"guide": 20, "calibration": 50, "audit": 60})
+        patch.setattr(demo, "FEWER", "guide=10,calibration=20,audit=20")
         yield

@@ -48,7 +48,7 @@ def chance_of_certificate(
     """How likely a plan is certified by `judges` models, of which so many refusals are known among `models`.
 
     >>> chance_of_certificate([0, 2, 8, 20], 300, 300, hold=0.95, confidence=0.95).round(2).tolist()
-    [1.0, 0.98, 0.52, 0.02]
+    [1.0, 0.98, 0.55, 0.01]
     """
     refused = np.minimum(np.asarray(refusals), models)
     most = most_refusals(judges, hold=hold, confidence=confidence)
