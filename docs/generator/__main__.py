@@ -36,6 +36,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "altmeyer2025": results.altmeyer2025,
     "hoeltgen2021": results.hoeltgen2021,
     "population experiment": results.next_training,
+    "population experiment, fewer rows": results.next_training_of_fewer_rows,
+    "repeated banks": results.repeated_banks,
     "peers": results.peers,
     "tree search": results.tree_search,
     "compiled trees": results.compiled_trees,

@@ -77,28 +77,70 @@ def hoeltgen2021() -> str:
 
 
 def next_training() -> str:
-    """Of what is certified, how much is false for models of other rows; and what that costs."""
+    """Of what is certified, how much is false for models of other rows; beside it by bootstraps as they are."""
+    head = ["tables of", "hold", "tables", "certified", "**false**", "hold on", "cost", "false by `retrain`"]
+    rows = list[list[object]]()
+    for told, lines in _populations():
+        if "stretch" in lines:
+            line = lines["stretch"]
+            figures = [f"{line['certified']:.2f}", _false(line, "**"), f"{line['holds on']:.3f}"]
+            price = f"{line['cost / bootstraps']:.2f}x"
+            rows.append(
+                [*told, line["tables"], *figures, price, _false(lines["retrain"]) if "retrain" in lines else ""]
+            )
+    return _table(head, rows)
+
+
+def next_training_of_fewer_rows() -> str:
+    """The same of judges that are models of fewer rows."""
+    head = ["tables of", "hold", "tables", "certified", "**false**", "hold on"]
+    rows = list[list[object]]()
+    for told, lines in _populations():
+        if "fresh" in lines:
+            line = lines["fresh"]
+            figures = [f"{line['certified']:.2f}", _false(line, "**"), f"{line['holds on']:.3f}"]
+            rows.append([*told, line["tables"], *figures])
+    return _table(head, rows) if rows else "Not made yet."
+
+
+def _populations() -> list[tuple[list[str], dict[str, dict[str, Any]]]]:
+    """What is asked about, in words, and the figures by each family of judges."""
     from benchmarks.next_training import finished, table
 
-    head = ["population", "model", "rows", "hold", "judges", "tables", "certified", "**false**", "95 % interval"]
-    rows = list[list[object]]()
+    out = dict[tuple[str, ...], dict[str, dict[str, Any]]]()
     for line in table(finished()).to_dict(orient="records"):
-        told = [MODELS[line["model"]], f"{line['rows']:,}{' in groups of 3' if line['grouped'] else ''}"]
-        shares = [f"{line['certified']:.2f}", f"**{line['false']:.3f}**", f"{line['low']:.3f} to {line['high']:.3f}"]
-        price = f"{line['cost / bootstraps']:.2f}x"
-        rows.append(
-            [
-                POPULATIONS[line["population"]],
-                *told,
-                f"{line['hold']:g}",
-                f"`{line['judges']}`",
-                line["tables"],
-                *shares,
-                f"{line['holds on']:.3f}",
-                price,
-            ]
-        )
-    return _table([*head, "hold on", "cost"], rows)
+        rows = f"{line['rows']:,} rows{' in groups of 3' if line['grouped'] else ''}"
+        told = f"{POPULATIONS[line['population']]}, {MODELS[line['model']]}, {rows}", f"{line['hold']:g}"
+        out.setdefault(told, {})[line["judges"]] = line
+    return [(list(told), lines) for told, lines in out.items()]
+
+
+def _false(line: dict[str, Any], mark: str = "") -> str:
+    return f"{mark}{line['false']:.3f}{mark} {_interval(line)}"
+
+
+def _interval(line: dict[str, Any]) -> str:
+    return f"({line['low']:.2f} to {line['high']:.2f})"
+
+
+def repeated_banks() -> str:
+    """Of what is certified, how much is false for models of the judges' own family."""
+    from benchmarks.repeated_banks import table
+
+    head = ["model", "hold", "repetitions", "certified", "**false**", "most in one repetition"]
+    lines = table().to_dict(orient="records")
+    rows = [
+        [
+            MODELS[line["model"]],
+            f"{line['hold']:g}",
+            line["repetitions"],
+            f"{line['certified']:,} of {line['of']:,}",
+            f"**{line['false']:.3f}**",
+            f"{line['most in one']:.3f}",
+        ]
+        for line in lines
+    ]
+    return _table(head, rows)
 
 
 def peers() -> str:
